@@ -1,0 +1,108 @@
+"""What is judged about an input, and when: shapes and kinds at trace time, values on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+if TYPE_CHECKING:
+    from jboost.base.types import Dataset
+
+ArrayLike = jax.typing.ArrayLike
+
+_KIND_NAMES = {"f": "floating", "i": "signed integer", "u": "unsigned integer", "b": "boolean"}
+
+
+def _kind(dtype: Any) -> str:
+    for kind, parent in (("f", jnp.floating), ("i", jnp.signedinteger), ("u", jnp.unsignedinteger), ("b", jnp.bool_)):
+        if jnp.issubdtype(dtype, parent):
+            return kind
+    return "?"
+
+
+def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) -> jax.Array:
+    """`value` as an array, if it has the wanted shape and kind.
+
+    Args:
+      name: how the caller names the argument; the message begins with it.
+      value: anything that `jnp.asarray` takes.
+      shape: the wanted shape; a string stands for any size and is shown in the message.
+      kinds: the allowed kinds of dtype, among "f", "i", "u" and "b".
+
+    Raises:
+      ValueError: naming the argument, what it is, and what is wanted.
+    """
+    wanted = "[" + ", ".join(str(size) for size in shape) + "]"
+    if value is None:
+        raise ValueError(f"{name} is None: an array of shape {wanted} is wanted")
+    try:
+        array = jnp.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted") from error
+    fits = array.ndim == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(array.shape, shape, strict=True))
+    if not fits:
+        raise ValueError(f"{name} has shape {list(array.shape)}: the wanted shape is {wanted}")
+    if _kind(array.dtype) not in kinds:
+        allowed = ", ".join(_KIND_NAMES[kind] for kind in kinds)
+        raise ValueError(f"{name} has dtype {array.dtype}: the wanted kinds are {allowed}")
+    return array
+
+
+def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
+    """Raises ValueError unless `value` is one of `options`."""
+    if value not in options:
+        raise ValueError(f"{name} is {value!r}: the options are {', '.join(map(repr, options))}")
+
+
+def _first_bad(name: str, values: np.ndarray, bad: np.ndarray, what: str, remedy: str) -> None:
+    if bad.any():
+        index = tuple(int(i) for i in np.argwhere(bad)[0])
+        place = ", ".join(map(str, index))
+        raise ValueError(f"{name}[{place}] is {values[index]}: {what} ({int(bad.sum())} such in all); {remedy}")
+
+
+def values(
+    features: ArrayLike, labels: ArrayLike, weights: ArrayLike, mask: ArrayLike, *, names: tuple[str, str, str] = ("features", "labels", "weights")
+) -> None:
+    """Judges the values of labelled examples on the host; rows that are masked out may hold anything.
+
+    Raises:
+      ValueError: naming the argument and the first bad entry, for NaN or infinite features, labels outside {-1, +1},
+        and weights that are not positive and finite.
+    """
+    host_features, host_labels, host_weights, host_mask = (np.asarray(part) for part in (features, labels, weights, mask))
+    if host_features.dtype.kind not in "iub":
+        as_float = host_features.astype(np.float64)
+        bad = ~np.isfinite(as_float) & host_mask[:, None]
+        _first_bad(names[0], as_float, bad, "not a finite number", "drop the row, fill the value in, or mask the row out")
+    signs = host_labels.astype(np.float64)
+    remedy = "map 0/1 labels by 2 * labels - 1" if set(np.unique(signs[host_mask])) <= {0.0, 1.0} else "map the two classes to -1 and +1"
+    _first_bad(names[1], host_labels, (np.abs(signs) != 1) & host_mask, "labels are -1 or +1", remedy)
+    sizes = host_weights.astype(np.float64)
+    _first_bad(
+        names[2], host_weights, ~((sizes > 0) & np.isfinite(sizes)) & host_mask, "weights are positive and finite", "mask out rows that are not to count"
+    )
+
+
+def validate(dataset: Dataset) -> None:
+    """Judges the values of a data set on the host: the one check that the outer floor makes before any work.
+
+    Args:
+      dataset: as `jboost.make_dataset` makes it, with concrete arrays.
+
+    Raises:
+      ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite features, labels outside
+        {-1, +1}, and weights that are not positive and finite; or if the arrays are traced and have no values yet.
+
+    >>> import jboost
+    >>> jboost.validate(jboost.make_dataset([[0.0], [1.0]], [0, 1]))
+    Traceback (most recent call last):
+      ...
+    ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by 2 * labels - 1
+    """
+    if any(isinstance(field, jax.core.Tracer) for field in dataset):
+        raise ValueError("dataset holds traced arrays, whose values are not known: call validate outside jit, vmap and grad")
+    values(*dataset)

@@ -1,0 +1,47 @@
+"""The one loop of jboost: K inner steps, then one check, and a cap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base.types import Array
+
+State = TypeVar("State")
+
+
+def bounded_loop(
+    step: Callable[[State], State], unfinished: Callable[[State], Array], state: State, *, max_checks: int, steps_per_check: int = 1
+) -> tuple[State, Array]:
+    """Runs `step` while `unfinished(state)`, asked once in `steps_per_check` steps, at most `max_checks` times.
+
+    `unfinished` should be an ordinary comparison such as `error > tolerance`: it is False on NaN, so that a loop on
+    garbage ends. Under `vmap` the loop runs as long as its slowest member, and members that are done stand still.
+
+    Args:
+      step: state -> state, of the same structure, shapes and dtypes.
+      unfinished: state -> [] bool.
+      state: any pytree of arrays.
+      max_checks: the cap, static.
+      steps_per_check: how many steps between two checks, static.
+
+    Returns:
+      The last state, and the number of checks that were passed, [] int32: `max_checks` if the cap ended the loop.
+    """
+
+    def inner(carry: tuple[State, Array]) -> tuple[State, Array]:
+        now, count = carry
+        if steps_per_check == 1:
+            now = step(now)
+        else:
+            now = lax.fori_loop(0, steps_per_check, lambda _, s: step(s), now)
+        return now, count + jnp.ones((), jnp.int32)
+
+    def keep_on(carry: tuple[State, Array]) -> Array:
+        now, count = carry
+        return unfinished(now) & (count < max_checks)
+
+    return lax.while_loop(keep_on, inner, (state, jnp.zeros((), jnp.int32)))

@@ -1,0 +1,71 @@
+"""Masked reductions, safe division, and the 64-bit scope inside 32-bit programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base.types import Array, PyTree
+
+
+def in_64_bits(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
+    """`function`, traced with 64-bit types allowed, whatever the caller's setting.
+
+    The scope is right for casts, arithmetic, comparisons, bit operations, sorts, cumulative sums, gathers, scatters and
+    loops. It is wrong for matrix products, factorisations, argmax, random numbers and special functions. Gradients stop
+    at its door: what is computed inside is piecewise constant or has a derivative of its own outside. Where the caller
+    has not enabled 64-bit types, every array that leaves must be of 32 bits or fewer.
+    """
+
+    def scoped(*args: PyTree) -> PyTree:
+        allowed = bool(jax.config.jax_enable_x64)
+        args = jax.tree.map(lax.stop_gradient, args)
+        with jax.enable_x64(True):
+            results = function(*args)
+        too_wide = [leaf.dtype for leaf in jax.tree.leaves(results) if leaf.dtype.itemsize > 4]
+        if too_wide and not allowed:
+            raise TypeError(f"64-bit results {too_wide} would leave the 64-bit scope of a 32-bit program")
+        return results
+
+    return scoped
+
+
+def masked_min(values: Array, mask: Array, *, fill: Any) -> Array:
+    """The least of `values` where `mask`; `fill` where nothing is unmasked. Reduces the last axis."""
+    return jnp.min(jnp.where(mask, values, fill), axis=-1, initial=fill)
+
+
+def masked_max(values: Array, mask: Array, *, fill: Any) -> Array:
+    """The greatest of `values` where `mask`; `fill` where nothing is unmasked. Reduces the last axis."""
+    return jnp.max(jnp.where(mask, values, fill), axis=-1, initial=fill)
+
+
+def masked_sum(values: Array, mask: Array) -> Array:
+    """The sum of `values` where `mask`; entries that are masked out may be NaN. Reduces the last axis, keeps the dtype."""
+    return jnp.sum(jnp.where(mask, values, jnp.zeros((), values.dtype)), axis=-1, dtype=values.dtype)
+
+
+def first_true(mask: Array) -> Array:
+    """The index of the first True of a vector [n], n where there is none; legal in the 64-bit scope, where argmax is not."""
+    size = mask.shape[-1]
+    return masked_min(lax.broadcasted_iota(jnp.int32, (size,), 0), mask, fill=size)
+
+
+def safe_divide(numerator: Array, denominator: Array, *, fill: Any = 0) -> Array:
+    """numerator / denominator, and `fill` where the denominator is 0; no NaN appears in the value or in its derivative."""
+    is_zero = denominator == 0
+    return jnp.where(is_zero, fill, numerator / jnp.where(is_zero, jnp.ones_like(denominator), denominator))
+
+
+def power_of_two_at_least(value: Array) -> Array:
+    """The least power of two >= a positive normal number, by its bits; 1 for zero. Exact where a logarithm is not."""
+    bits_dtype = {4: jnp.uint32, 8: jnp.uint64}[value.dtype.itemsize]
+    mantissa_bits = jnp.finfo(value.dtype).nmant
+    bits = lax.bitcast_convert_type(jnp.abs(value), bits_dtype)
+    truncated = (bits >> mantissa_bits) << mantissa_bits
+    carried = jnp.where(bits == truncated, truncated, truncated + (jnp.ones((), bits_dtype) << mantissa_bits))
+    return jnp.where(value == 0, jnp.ones((), value.dtype), lax.bitcast_convert_type(carried, value.dtype))

@@ -1,0 +1,60 @@
+"""The records and type names that all rooms share."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from chex import Array, ArrayTree
+
+from jboost.base import check
+from jboost.base.check import ArrayLike
+
+
+PyTree = ArrayTree
+
+__all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset"]
+
+
+class Dataset(NamedTuple):
+    """Labelled examples with the importance that the user gives them."""
+
+    features: Array  # [m, N] real, integer or boolean
+    labels: Array  # [m] +1 or -1
+    weights: Array  # [m] positive
+    mask: Array  # [m] bool, False where a row is padding
+
+
+def make_dataset(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> Dataset:
+    """Gathers examples into a `Dataset`; `weights` and `mask` are filled with ones where they are not given.
+
+    Pure and legal under `vmap`, `jit` and `scan`: it judges shapes and kinds only. `jboost.validate` judges the values.
+
+    Args:
+      features: [m, N], one row an example.
+      labels: [m], +1 or -1, of any real or integer dtype.
+      weights: [m], positive importance of each example, in any unit; None for ones.
+      mask: [m] boolean, False for rows that only pad; None for all True.
+
+    Returns:
+      A `Dataset`.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0, 1.0], [2.0, 3.0]], [1, -1])
+    >>> dataset.weights.tolist(), dataset.mask.tolist()
+    ([1.0, 1.0], [True, True])
+    """
+    features = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    num_examples = features.shape[0]
+    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fi")
+    return Dataset(features, labels, *fill(weights, mask, num_examples))
+
+
+def fill(weights: Any, mask: Any, num_examples: int) -> tuple[Array, Array]:
+    """Weights and mask [m], checked in shape and kind, with ones in place of None."""
+    weights = jnp.ones(num_examples) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
+    mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    return weights, mask
