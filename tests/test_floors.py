@@ -26,8 +26,9 @@ RUNTIME = frozenset({"jax", "jaxlib", "optax", "numpy", "chex"})
 LOWEST_FLOOR_WITH_EXTRAS = 5
 # Modules that belong to no room. They may import every room, and no room may import them.
 FRONT = frozenset({"jboost", "jboost.__main__"})
-# (room, room of the same floor it may import): each pair says why it is here. None so far.
-SAME_FLOOR: frozenset[tuple[str, str]] = frozenset()
+# (room, room of the same floor it may import): each pair says why it is here.
+# The command line is the door that opens the others.
+SAME_FLOOR: frozenset[tuple[str, str]] = frozenset({("cli", "plots"), ("cli", "report")})
 
 
 class Import(NamedTuple):

@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
 INF = math.inf

@@ -23,6 +23,23 @@ def _kind(dtype: Any) -> str:
     return "?"
 
 
+def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
+    if isinstance(value, jax.Array):
+        return value
+    try:
+        host = np.asarray(value)
+    except jax.errors.TracerArrayConversionError:
+        return jnp.asarray(value)
+    except ValueError as error:
+        raise ValueError(f"{name} has rows of unequal length: an array of shape {wanted} is wanted") from error
+    if host.dtype.kind in "OUSMm":
+        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted")
+    array = jnp.asarray(host)
+    if host.dtype.kind in "iu" and np.any(host != host.astype(array.dtype)):
+        raise ValueError(f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or hand in floats")
+    return array
+
+
 def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) -> jax.Array:
     """`value` as an array, if it has the wanted shape and kind.
 
@@ -38,10 +55,7 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
     wanted = "[" + ", ".join(str(size) for size in shape) + "]"
     if value is None:
         raise ValueError(f"{name} is None: an array of shape {wanted} is wanted")
-    try:
-        array = jnp.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted") from error
+    array = _as_array(name, value, wanted)
     fits = array.ndim == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(array.shape, shape, strict=True))
     if not fits:
         raise ValueError(f"{name} has shape {list(array.shape)}: the wanted shape is {wanted}")
@@ -83,7 +97,11 @@ def values(
     _first_bad(names[1], host_labels, (np.abs(signs) != 1) & host_mask, "labels are -1 or +1", remedy)
     sizes = host_weights.astype(np.float64)
     _first_bad(
-        names[2], host_weights, ~((sizes > 0) & np.isfinite(sizes)) & host_mask, "weights are positive and finite", "mask out rows that are not to count"
+        names[2],
+        host_weights,
+        ~((sizes > 0) & np.isfinite(sizes)) & host_mask,
+        "weights are positive and finite",
+        "mask out rows that are not to count",
     )
 
 

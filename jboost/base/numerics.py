@@ -22,7 +22,7 @@ def in_64_bits(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """
 
     def scoped(*args: PyTree) -> PyTree:
-        allowed = bool(jax.config.jax_enable_x64)
+        allowed = bool(jax.config.read("jax_enable_x64"))
         args = jax.tree.map(lax.stop_gradient, args)
         with jax.enable_x64(True):
             results = function(*args)

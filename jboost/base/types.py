@@ -10,7 +10,6 @@ from chex import Array, ArrayTree
 from jboost.base import check
 from jboost.base.check import ArrayLike
 
-
 PyTree = ArrayTree
 
 __all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset"]

@@ -80,16 +80,14 @@ def _order_by_one_word(x: Array, y: Array, centre_x: Array, centre_y: Array, liv
 
 def _order_by_two_words(x: Array, y: Array, centre_x: Array, centre_y: Array, live: Array) -> HalfTurnOrder:
     dx, dy = exact.wide_difference(x, centre_x), exact.wide_difference(y, centre_y)
-    mirrored = exact.wide_where(is_upper(dx.hi, dy.hi), dx, exact.wide_negative(dx))
-    length = exact.wide_add(exact.wide_abs(dx), exact.wide_abs(dy))
-    one = exact.Wide(jnp.ones_like(x), jnp.zeros_like(x))
-    angle = exact.wide_add(one, exact.wide_negative(exact.wide_divide(mirrored, length)))
+    mirrored = exact.wide_where(is_upper(dx.hi, dy.hi), exact.wide_negative(dx), dx)
+    angle = exact.wide_divide(mirrored, exact.wide_add(exact.wide_abs(dx), exact.wide_abs(dy)))
     scale = 2**_HALF_FRACTION_BITS
-    high, low = angle.hi * scale, angle.lo * scale
+    high, low = angle.hi * scale, angle.lo * scale  # of -dx / (|dx| + |dy|), which is v - 1
     whole = jnp.floor(high)
     rest = (high - whole) + low
     whole, rest = jnp.where(rest < 0, whole - 1, whole), jnp.where(rest < 0, rest + 1, rest)
-    first = jnp.where(live, jnp.clip(whole, 0, 2 * scale - 1).astype(jnp.uint32), 2 * scale - 1)
+    first = jnp.where(live, jnp.clip(whole + scale, 0, 2 * scale - 1).astype(jnp.uint32), 2 * scale - 1)
     second = jnp.where(live, jnp.clip(rest * scale, 0, scale - 1).astype(jnp.uint32), scale - 1)
     first, second, index = lax.sort((first, second, lax.iota(jnp.int32, x.shape[0])), num_keys=2, is_stable=False)
     same_word = (first[1:] == first[:-1]) & (second[1:] <= second[:-1] + 1)

@@ -3,6 +3,8 @@
 Everything here is written for either float type. On float64 a double word carries 106 bits, on float32 it carries 48,
 which holds every product of two coordinate differences on an integer grid up to 2^20.
 
+No constant but 0 may take part in an error-free sum: compilers fold (a + 1) - 1.
+
 Symbols: T. J. Dekker 1971 for `two_product`, D. E. Knuth for `two_sum`, J. R. Shewchuk 1997, *Adaptive Precision
 Floating-Point Arithmetic*, for expansions (`sign_of_sum` is his GROW-EXPANSION and relies on round to nearest).
 """
@@ -41,9 +43,19 @@ def _split(a: Array) -> tuple[Array, Array]:
     return high, a - high
 
 
+def rounded_product(a: Array, b: Array) -> Array:
+    """a * b rounded once and for all.
+
+    A compiler may contract a product and a later sum into one operation with a single rounding, in one place and not in
+    another; error-free sums of such a product are then wrong. The selection, which never changes a number, forbids it.
+    """
+    product = a * b
+    return jnp.where(jnp.abs(product) <= jnp.finfo(product.dtype).max, product, jnp.inf)
+
+
 def two_product(a: Array, b: Array) -> Wide:
     """a * b exactly, short of overflow and underflow."""
-    product = a * b
+    product = rounded_product(a, b)
     a_high, a_low = _split(a)
     b_high, b_low = _split(b)
     return Wide(product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low)
@@ -90,7 +102,7 @@ def wide_negative(a: Wide) -> Wide:
 def wide_multiply(a: Wide, b: Wide) -> Wide:
     """a * b to nearly twice the working precision."""
     product = two_product(a.hi, b.hi)
-    return two_sum(product.hi, product.lo + (a.hi * b.lo + a.lo * b.hi))
+    return two_sum(product.hi, product.lo + (rounded_product(a.hi, b.lo) + rounded_product(a.lo, b.hi)))
 
 
 def wide_divide(a: Wide, b: Wide) -> Wide:

@@ -31,5 +31,5 @@ class Separator(NamedTuple):
 @predict_scores.register
 def _(model: Separator, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
-    products = model.normal * (features.astype(model.normal.dtype) - model.anchor)
+    products = model.normal[None] * (features.astype(model.normal.dtype) - model.anchor[None])
     return jnp.sum(products, axis=-1) + model.bias

@@ -1,0 +1,128 @@
+"""The ground floor: data sets, checks, statuses, numerics, loops and folds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost.base import check, loops, numerics
+
+
+def test_dataset_fills_weights_and_mask():
+    dataset = jboost.make_dataset(np.zeros((3, 2)), [1, -1, 1])
+    assert dataset.weights.tolist() == [1, 1, 1]
+    assert dataset.mask.tolist() == [True] * 3
+    batch = jax.vmap(lambda x, y: jboost.make_dataset(x, y))(np.zeros((4, 3, 2)), np.ones((4, 3)))
+    assert batch.mask.shape == (4, 3)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"features": [1.0, 2.0], "labels": [1, -1]}, r"features has shape \[2\]: the wanted shape is \[m, N\]"),
+        ({"features": [[1.0], [2.0]], "labels": [1]}, r"labels has shape \[1\]: the wanted shape is \[2\]"),
+        ({"features": [[1.0]], "labels": [True]}, "labels has dtype bool: the wanted kinds are floating, signed integer"),
+        ({"features": [[1j]], "labels": [1]}, "features has dtype complex64"),
+        ({"features": [["a"]], "labels": [1]}, "features is not an array of numbers"),
+        ({"features": None, "labels": [1]}, "features is None"),
+        ({"features": [[1.0]], "labels": [1], "weights": [[1.0]]}, r"weights has shape \[1, 1\]"),
+        ({"features": [[1.0]], "labels": [1], "mask": [1.0]}, "mask has dtype float32: the wanted kinds are boolean"),
+        ({"features": np.array([[2**40]]), "labels": [1]}, "features holds integers that do not fit 32 bits"),
+        ({"features": [[2**40]], "labels": [1]}, "features holds integers that do not fit 32 bits"),
+    ],
+)
+def test_shapes_and_kinds_are_refused_at_trace_time(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        jboost.make_dataset(**arguments)
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"features": [[0.0], [np.nan], [np.inf]]}, r"features\[1, 0\] is nan: not a finite number \(2 such in all\); drop the row"),
+        ({"labels": [1, 2, -1]}, r"labels\[1\] is 2: labels are -1 or \+1 \(1 such in all\); map the two classes"),
+        ({"labels": [1, 0, 1]}, "map 0/1 labels by 2 \\* labels - 1"),
+        ({"weights": [1.0, 0.0, 1.0]}, r"weights\[1\] is 0.0: weights are positive and finite"),
+        ({"weights": [1.0, np.nan, 1.0]}, r"weights\[1\] is nan"),
+        ({"weights": [1.0, np.inf, 1.0]}, r"weights\[1\] is inf"),
+    ],
+)
+def test_values_are_refused_on_the_host(change, message):
+    sound = {"features": [[0.0], [1.0], [2.0]], "labels": [1, -1, 1]}
+    jboost.validate(jboost.make_dataset(**sound))
+    with pytest.raises(ValueError, match=message):
+        jboost.validate(jboost.make_dataset(**(sound | change)))
+    hidden = jboost.make_dataset(**(sound | change), mask=[True, False, False])
+    if "labels" not in change or change["labels"][0] == 1:
+        jboost.validate(hidden)
+
+
+def test_validate_refuses_traced_values():
+    with pytest.raises(ValueError, match="outside jit"):
+        jax.jit(lambda x: jboost.validate(jboost.make_dataset(x, [1, -1])))(np.zeros((2, 1)))
+
+
+def test_every_status_is_explained():
+    for status in jboost.status.Status:
+        assert jboost.status.explain(status).startswith(status.name)
+        assert "Remedy: " in jboost.status.explain(jnp.asarray(int(status)))
+    assert jboost.status.explain([0, 2, 2]).startswith("INVALID_INPUT (2 of 3)")
+    with pytest.raises(ValueError, match="code is 77"):
+        jboost.status.explain(77)
+    with pytest.raises(ValueError, match="empty"):
+        jboost.status.explain([])
+
+
+def test_choices_name_their_options():
+    with pytest.raises(ValueError, match="fat is 'thin': the options are 'removed', 'flipped'"):
+        check.choice("fat", "thin", ("removed", "flipped"))
+
+
+def test_masked_reductions_ignore_what_is_masked():
+    values, mask = jnp.array([3.0, jnp.nan, -1.0]), jnp.array([True, False, True])
+    assert numerics.masked_min(values, mask, fill=jnp.inf) == -1
+    assert numerics.masked_max(values, mask, fill=-jnp.inf) == 3
+    assert numerics.masked_sum(values, mask) == 2
+    assert numerics.masked_min(values[:0], mask[:0], fill=7.0) == 7
+    assert numerics.first_true(jnp.array([False, True, True])) == 1
+    assert numerics.first_true(jnp.array([False, False])) == 2
+
+
+def test_safe_divide_has_no_nan_in_value_or_derivative():
+    assert numerics.safe_divide(jnp.array([1.0, 0.0]), jnp.array([2.0, 0.0]), fill=5.0).tolist() == [0.5, 5.0]
+    assert jax.grad(lambda d: numerics.safe_divide(jnp.array(1.0), d))(0.0) == 0
+
+
+def test_power_of_two_at_least():
+    values = jnp.array([0.0, 1.0, 1.5, -2.0, 2.0000002, 0.7, 3e-30, 1e30])
+    assert np.asarray(numerics.power_of_two_at_least(values)).tolist() == [1, 1, 2, 2, 4, 1, 2.0**-98, 2.0**100]
+
+
+def test_bounded_loop_ends_at_its_cap_on_convergence_and_on_nan():
+    def run(start, factor, cap=50, steps=1):
+        return loops.bounded_loop(lambda x: x * factor, lambda x: x > 1e-3, start, max_checks=cap, steps_per_check=steps)
+
+    state, checks = run(jnp.array(1.0), 0.5)
+    assert (float(state), int(checks)) == (2.0**-10, 10)
+    assert int(run(jnp.array(1.0), 0.5, steps=4)[1]) == 3
+    assert int(run(jnp.array(1.0), 1.0)[1]) == 50
+    assert int(run(jnp.array(1.0), jnp.nan)[1]) == 1
+
+
+def test_folds_are_stratified_and_cover_every_example_once():
+    labels = np.where(np.arange(25) < 7, 1, -1)
+    mask = np.arange(25) != 3
+    folds = jboost.folds.stratified_folds(jax.random.key(1), labels, num_folds=4, mask=mask)
+    np.testing.assert_array_equal(folds.sum(axis=0), mask)
+    for part in (folds, folds[:, labels > 0]):
+        assert np.ptp(np.asarray(part.sum(axis=1))) <= 1
+    other = jboost.folds.stratified_folds(jax.random.key(2), labels, num_folds=4, mask=mask)
+    assert np.any(np.asarray(folds != other))
+    with pytest.raises(ValueError, match="num_folds is 1"):
+        jboost.folds.stratified_folds(jax.random.key(0), labels, num_folds=1)
+
+
+def test_predict_refuses_what_is_no_model():
+    with pytest.raises(TypeError, match="model is a dict"):
+        jboost.predict({}, np.zeros((1, 2)))

@@ -1,0 +1,135 @@
+"""Every algorithm of the contract table, through what a user of JAX expects of it."""
+
+import inspect
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from contract import TABLE, Problem
+
+SIZE, PADDED = 13, 16
+
+
+def pad(problem, size=PADDED):
+    """Rows of garbage behind a False mask."""
+    extra = size - len(problem.labels)
+    garbage = Problem(
+        np.full((extra, *problem.data.shape[1:]), np.nan, problem.data.dtype), np.full(extra, 7), np.full(extra, -1.0), np.zeros(extra, bool)
+    )
+    return Problem(*(np.concatenate([field, more.astype(field.dtype)]) for field, more in zip(problem, garbage, strict=True)))
+
+
+def permute(problem):
+    order = np.random.default_rng(5).permutation(len(problem.labels))
+    return Problem(*(field[order] for field in problem))
+
+
+def members(entry):
+    """Eight problems of one shape: the plain one, what must not change it, and others of unequal difficulty."""
+    plain = entry.problem(1, SIZE)
+    return {
+        "plain": pad(plain),
+        "permuted": permute(pad(plain)),
+        "flipped": pad(plain)._replace(labels=-pad(plain).labels),
+        "scaled": pad(plain)._replace(weights=pad(plain).weights * 4),
+        "easy": pad(entry.problem(0, SIZE)),
+        "hard": pad(entry.problem(4, SIZE)),
+        "full": entry.problem(2, PADDED),
+        "short": pad(entry.problem(3, 3)),
+    }
+
+
+def stack(problems):
+    return Problem(*(np.stack(fields) for fields in zip(*problems, strict=True)))
+
+
+def equal(result, other, fields):
+    for field in fields:
+        np.testing.assert_array_equal(np.asarray(getattr(result, field)), np.asarray(getattr(other, field)), err_msg=field)
+
+
+@pytest.fixture(scope="module", params=TABLE, ids=lambda entry: entry.name)
+def entry(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def batched(entry):
+    """All members through the caller's jit and vmap, sharded over the devices; and the compiled text."""
+    batch = stack(members(entry).values())
+    devices = jax.devices()[: len(batch.labels)]
+    mesh = jax.make_mesh((len(devices),), ("sets",), axis_types=(jax.sharding.AxisType.Auto,), devices=devices)
+    sharded = jax.device_put(batch, NamedSharding(mesh, PartitionSpec("sets")))
+    compiled = jax.jit(jax.vmap(entry.run)).lower(*sharded).compile()
+    results = jax.device_get(compiled(*sharded))
+    by_name = {name: jax.tree.map(lambda leaf, row=row: leaf[row], results) for row, name in enumerate(members(entry))}
+    return by_name, compiled.as_text()
+
+
+def test_batch_equals_one_by_one(entry, batched):
+    for name, problem in members(entry).items():
+        jax.tree.map(np.testing.assert_array_equal, batched[0][name], jax.device_get(entry.run(*problem)))
+
+
+def test_batch_needs_no_gather_between_devices(batched):
+    assert "all-gather" not in batched[1]
+
+
+def test_padding_changes_nothing(entry, batched):
+    alone = entry.run(*entry.problem(1, SIZE))
+    padded = batched[0]["plain"]
+    equal(padded, alone, entry.invariant)
+    for field in entry.per_example:
+        np.testing.assert_array_equal(getattr(padded, field)[:SIZE], getattr(alone, field))
+        assert not np.any(getattr(padded, field)[SIZE:])
+
+
+def test_permutation_and_label_flip_change_nothing(entry, batched):
+    equal(batched[0]["permuted"], batched[0]["plain"], entry.invariant)
+    equal(batched[0]["flipped"], batched[0]["plain"], entry.invariant)
+
+
+def test_scaling_the_weights_scales_the_objective(entry, batched):
+    plain, scaled = batched[0]["plain"], batched[0]["scaled"]
+    equal(scaled, plain, [field for field in entry.invariant if field not in entry.scales])
+    for field in entry.scales:
+        assert getattr(scaled, field) == 4 * getattr(plain, field)
+
+
+def test_float64_agrees_and_is_float64(entry, batched):
+    with jax.enable_x64(True):
+        wide = entry.run(*(field.astype(np.float64) if field.dtype == np.float32 else field for field in entry.problem(1, SIZE)))
+    narrow = batched[0]["plain"]
+    for field in entry.invariant:
+        np.testing.assert_allclose(getattr(narrow, field), getattr(wide, field), rtol=4 * np.finfo(np.float32).eps)
+    for leaf, other in zip(jax.tree.leaves(wide), jax.tree.leaves(narrow), strict=True):
+        assert leaf.dtype == (np.float64 if other.dtype == np.float32 else other.dtype)
+
+
+def test_new_values_and_numpy_inputs_do_not_compile(entry, compilations):
+    first, second = entry.problem(1, SIZE), entry.problem(2, SIZE)
+    entry.run(*first)
+    entry.run(*jax.device_put(second))
+    before = compilations()
+    entry.run(*second)
+    entry.run(*jax.device_put(first))
+    assert compilations() == before
+
+
+def test_derivatives_are_zero_not_nan(entry):
+    problem = entry.problem(1, SIZE)
+
+    def total(weights):
+        return sum(getattr(entry.run(problem.data, problem.labels, weights, problem.mask), field) for field in entry.scales)
+
+    assert not np.any(np.asarray(jax.grad(total)(problem.weights)))
+
+
+def test_signature_has_the_field_names(entry):
+    parameters = inspect.signature(entry.public).parameters
+    keyword_only = {name for name, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    assert {"weights", "mask"} <= keyword_only
+    assert next(iter(parameters)) in ("points", "dataset", "features", "scores")
+    assert all(parameters[name].default is None for name in ("weights", "mask"))

@@ -1,0 +1,264 @@
+"""The exact pair engine against an oracle that enumerates all lines in exact arithmetic."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost.base.status import Status
+from jboost.pair import SweepConfig
+from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
+
+MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}  # relative; the margin is rounded at the end
+
+
+def solve_batch(points, labels, weights, mask, **options):
+    solve = functools.partial(jboost.pair.optimal_separator, **options)
+    batched = jax.jit(jax.vmap(lambda p, y, w, m: solve(p, y, weights=w, mask=m)))
+    return jax.device_get(batched(points, labels, weights, mask))
+
+
+def assert_optimal(separators, row, points, labels, weights, mask, *, margin=True):
+    """One member of a batch against the oracle: loss, bound, recomputed loss, misclassified set, margin."""
+    points, labels, weights = points[mask], labels[mask], weights[mask]
+    optimum = optimal_pair(points, labels, weights)
+    case = f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
+    result = jax.tree.map(lambda leaf: leaf[row], separators)
+    assert result.status == Status.OPTIMAL, case
+    assert result.loss == optimum.loss, case
+    assert result.lower_bound == optimum.loss, case
+    loss, misclassified = check_separator(points, labels, weights, result.normal, result.anchor, result.bias)
+    assert loss == optimum.loss, case
+    assert np.array_equal(misclassified, result.misclassified[mask]), case
+    assert not np.any(result.misclassified[~mask])
+    if margin:
+        wanted = float(optimum.margin_squared) ** 0.5
+        assert result.margin == pytest.approx(wanted, rel=MARGIN_TOLERANCE[result.margin.dtype]), case
+        assert frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets, case
+    size = np.sum(np.abs(result.normal * result.anchor)) + np.abs(result.bias)
+    assert abs(result.offset - (result.bias - np.sum(result.normal * result.anchor))) <= 1e-6 * size, case
+
+
+def assert_all_optimal(batch, *, margin=True, dtype=np.float32, **options):
+    points, labels, weights, mask = batch
+    separators = solve_batch(points.astype(dtype), labels, weights, mask, **options)
+    for row in range(len(labels)):
+        assert_optimal(separators, row, points[row], labels[row], weights[row], mask[row], margin=margin)
+
+
+def test_degenerate_sets():
+    assert_all_optimal(random_degenerate_sets(11, 4000, 8))
+
+
+def test_degenerate_sets_of_more_points():
+    assert_all_optimal(random_degenerate_sets(12, 300, 20))
+
+
+def test_degenerate_sets_flipped_fat():
+    assert_all_optimal(random_degenerate_sets(13, 600, 8), fat="flipped")
+
+
+def test_degenerate_sets_without_tie_break():
+    assert_all_optimal(random_degenerate_sets(14, 1000, 8), tie_break=None, margin=False)
+
+
+@pytest.mark.parametrize("tie_break", ["margin", None])
+def test_degenerate_sets_without_64_bit_types(tie_break):
+    assert_all_optimal(random_degenerate_sets(15, 2000, 8), margin=tie_break is not None, tie_break=tie_break, config=SweepConfig(word_bits=32))
+
+
+def test_degenerate_sets_in_float64(x64):
+    assert_all_optimal(random_degenerate_sets(16, 600, 8), dtype=np.float64)
+
+
+def test_integer_points_need_no_float():
+    points, labels, weights, mask = random_degenerate_sets(17, 300, 8)
+    separators = solve_batch(points.astype(np.int32), labels, weights.astype(np.int32), mask)
+    for row in range(300):
+        assert_optimal(separators, row, points[row], labels[row], weights[row], mask[row])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_a_hundred_thousand_degenerate_sets(seed):
+    assert_all_optimal(random_degenerate_sets(100 + seed, 10_000, 8))
+
+
+def random_float_sets(rng, num_sets, size, dtype):
+    """General floats that are nearly degenerate: collinear but for rounding, repeats, clusters, decimal grids, many binades."""
+    points = rng.standard_normal((num_sets, size, 2))
+    kind = np.arange(num_sets) % 5
+    points[kind == 0, :, 1] = points[kind == 0, :, 0] * 3.7 + 0.1
+    points[kind == 1, 1::2] = points[kind == 1, ::2][:, : size // 2]
+    points[kind == 2] = points[kind == 2] * 1e-5 + np.round(points[kind == 2])
+    points[kind == 3] = np.round(points[kind == 3], 1)
+    points[kind == 4] *= 2.0 ** rng.integers(-12, 12, (np.sum(kind == 4), size, 1))
+    labels = rng.choice([-1, 1], (num_sets, size))
+    weights = rng.choice([0.1, 0.2, 0.3, 1.0, 2.5], (num_sets, size))
+    return points.astype(dtype), labels, weights.astype(dtype), rng.random((num_sets, size)) < 0.9
+
+
+def assert_floats_certified(dtype, **options):
+    """The bound is the true optimum in every case; the loss is what the line loses, and equals it unless the status says why not."""
+    points, labels, weights, mask = random_float_sets(np.random.default_rng(21), 400, 8, dtype)
+    separators = solve_batch(points, labels, weights, mask, **options)
+    for row in range(400):
+        kept = points[row][mask[row]], labels[row][mask[row]], weights[row][mask[row]]
+        optimum, result = optimal_pair(*kept), jax.tree.map(lambda leaf, row=row: leaf[row], separators)
+        assert float(result.lower_bound) == pytest.approx(float(optimum.loss), rel=4 * float(jnp.finfo(dtype).eps))
+        loss, misclassified = check_separator(*kept, result.normal, result.anchor, result.bias)
+        assert float(result.loss) == pytest.approx(float(loss), rel=4 * float(jnp.finfo(dtype).eps))
+        assert np.array_equal(misclassified, result.misclassified[mask[row]])
+        if result.status == Status.OPTIMAL:
+            assert loss == optimum.loss
+            wanted, extent = float(optimum.margin_squared) ** 0.5, np.max(np.abs(kept[0]), initial=0)
+            assert result.margin <= wanted * (1 + 1e-5)
+            assert result.margin >= wanted * (1 - 1e-5) - extent * 2.0**-25
+        else:
+            assert result.status == Status.PRECISION_LIMIT
+            assert row % 5 in (0, 3)  # collinear but for rounding: the slab is thinner than the arithmetic of a score
+
+
+def test_general_floats():
+    assert_floats_certified(np.float32)
+
+
+def test_general_floats_in_float64(x64):
+    assert_floats_certified(np.float64)
+
+
+def test_constant_beats_every_line_through_the_positive():
+    """Lemma 2.5 of the paper misses this optimum."""
+    points = [(0, 0), (2, 1), (1, 2), (-1, 1), (-2, -1), (-1, -2), (1, -1)]
+    separator = jboost.pair.optimal_separator(points, [1, -1, -1, -1, -1, -1, -1])
+    assert (float(separator.loss), float(separator.bias), float(separator.margin)) == (1, -1, np.inf)
+    assert separator.normal.tolist() == [0, 0]
+    assert jboost.predict(separator, points).tolist() == [-1] * 7
+
+
+@pytest.mark.parametrize(
+    "points, labels, loss, margin",
+    [
+        (np.zeros((0, 2)), [], 0, np.inf),
+        ([(3, 4)], [-1], 0, np.inf),
+        ([(0, 0), (3, 4)], [1, -1], 0, 2.5),
+        ([(1, 1), (1, 1)], [1, -1], 1, np.inf),
+        ([(0, 0), (1, 0), (2, 0)], [1, 1, 1], 0, np.inf),
+        ([(0, 0), (1, 0), (2, 0), (3, 0)], [1, -1, -1, 1], 1, 0.5),
+    ],
+)
+@pytest.mark.parametrize("fat", ["removed", "flipped"])
+def test_small_sets(points, labels, loss, margin, fat):
+    separator = jboost.pair.optimal_separator(np.asarray(points, np.float32), np.asarray(labels, np.int32), fat=fat)
+    assert (float(separator.loss), float(separator.lower_bound), float(separator.margin), int(separator.status)) == (loss, loss, margin, 0)
+    assert separator.misclassified.shape == (len(labels),)
+
+
+def test_scores_have_the_sign_that_misclassified_says():
+    points, labels, weights, mask = (field[0] for field in random_degenerate_sets(31, 1, 8))
+    separator = jboost.pair.optimal_separator(points.astype(np.float32), labels, weights=weights, mask=mask)
+    wrong = (jboost.predict_scores(separator, points) * labels <= 0) & mask
+    assert np.array_equal(wrong, separator.misclassified)
+    with pytest.raises(ValueError, match=r"features has shape \[3\]"):
+        jboost.predict(separator, np.zeros(3))
+
+
+def test_bad_values_end_in_a_status():
+    points, labels = np.zeros((3, 2), np.float32), np.array([1, -1, 1])
+    bad_points = points.copy()
+    bad_points[1, 0] = np.nan
+    for arguments in (
+        {"points": bad_points},
+        {"labels": np.array([1, 0, 1])},
+        {"weights": np.array([1.0, -1, 1])},
+        {"weights": np.array([1.0, np.inf, 1])},
+    ):
+        separator = jboost.pair.optimal_separator(**({"points": points, "labels": labels, "weights": np.ones(3)} | arguments))
+        assert separator.status == Status.INVALID_INPUT
+        assert np.isnan(separator.loss)
+        assert np.isnan(separator.lower_bound)
+    hidden = jboost.pair.optimal_separator(bad_points, labels, weights=np.ones(3), mask=np.array([True, False, True]))
+    assert hidden.status == Status.OPTIMAL
+
+
+def test_precision_limit_is_said_and_the_bound_stays_true():
+    """Two integers that float32 cannot tell apart: the optimum is 0, no float32 anchor reaches it."""
+    points = np.array([[2**30, 0], [2**30 + 1, 0]], np.int32)
+    separator = jboost.pair.optimal_separator(points, [-1, 1])
+    assert separator.status == Status.PRECISION_LIMIT
+    assert (float(separator.lower_bound), float(separator.loss)) == (0, 1)
+    with jax.enable_x64(True):
+        assert jboost.pair.optimal_separator(points, [-1, 1]).status == Status.OPTIMAL
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"points": np.zeros(3)}, r"points has shape \[3\]: the wanted shape is \[n, 2\]"),
+        ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]"),
+        ({"points": np.zeros((3, 2), bool)}, "points has dtype bool"),
+        ({"labels": np.ones(4)}, r"labels has shape \[4\]: the wanted shape is \[3\]"),
+        ({"weights": np.ones(2)}, r"weights has shape \[2\]"),
+        ({"mask": np.ones(3)}, "mask has dtype float32"),
+        ({"tie_break": "loss"}, "tie_break is 'loss': the options are 'margin', None"),
+        ({"fat": "thin"}, "fat is 'thin'"),
+        ({"method": "guess"}, "method is 'guess'"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        jboost.pair.optimal_separator(**({"points": np.zeros((3, 2)), "labels": np.ones(3)} | arguments))
+
+
+def test_config_is_checked():
+    with pytest.raises(ValueError, match="word_bits is 16"):
+        SweepConfig(word_bits=16)
+    with pytest.raises(ValueError, match="chunk_pairs is 0"):
+        SweepConfig(chunk_pairs=0)
+
+
+def plain_sweep(points, labels):
+    """Least number of errors over lines through each positive and a hair off it, by sorted angles in float64 numpy; general position only."""
+    best = min(np.sum(labels > 0), np.sum(labels < 0))
+    for centre in points[labels > 0]:
+        offsets = points - centre
+        away = np.any(offsets != 0, axis=1)
+        angles = np.arctan2(offsets[away, 1], offsets[away, 0])
+        upper = angles >= 0
+        order = np.argsort(np.where(upper, angles, angles + np.pi))
+        positive, upper = labels[away][order] > 0, upper[order]
+        start = np.sum(upper != positive)
+        losses = start + np.cumsum(np.where(positive == upper, 1, -1))
+        best = min(best, losses.min(), (away.sum() - losses).min())
+    return best
+
+
+@pytest.mark.parametrize("chunk_pairs", [None, 1, 5000])
+def test_larger_sets_against_a_plain_sweep_in_any_chunk(chunk_pairs):
+    rng = np.random.default_rng(41)
+    labels = np.where(rng.random(400) < 0.4, 1, -1)
+    points = (rng.standard_normal((400, 2)) + 0.5 * labels[:, None]).astype(np.float32)
+    separator = jboost.pair.optimal_separator(points, labels, config=SweepConfig(chunk_pairs=chunk_pairs))
+    assert separator.loss == separator.lower_bound == plain_sweep(points.astype(np.float64), labels)
+    assert check_separator(points, labels, None, separator.normal, separator.anchor, separator.bias)[0] == separator.loss
+
+
+def test_both_labels_at_every_place():
+    """Every line loses exactly half of the points, and a constant has the largest margin."""
+    points = np.repeat(np.random.default_rng(42).integers(0, 50, (40, 2)), 2, axis=0)
+    separator = jboost.pair.optimal_separator(points.astype(np.float32), np.tile([1, -1], 40))
+    assert (float(separator.loss), float(separator.margin)) == (40, np.inf)
+
+
+def test_confidence_weights_are_log_odds():
+    confident = jboost.pair.confidence_weights([1, 1, -1, -1], np.array([0.75, 0.2, 0.5, 1.0], np.float32))
+    assert confident.labels.tolist() == [1, -1, -1, -1]
+    np.testing.assert_allclose(confident.weights[:2], [np.log(3), np.log(4)], rtol=1e-6)
+    assert confident.mask.tolist() == [True, True, False, True]
+    assert np.isfinite(confident.weights[3])
+    assert confident.weights[3] > 15
+    with pytest.raises(ValueError, match="probabilities has dtype int32"):
+        jboost.pair.confidence_weights([1], [1])
