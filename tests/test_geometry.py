@@ -184,7 +184,7 @@ def exact_squared_distance(first, second):
 
 def test_hull_distance_against_rational_arithmetic(dtype):
     rng = np.random.default_rng(5)
-    distance = jax.jit(jax.vmap(lambda x, y, own, other, start: hulls.hull_distance(x, y, own, other, start=start)))
+    distance = jax.jit(jax.vmap(lambda x, y, own, other, start: hulls.hull_distance(x, y, own, other, start=start, floor=jnp.full((), -1, x.dtype))))
     points = np.concatenate([rng.integers(-8, 9, (100, 10, 2)), rng.integers(-(2**20), 2**20, (100, 10, 2))]).astype(dtype)
     points[150:] = rng.standard_normal((50, 10, 2)).astype(dtype)
     own = rng.random((200, 10)) < 0.5

@@ -72,7 +72,7 @@ def _order_by_one_word(x: Array, y: Array, centre_x: Array, centre_y: Array, liv
     largest = jnp.uint64(2 ** (fraction_bits + 1) - 1)
     quantized = jnp.minimum((angle * 2.0**fraction_bits).astype(jnp.uint64), largest)
     keys = (jnp.where(live, quantized, largest) << index_bits) | lax.iota(jnp.uint64, size)
-    keys = lax.sort(keys, is_stable=False)
+    keys = lax.sort(keys)
     angles = keys >> index_bits
     joined = jnp.concatenate([jnp.zeros(1, bool), angles[1:] - angles[:-1] <= 1])
     return HalfTurnOrder((keys & jnp.uint64(2**index_bits - 1)).astype(jnp.int32), joined)

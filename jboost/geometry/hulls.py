@@ -38,7 +38,7 @@ _MAX_STEPS = 256
 _RELATIVE_PROGRESS = {4: 2.0**-46, 8: 2.0**-98}
 
 
-def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, start: tuple[Array, Array]) -> HullDistance:
+def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, start: tuple[Array, Array], floor: Array) -> HullDistance:
     """Distance between the hulls of two disjoint sets of points.
 
     Args:
@@ -47,9 +47,11 @@ def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, star
       in_first: [n] bool, the first set, not empty.
       in_second: [n] bool, the second set, not empty.
       start: places of a point of the first set and of one of the second.
+      floor: [], the search may end as soon as the distance is known not to exceed this; negative to go to the end.
 
     Returns:
-      The distance and its direction. Distance 0 if the hulls meet; the direction is then without meaning.
+      The distance and its direction; an upper bound of at most `floor` if the search ended early. Distance 0 if the hulls
+      meet; the direction is then without meaning.
     """
 
     def step(simplex: _Simplex) -> _Simplex:
@@ -65,17 +67,22 @@ def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, star
         first = jnp.stack([simplex.first[keep], new_first])
         second = jnp.stack([simplex.second[keep], new_second])
         first, second = jnp.where(improves, first, simplex.first), jnp.where(improves, second, simplex.second)
-        return _Simplex(first, second, improves)
+        simplex = _Simplex(first, second, improves)
+        return simplex._replace(moving=improves & (_measure(x, y, simplex).distance > floor))
 
     places = jnp.stack([start[0], start[0]]), jnp.stack([start[1], start[1]])
     simplex = _Simplex(*places, jnp.any(in_first) & jnp.any(in_second))
     simplex, _ = loops.bounded_loop(step, lambda s: s.moving, simplex, max_checks=_MAX_STEPS)
+    return _measure(x, y, simplex)
+
+
+def _measure(x: Array, y: Array, simplex: _Simplex) -> HullDistance:
+    """How far the simplex is from the origin: no less than the two hulls are apart."""
     normal_x, normal_y, end = _nearest(x, y, simplex)
     vertex = _difference(x, y, simplex.first[end], simplex.second[end])
     length = jnp.sqrt(normal_x.hi * normal_x.hi + normal_y.hi * normal_y.hi)
     gap = _dot(normal_x, normal_y, *vertex).hi
-    distance = jnp.where(length > 0, gap / jnp.where(length > 0, length, 1), 0)
-    return HullDistance(normal_x.hi, normal_y.hi, distance)
+    return HullDistance(normal_x.hi, normal_y.hi, jnp.where(length > 0, gap / jnp.where(length > 0, length, 1), 0))
 
 
 def _difference(x: Array, y: Array, place: Array, other: Array) -> tuple[Wide, Wide]:
@@ -112,12 +119,9 @@ def _nearest(x: Array, y: Array, simplex: _Simplex) -> tuple[Wide, Wide, Array]:
 def _better_end(x: Array, y: Array, simplex: _Simplex, new_first: Array, new_second: Array, end: Array) -> Array:
     """Which end of the simplex, joined to the new point, comes closer to the origin."""
 
-    def squared_distance(which: int) -> Array:
+    def distance(which: int) -> Array:
         first, second = jnp.stack([simplex.first[which], new_first]), jnp.stack([simplex.second[which], new_second])
-        normal_x, normal_y, touching = _nearest(x, y, _Simplex(first, second, simplex.moving))
-        gap = _dot(normal_x, normal_y, *_difference(x, y, first[touching], second[touching])).hi
-        length = normal_x.hi * normal_x.hi + normal_y.hi * normal_y.hi
-        return jnp.where(length > 0, gap * (gap / jnp.where(length > 0, length, 1)), 0)
+        return _measure(x, y, _Simplex(first, second, simplex.moving)).distance
 
-    squared = squared_distance(0), squared_distance(1)
-    return jnp.where(squared[0] < squared[1], 0, jnp.where(squared[1] < squared[0], 1, end)).astype(jnp.int32)
+    ends = distance(0), distance(1)
+    return jnp.where(ends[0] < ends[1], 0, jnp.where(ends[1] < ends[0], 1, end)).astype(jnp.int32)

@@ -2,17 +2,17 @@
 
 Paper 000: the centre is the point a+ of Lemma 2.5, the mirrored angle is theta, an open class is an interval
 (theta_j, theta_j+1) of Lemma 2.7, and the loss is W(Q+). The smaller class serves as the centres ("own"), so that m <= n / 2;
-points at the same place are one centre. A centre is swept by one sort and four scans. Where the sorted keys cannot tell two
+points at the same place are one centre. A centre is swept by one sort and one scan. Where the sorted keys cannot tell two
 directions apart (never on integer grids of 20 bits and n <= 65,536) a run of joined points may stand in any order, which gives
 a lower and an upper bound instead of a value; `jboost.pair.visits` settles the centres that matter exactly.
 
-Operations and bytes: the sort of one 64-bit word per (centre, point) pair is 70 % of the time; the rest streams about ten
-words per pair. The floor is the sort.
+The floor is the sort of one 64-bit word per (centre, point) pair; the rest streams about ten words per pair.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from typing import NamedTuple
 
 import jax
@@ -29,24 +29,31 @@ class SweepConfig:
     """Sizes and types of the sweep. The defaults are chosen for the device; all fields are static.
 
     `chunk_pairs`: how many (centre, point) pairs are held at once; a pair costs about 100 bytes of working memory.
+    `parallel_sorts`: into how many independent parts a chunk is split, so that a CPU runs their sorts side by side.
     `word_bits`: 64, or 32 for devices without 64-bit types; the answers are the same, the speed is not.
     """
 
     chunk_pairs: int | None = None
+    parallel_sorts: int | None = None
     word_bits: int | None = None
 
     def __post_init__(self) -> None:
         if self.word_bits not in (None, 32, 64):
             raise ValueError(f"word_bits is {self.word_bits}: the options are None, 32 and 64")
-        if self.chunk_pairs is not None and self.chunk_pairs < 1:
-            raise ValueError(f"chunk_pairs is {self.chunk_pairs}: it is a number of (centre, point) pairs, at least 1")
+        for name in ("chunk_pairs", "parallel_sorts"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} is {value}: it is a number, at least 1")
 
     def resolved(self) -> SweepConfig:
         """The same with every None replaced by what suits the default device."""
         platform = jax.default_backend()
-        chunk_pairs = {"cpu": 2**18}.get(platform, 2**25)
-        word_bits = 32 if platform == "tpu" else 64
-        return SweepConfig(self.chunk_pairs or chunk_pairs, self.word_bits or word_bits)
+        on_cpu = platform == "cpu"
+        return SweepConfig(
+            chunk_pairs=self.chunk_pairs or (2**18 if on_cpu else 2**25),
+            parallel_sorts=self.parallel_sorts or (min(os.cpu_count() or 1, 8) if on_cpu else 1),
+            word_bits=self.word_bits or (32 if platform == "tpu" else 64),
+        )
 
 
 class Instance(NamedTuple):
@@ -70,6 +77,14 @@ class Radial(NamedTuple):
     at_centre: Array  # [] integer, the weight of the other class at the centre, lost by every line
 
 
+class Turn(NamedTuple):
+    """A line that turns half a circle round one centre: what it loses, step by step, in angular order."""
+
+    radial: Radial
+    steps: Array  # [n] integer, `radial.steps` in angular order
+    joined: Array  # [n] bool, True at j if the order of j - 1 and j is not certain
+
+
 class Bracket(NamedTuple):
     """Bounds of the least loss of the open classes through one centre."""
 
@@ -91,25 +106,49 @@ def look_around(instance: Instance, centre_x: Array, centre_y: Array) -> Radial:
     return Radial(off_centre, steps, start, numerics.masked_sum(weights, off_centre), at_centre)
 
 
-def bracket_centre(instance: Instance, centre_x: Array, centre_y: Array) -> Bracket:
-    """Bounds of the least loss over both orientations of all open classes through one centre, [] each."""
+def turn_line(instance: Instance, centre_x: Array, centre_y: Array) -> Turn:
+    """Sorts the points round one centre by the quick keys."""
     radial = look_around(instance, centre_x, centre_y)
     order = angular.half_turn_order(instance.x, instance.y, centre_x, centre_y, radial.off_centre)
-    steps = radial.steps[order.index]
-    zero = jnp.zeros(1, steps.dtype)
-    rises, falls = jnp.cumsum(jnp.maximum(steps, 0)), jnp.cumsum(jnp.minimum(steps, 0))
-    begins, ends = ~order.joined, jnp.concatenate([~order.joined[1:], jnp.ones(1, bool)])
-    rises_before = lax.cummax(jnp.where(begins, jnp.concatenate([zero, rises[:-1]]), 0))
-    falls_before = lax.cummin(jnp.where(begins, jnp.concatenate([zero, falls[:-1]]), 0))
+    return Turn(radial, radial.steps[order.index], order.joined)
 
-    def least(low: Array, high: Array) -> Array:
-        lowest = numerics.masked_min(low, ends, fill=jnp.iinfo(low.dtype).max)
-        highest = numerics.masked_max(high, ends, fill=jnp.iinfo(high.dtype).min)
-        return radial.at_centre + jnp.minimum(radial.start + lowest, radial.total - radial.start - highest)
 
-    upper = least(rises + falls, rises + falls)
-    lower = least(rises_before + falls, rises + falls_before)
-    return Bracket(jnp.where(instance.on_grid, upper, lower), upper)
+def _least_loss(turn: Turn, low: Array, high: Array) -> Array:
+    """The least loss over both orientations, if the sum of the steps up to the end of each certain run lies in [low, high]."""
+    ends = jnp.concatenate([~turn.joined[1:], jnp.ones(1, bool)])
+    lowest = numerics.masked_min(low, ends, fill=jnp.iinfo(low.dtype).max)
+    highest = numerics.masked_max(high, ends, fill=jnp.iinfo(high.dtype).min)
+    radial = turn.radial
+    return radial.at_centre + jnp.minimum(radial.start + lowest, radial.total - radial.start - highest)
+
+
+def _attained_loss(turn: Turn) -> Array:
+    """The least loss of the classes between certain runs: attained, whatever the order within a run."""
+    sums = jnp.cumsum(turn.steps)
+    return _least_loss(turn, sums, sums)
+
+
+def _possible_loss(turn: Turn) -> Array:
+    """The least loss that any order within the uncertain runs could give."""
+    zero = jnp.zeros(1, turn.steps.dtype)
+    rises, falls = jnp.cumsum(jnp.maximum(turn.steps, 0)), jnp.cumsum(jnp.minimum(turn.steps, 0))
+    rises_before = lax.cummax(jnp.where(turn.joined, 0, jnp.concatenate([zero, rises[:-1]])))
+    falls_before = lax.cummin(jnp.where(turn.joined, 0, jnp.concatenate([zero, falls[:-1]])))
+    return _least_loss(turn, rises_before + falls, rises + falls_before)
+
+
+def _is_certain(instance: Instance, turn: Turn) -> Array:
+    """Whether every run is a tie, or a single point; points that are not off the centre come last and change nothing."""
+    place = lax.iota(jnp.int32, turn.joined.shape[0])
+    num_off_centre = jnp.sum(turn.radial.off_centre, dtype=jnp.int32)
+    return instance.on_grid | ~jnp.any(turn.joined & (place < num_off_centre))
+
+
+def _bracket_places(instance: Instance, places: Array) -> Bracket:
+    turns = jax.vmap(turn_line, in_axes=(None, 0, 0))(instance, instance.x[places], instance.y[places])
+    upper = jax.vmap(_attained_loss)(turns)
+    certain = jnp.all(jax.vmap(_is_certain, in_axes=(None, 0))(instance, turns))
+    return Bracket(lax.cond(certain, lambda _: upper, jax.vmap(_possible_loss), turns), upper)
 
 
 def bracket_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig) -> Bracket:
@@ -126,7 +165,9 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
     """
     capacity, size = centres.shape[0], instance.x.shape[0]
     assert config.chunk_pairs is not None
-    chunk = max(1, min(capacity, config.chunk_pairs // size))
+    assert config.parallel_sorts is not None
+    streams = min(config.parallel_sorts, capacity)
+    chunk = max(1, min(-(-capacity // streams), config.chunk_pairs // (size * streams))) * streams
     num_chunks = -(-capacity // chunk)
     padded = jnp.concatenate([centres, jnp.zeros(num_chunks * chunk - capacity, centres.dtype)])
     unknown = jnp.full((num_chunks * chunk,), jnp.iinfo(instance.weights.dtype).max, instance.weights.dtype)
@@ -134,7 +175,8 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
     def sweep_chunk(index: Array, done: Bracket) -> Bracket:
         begin = index * chunk
         places = lax.dynamic_slice_in_dim(padded, begin, chunk)
-        bracket = jax.vmap(bracket_centre, in_axes=(None, 0, 0))(instance, instance.x[places], instance.y[places])
+        parts = [_bracket_places(instance, part) for part in jnp.split(places, streams)]
+        bracket = Bracket(*(jnp.concatenate(fields) for fields in zip(*parts, strict=True)))
         real = begin + lax.iota(begin.dtype, chunk) < num_centres
         return Bracket(
             *(

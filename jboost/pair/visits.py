@@ -93,7 +93,8 @@ def visit_centres(instance: Instance, centres: Array, brackets: Bracket, *, all_
         waiting = (classes.losses == least) & (improves | (least == tour.best.loss)) & promising & (improves | (place > tour.cursor))
         chosen = numerics.first_true(waiting)
         found = chosen < place.shape[0]
-        candidate = _fat_separator(instance, centre, classes, jnp.minimum(chosen, place.shape[0] - 1), flip_misclassified)
+        floor = jnp.where(found & ~improves, tour.best.margin, jnp.where(found, -1, jnp.inf))
+        candidate = _fat_separator(instance, centre, classes, jnp.minimum(chosen, place.shape[0] - 1), floor, flip_misclassified)
         better = found & (improves | (candidate.margin > tour.best.margin))
         best = Incumbent(*(jnp.where(better, new, old) for new, old in zip(candidate, tour.best, strict=True)))
         more = jnp.any(waiting & (place > chosen)) & all_optima
@@ -142,8 +143,8 @@ def _reach(squared: Array, upper: Array) -> Array:
     return jnp.sqrt(jnp.concatenate([left, right])) * (slack / 2)
 
 
-def _fat_separator(instance: Instance, centre: Array, classes: _Classes, chosen: Array, flip_misclassified: bool) -> Incumbent:
-    """The bisector of the hulls on the two sides of one open class."""
+def _fat_separator(instance: Instance, centre: Array, classes: _Classes, chosen: Array, floor: Array, flip_misclassified: bool) -> Incumbent:
+    """The bisector of the hulls on the two sides of one open class, if its margin exceeds `floor`; else any margin up to that."""
     size = instance.x.shape[0]
     own_on_right, rank = chosen >= size, chosen % size
     passed = classes.position <= rank
@@ -155,7 +156,7 @@ def _fat_separator(instance: Instance, centre: Array, classes: _Classes, chosen:
     dx, dy = instance.x - instance.x[centre], instance.y - instance.y[centre]
     squared = jnp.where(other_side, dx * dx + dy * dy, jnp.inf)
     nearest = jnp.minimum(numerics.first_true(squared == jnp.min(squared)), size - 1)
-    hull = hulls.hull_distance(instance.x, instance.y, own_side, other_side, start=(centre, nearest))
+    hull = hulls.hull_distance(instance.x, instance.y, own_side, other_side, start=(centre, nearest), floor=2 * floor)
     none_other = ~jnp.any(other_side)
     return Incumbent(
         loss=classes.losses[chosen],
