@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-
-if TYPE_CHECKING:
-    from jboost.base.types import Dataset
 
 ArrayLike = jax.typing.ArrayLike
 
@@ -103,24 +100,3 @@ def values(
         "weights are positive and finite",
         "mask out rows that are not to count",
     )
-
-
-def validate(dataset: Dataset) -> None:
-    """Judges the values of a data set on the host: the one check that the outer floor makes before any work.
-
-    Args:
-      dataset: as `jboost.make_dataset` makes it, with concrete arrays.
-
-    Raises:
-      ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite features, labels outside
-        {-1, +1}, and weights that are not positive and finite; or if the arrays are traced and have no values yet.
-
-    >>> import jboost
-    >>> jboost.validate(jboost.make_dataset([[0.0], [1.0]], [0, 1]))
-    Traceback (most recent call last):
-      ...
-    ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by 2 * labels - 1
-    """
-    if any(isinstance(field, jax.core.Tracer) for field in dataset):
-        raise ValueError("dataset holds traced arrays, whose values are not known: call validate outside jit, vmap and grad")
-    values(*dataset)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from chex import Array, ArrayTree
 
@@ -12,7 +13,7 @@ from jboost.base.check import ArrayLike
 
 PyTree = ArrayTree
 
-__all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset"]
+__all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset", "validate"]
 
 
 class Dataset(NamedTuple):
@@ -57,3 +58,24 @@ def fill(weights: Any, mask: Any, num_examples: int) -> tuple[Array, Array]:
     weights = jnp.ones(num_examples) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
     mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
     return weights, mask
+
+
+def validate(dataset: Dataset) -> None:
+    """Judges the values of a data set on the host: the one check that the outer floor makes before any work.
+
+    Args:
+      dataset: as `jboost.make_dataset` makes it, with concrete arrays.
+
+    Raises:
+      ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite features, labels outside
+        {-1, +1}, and weights that are not positive and finite; or if the arrays are traced and have no values yet.
+
+    >>> import jboost
+    >>> jboost.validate(jboost.make_dataset([[0.0], [1.0]], [0, 1]))
+    Traceback (most recent call last):
+      ...
+    ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by 2 * labels - 1
+    """
+    if any(isinstance(field, jax.core.Tracer) for field in dataset):
+        raise ValueError("dataset holds traced arrays, whose values are not known: call validate outside jit, vmap and grad")
+    check.values(*dataset)

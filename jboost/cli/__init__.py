@@ -1,0 +1,64 @@
+"""The command line: `jboost fit`, `predict`, `evaluate` and `inspect`. `main` is its door, and turns every error into one line."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+_INTERRUPTED, _BROKEN_PIPE = 130, 141
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs a command and ends the process: status 0, 2 after an error of the user, 130 after Ctrl-C.
+
+    An error is one line on the standard error that says where and what to do; with JBOOST_TRACEBACK=1 it comes with its traceback.
+    """
+    try:
+        _run(arguments)
+    except KeyboardInterrupt:
+        print("jboost: stopped; nothing was written", file=sys.stderr)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(_INTERRUPTED)  # what was open is closed; an interrupted compilation can crash the usual way out
+    except BrokenPipeError:  # as from `jboost predict ... | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(_BROKEN_PIPE)
+    except (ValueError, OSError) as error:
+        if os.environ.get("JBOOST_TRACEBACK"):
+            raise
+        _fail(str(error))
+    sys.exit(0)
+
+
+def _run(arguments: Sequence[str] | None) -> None:
+    try:
+        for package in ("click", "matplotlib", "polars", "rich", "sklearn", "skops"):
+            importlib.import_module(package)
+    except ImportError as error:
+        _fail(f"the command line needs the package {error.name}: pip install 'jboost[cli]'")
+    import click
+
+    from jboost import drive
+    from jboost.cli.commands import make_group
+
+    try:
+        with drive.lasting_interrupts():
+            make_group().main(args=arguments, prog_name="jboost", standalone_mode=False)
+    except click.Abort:
+        raise KeyboardInterrupt from None
+    except click.ClickException as error:
+        _fail(_usage(error))
+
+
+def _usage(error: Any) -> str:
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context else ""
+    return str(error.format_message()).rstrip(".") + hint
+
+
+def _fail(message: str) -> None:
+    print(f"jboost: error: {' '.join(message.split())}", file=sys.stderr)
+    sys.exit(2)

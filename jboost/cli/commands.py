@@ -1,0 +1,167 @@
+"""The commands as click sees them, made from the table of options."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from jboost import files
+from jboost.cli.evaluate import evaluate
+from jboost.cli.fit import fit
+from jboost.cli.options import OPTIONS, Option, read_config, resolve
+from jboost.cli.predict import inspect, predict
+
+_WIDTH = 120  # where the output is no terminal
+_HELP = """Combines two classifiers exactly: the linear combination of their scores that misclassifies the least weight, with the proof."""
+_EPILOG = """\b
+Examples:
+  jboost fit --data sklearn:breast_cancer --classifiers lda naive-bayes
+  jboost fit --data train.csv --label ill --scores model_a model_b --output pair
+  jboost fit --config configs/quickstart.toml --holdout 0.3
+  jboost predict pair --data new.csv --output predictions.csv
+  jboost evaluate --data train.csv --label ill --folds 10
+  jboost inspect pair
+"""
+
+
+def make_group() -> Any:
+    """The group of all commands, a `click.Group`."""
+    import click
+
+    group = click.Group(
+        "jboost",
+        help=_HELP,
+        epilog=_EPILOG,
+        no_args_is_help=False,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    )
+    group = click.version_option(files.package_version("jboost"), prog_name="jboost", message="%(prog)s %(version)s")(group)
+    for command in (_fit_command(), _predict_command(), _evaluate_command(), _inspect_command()):
+        group.add_command(command)
+    return group
+
+
+def _fit_command() -> Any:
+    import click
+
+    def run(**values: Any) -> None:
+        fit(_settings(values), say)
+
+    return click.Command(
+        "fit",
+        callback=run,
+        params=[_config_option(), *_options("fit")],
+        help="Fits the optimal combination and writes a folder: model.npz, base.skops (trained classifiers), report.json, separator.png.",
+        epilog="\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data train.csv --label ill --scores model_a model_b",
+    )
+
+
+def _evaluate_command() -> Any:
+    import click
+
+    def run(report: str | None, **values: Any) -> None:
+        evaluate(_settings(values), report, say)
+
+    report_option = click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")
+    return click.Command(
+        "evaluate",
+        callback=run,
+        params=[_config_option(), *_options("evaluate"), report_option],
+        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking.",
+        epilog="\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm --folds 10",
+    )
+
+
+def _predict_command() -> Any:
+    import click
+
+    def run(model_dir: str, data: str, output: str) -> None:
+        rows = predict(model_dir, data, output)
+        if output != "-":
+            say(f"{output}: {rows} predictions")
+
+    return click.Command(
+        "predict",
+        callback=run,
+        params=[
+            click.Argument(["model_dir"]),
+            click.Option(["--data"], required=True, metavar="FILE", help="Data file with the columns that the model was fitted on."),
+            click.Option(
+                ["--output"], default="-", show_default=True, metavar="FILE", help="CSV file for the predictions; - is the standard output."
+            ),
+        ],
+        help="Predicts every row of a file with the model in MODEL_DIR: the two scores, the combined score, the class.",
+        epilog="\b\nExample:\n  jboost predict jboost-out --data new.csv --output predictions.csv",
+    )
+
+
+def _inspect_command() -> Any:
+    import click
+
+    def run(model_dir: str) -> None:
+        inspect(model_dir, say)
+
+    return click.Command(
+        "inspect",
+        callback=run,
+        params=[click.Argument(["model_dir"])],
+        help="Shows the model in MODEL_DIR: formula, numbers, certificate and status.",
+        epilog="\b\nExample:\n  jboost inspect jboost-out",
+    )
+
+
+def say(content: Any) -> None:
+    """Prints text, or anything that rich can show, on the standard output."""
+    import rich.console
+
+    width = None if sys.stdout.isatty() else _WIDTH
+    rich.console.Console(highlight=False, markup=False, width=width).print(content, soft_wrap=isinstance(content, str))
+
+
+def _settings(values: dict[str, Any]) -> Any:
+    import click
+    from click.core import ParameterSource
+
+    context = click.get_current_context()
+    is_flag = {name: context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in values}
+    return resolve({name: value for name, value in values.items() if name != "config"}, is_flag)
+
+
+def _config_option() -> Any:
+    import click
+
+    def read(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
+        if path is not None:
+            context.default_map = read_config(path)
+
+    return click.Option(
+        ["--config"], callback=read, expose_value=False, is_eager=True, metavar="FILE", help="TOML file with any of these options; flags override it."
+    )
+
+
+def _options(command: str) -> list[Any]:
+    return [_option(option) for option in OPTIONS if command in option.commands]
+
+
+def _option(option: Option) -> Any:
+    import click
+
+    flag = "--" + option.name.replace("_", "-")
+    if option.kind is bool:
+        return click.Option([f"{flag}/--no-{flag[2:]}", *option.flags], default=option.default, help=option.help)
+    kind: Any = option.kind
+    if isinstance(option.kind, tuple):
+        kind = click.Choice(option.kind)
+    elif option.kind is int:
+        kind = click.IntRange(min=None if option.low is None else int(option.low))
+    elif option.kind is float:
+        kind = click.FloatRange(option.low, option.high, max_open=True)
+    return click.Option(
+        [flag],
+        type=kind,
+        nargs=option.num_values,
+        default=option.default,
+        show_default=option.default is not None,
+        metavar=option.metavar,
+        help=option.help,
+    )

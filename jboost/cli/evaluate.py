@@ -1,0 +1,101 @@
+"""`jboost evaluate`: stratified cross-validation of the optimal combination and of everything beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jboost import drive
+from jboost.cli import inputs, solve
+from jboost.cli.inputs import Examples, Source
+from jboost.cli.options import Settings
+from jboost.report import build, rules, text
+
+Losses = list[dict[str, Any]]
+
+
+def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
+    """Cross-validates, shows the table and writes it as JSON where that is asked for.
+
+    Raises:
+      ValueError: in one line, for anything that the user can put right.
+    """
+    started = time.perf_counter()
+    source = inputs.read_source(settings)
+    assert source.table.labels is not None
+    masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
+    with drive.progress("cross-validation", len(masks)) as on_step:
+        folds = cross_validate(source, settings, masks, on_step=on_step)
+    seconds = {"all": time.perf_counter() - started}
+    report: dict[str, Any] = {
+        "command": "evaluate",
+        "method": settings.method,
+        "data": build.describe_data(source.table, 0, source.weights, ()),
+        "folds": len(folds),
+        "losses": summarise(folds),
+        "seconds": seconds,
+        "settings": dataclasses.asdict(settings),
+        "versions": build.versions(),
+    }
+    for line in text.data_lines(report["data"]):
+        say(line)
+    say(f"loss rates, mean ± standard error over {len(folds)} folds")
+    say(text.cross_validation_table(report["losses"]))
+    say(f"seconds     {text.seconds_line(seconds)}")
+    if report_path:
+        build.write(report, report_path)
+        say(f"written     {report_path}")
+
+
+def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarray], *, on_step: drive.OnStep | None = None) -> list[Losses]:
+    """The losses of all rules on every fold; one compilation serves all folds.
+
+    Args:
+      source: the data.
+      settings: all options.
+      masks: [m] bool each, True where the row is held out.
+      on_step: called after each fold with the losses so far and the number of the fold; False stops.
+    """
+    num_rows = source.table.num_rows
+    names = settings.scores or settings.classifiers
+    assert names is not None
+    solver, _ = solve.compile_solver(num_rows, settings)
+    folds: list[Losses] = []
+    for number, held_out in enumerate(masks, start=1):
+        training, base = inputs.score_training_rows(source.rows(np.flatnonzero(~held_out)), settings)
+        others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
+        separator = solver(_padded(training, num_rows), np.arange(num_rows) < len(training.labels))
+        fitted_rules = rules.fit_rules(*training.in_float64(), names, separator)
+        folds.append(build.losses(fitted_rules, training.in_float64(), others.in_float64()))
+        if on_step is not None and not on_step(folds, f"fold {number}"):
+            break
+    return folds
+
+
+def summarise(folds: Sequence[Losses]) -> Losses:
+    """Mean and standard error of the loss rates over the folds, a row for each rule; a detail that varies is left out."""
+    rows = []
+    for rule in zip(*folds, strict=True):
+        details = {row["detail"] for row in rule}
+        detail = rule[0]["detail"] if len(details) == 1 else rule[0]["detail"].split(":")[0]
+        row: dict[str, Any] = {"rule": rule[0]["rule"], "detail": detail}
+        for part in ("training", "held_out"):
+            rates = np.array([fold[part]["rate"] for fold in rule])
+            spread = float(rates.std(ddof=1)) / math.sqrt(len(rates)) if len(rates) > 1 else 0.0
+            row[part] = {"mean": float(rates.mean()), "standard_error": spread, "rates": rates.tolist()}
+        rows.append(row)
+    return rows
+
+
+def _padded(examples: Examples, size: int) -> Examples:
+    missing = size - len(examples.labels)
+    return Examples(
+        np.pad(examples.points, ((0, missing), (0, 0))),
+        np.pad(examples.labels, (0, missing), constant_values=1),
+        np.pad(examples.weights, (0, missing), constant_values=1),
+    )

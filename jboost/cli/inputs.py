@@ -1,0 +1,129 @@
+"""From settings to the two scores of every row: reading, splitting, training."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jboost.base import folds, types
+from jboost.cli.options import EMBEDDED, Settings
+from jboost.data import classifiers, embedded, readers
+from jboost.data.classifiers import BaseFit
+from jboost.data.table import Table
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+    """Scored examples on the host, in the precision that was asked for."""
+
+    points: np.ndarray  # [n, 2]
+    labels: np.ndarray  # [n]
+    weights: np.ndarray  # [n]
+
+    def in_float64(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Points, labels and weights, for sums on the host."""
+        return self.points.astype(np.float64), self.labels.astype(np.float64), self.weights.astype(np.float64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """A table with labels, and the weights of its rows."""
+
+    table: Table  # without the column of the weights
+    weights: np.ndarray | None  # [m]
+
+    def rows(self, chosen: np.ndarray) -> Source:
+        return Source(self.table.rows(chosen), None if self.weights is None else self.weights[chosen])
+
+
+def read_source(settings: Settings) -> Source:
+    """Reads the data and judges the columns that are named; ValueError in one line where something is wrong."""
+    if settings.data.startswith(EMBEDDED):
+        table = embedded.load_table(settings.data.removeprefix(EMBEDDED))
+    else:
+        table = readers.read_table(settings.data, label=settings.label)
+    for name in settings.scores or ():
+        table.numbers(name)
+    if settings.weights is None:
+        return Source(table, None)
+    return Source(table.without([settings.weights]), table.numbers(settings.weights, positive=True))
+
+
+def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the rows to train on and of those held out, the same fraction of each class.
+
+    Raises:
+      ValueError: if a class would be empty on one side.
+    """
+    generator = np.random.default_rng(seed)
+    kept, held_out = [], []
+    for sign in (-1, 1):
+        rows = generator.permutation(np.flatnonzero(labels == sign))
+        count = round(fraction * len(rows))
+        if fraction and not 0 < count < len(rows):
+            raise ValueError(
+                f"holdout is {fraction:g}: of the {len(rows)} rows of class {sign:+d} it would hold out {count}: choose another fraction"
+            )
+        held_out.append(rows[:count])
+        kept.append(rows[count:])
+    return np.sort(np.concatenate(kept)), np.sort(np.concatenate(held_out))
+
+
+def hold_out_masks(labels: np.ndarray, settings: Settings, *, stream: int = 0) -> list[np.ndarray]:
+    """Stratified folds, [m] bool each, True where held out; other streams split differently.
+
+    Raises:
+      ValueError: if the smaller class has fewer rows than there are folds.
+    """
+    smaller = int(min((labels > 0).sum(), (labels < 0).sum()))
+    if smaller < settings.folds:
+        raise ValueError(
+            f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over them: choose --folds {max(smaller, 2)} or fewer"
+        )
+    key = jax.random.fold_in(jax.random.key(settings.seed), stream)
+    return list(np.asarray(folds.stratified_folds(key, labels.astype(np.float32), num_folds=settings.folds)))
+
+
+def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, BaseFit | None]:
+    """The scores that the combination is fitted to, and the classifiers if they were trained here."""
+    table = source.table
+    assert table.labels is not None
+    if settings.scores:
+        return _examples(_columns(table, settings.scores), source, settings), None
+    assert settings.classifiers is not None
+    masks = hold_out_masks(table.labels, settings) if settings.train_scores == "out-of-fold" else ()
+    base = classifiers.fit_base(table, settings.classifiers, seed=settings.seed, folds=masks, scores="out-of-fold" if masks else "in-sample")
+    return _examples(base.scores, source, settings), base
+
+
+def score_other_rows(source: Source, settings: Settings, base: BaseFit | None) -> Examples:
+    """The scores of rows that nothing was fitted to."""
+    return _examples(score_rows(source.table, settings.scores, base), source, settings)
+
+
+def score_rows(table: Table, columns: Sequence[str] | None, base: BaseFit | None) -> np.ndarray:
+    """Scores [k, 2] float64 by trained classifiers, or from two columns."""
+    if base is not None:
+        return base.predict_scores(table)
+    assert columns is not None
+    return _columns(table, columns)
+
+
+def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
+    return np.stack([table.numbers(name) for name in names], axis=1)
+
+
+def _examples(points: np.ndarray, source: Source, settings: Settings) -> Examples:
+    """Casts to the precision and judges all values before any work."""
+    dtype = np.dtype(settings.precision)
+    labels = source.table.labels
+    assert labels is not None
+    weights = np.ones(len(labels)) if source.weights is None else source.weights
+    with np.errstate(over="ignore"):
+        examples = Examples(points.astype(dtype), labels.astype(dtype), weights.astype(dtype))
+    with jax.enable_x64(settings.precision == "float64"):
+        types.validate(types.make_dataset(examples.points, examples.labels, weights=examples.weights))
+    return examples

@@ -1,0 +1,169 @@
+"""The options of the command line, in one table: flags, keys of a configuration file, defaults and help come from here."""
+
+from __future__ import annotations
+
+import dataclasses
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from jboost.data.table import close_matches
+
+EMBEDDED = "sklearn:"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Everything that `fit` and `evaluate` can be told."""
+
+    data: str
+    label: str | None
+    method: str
+    scores: tuple[str, str] | None
+    classifiers: tuple[str, str] | None
+    train_scores: str
+    weights: str | None
+    tie_break: str
+    fat: str
+    precision: str
+    seed: int
+    folds: int
+    holdout: float
+    output: str
+    overwrite: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One option: `name` is its key in a configuration file and, with dashes, its flag."""
+
+    name: str
+    kind: type | tuple[str, ...]  # a tuple holds the choices
+    default: Any
+    help: str
+    commands: tuple[str, ...] = ("fit", "evaluate")
+    num_values: int = 1
+    metavar: str | None = None
+    low: float | None = None
+    high: float | None = None  # excluded
+    flags: tuple[str, ...] = ()  # further spellings
+
+
+OPTIONS = (
+    Option(
+        "data",
+        str,
+        None,
+        "Data file: .csv, .csv.gz, .tsv, .tsv.gz or .parquet; or sklearn:breast_cancer, sklearn:wine, sklearn:digits.",
+        metavar="FILE",
+    ),
+    Option("label", str, None, "Column with the labels; any two values. Needed for files.", metavar="COLUMN"),
+    Option("method", ("pair",), "pair", "pair: the exact optimal combination of two classifiers."),
+    Option("scores", str, None, "Two columns that hold the scores of the two classifiers.", num_values=2, metavar="A B"),
+    Option(
+        "classifiers",
+        str,
+        None,
+        "Two base classifiers to train, out of forest, knn, lda, logistic, naive-bayes, qda, stump, svm, tree. Without --scores: lda naive-bayes.",
+        num_values=2,
+        metavar="A B",
+    ),
+    Option(
+        "train_scores",
+        ("out-of-fold", "in-sample"),
+        "out-of-fold",
+        "Scores of trained classifiers that the combination is fitted to: of rows they did not see, or of their own training rows.",
+    ),
+    Option(
+        "weights",
+        str,
+        None,
+        "Column with what it costs to misclassify each row, positive. Base classifiers are trained without it.",
+        metavar="COLUMN",
+    ),
+    Option("tie_break", ("margin", "none"), "margin", "Among all optimal separators: the one of largest margin, or any."),
+    Option("fat", ("removed", "flipped"), "removed", "Margin of the points without the misclassified ones, or with their labels flipped."),
+    Option("precision", ("float32", "float64"), "float64", "Of the scores and of the result."),
+    Option("seed", int, 0, "Of everything random.", low=0, metavar="N"),
+    Option("folds", int, 5, "Folds for out-of-fold scores and for cross-validation.", low=2, metavar="N"),
+    Option(
+        "holdout", float, 0.0, "Fraction of the rows kept apart, to judge all classifiers on.", commands=("fit",), low=0, high=1, metavar="FRACTION"
+    ),
+    Option("output", str, "jboost-out", "Folder for the model, the report and the figure.", commands=("fit",), metavar="DIR"),
+    Option("overwrite", bool, False, "Replace the output folder if an earlier fit wrote it.", commands=("fit",), flags=("--force",)),
+)
+
+
+def read_config(path: str | Path) -> dict[str, Any]:
+    """The options in a TOML file; a relative path in `data` is relative to the file.
+
+    Raises:
+      ValueError: if the file is missing or is no TOML, a key is no option (with those that come close), or a value is of the wrong type.
+    """
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such configuration file") from None
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ValueError(f"{path}: not readable as TOML ({str(error).splitlines()[0]})") from None
+    known = {option.name: option for option in OPTIONS}
+    for key, value in values.items():
+        if key not in known:
+            raise ValueError(f"{path}: there is no option '{key}'; {close_matches(key, tuple(known), 'the options are')}")
+        _check_type(path, known[key], value)
+    data = values.get("data")
+    if data is not None and not data.startswith(EMBEDDED):
+        values["data"] = str(Path(path).parent / data)
+    return values
+
+
+def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
+    """Settings from the values of the options, where a flag displaces what it contradicts in a configuration file.
+
+    Args:
+      values: by option; those that a command does not have are filled with their defaults.
+      is_flag: by option, whether it was given as a flag.
+
+    Raises:
+      ValueError: if options contradict each other, or the data are not named.
+    """
+    filled = {option.name: option.default for option in OPTIONS} | dict(values)
+    if filled["data"] is None:
+        raise ValueError('no data: give --data FILE, or data = "..." in a file for --config, or try --data sklearn:breast_cancer')
+    embedded = filled["data"].startswith(EMBEDDED)
+    if embedded and filled["label"] is not None:
+        if is_flag.get("label") or not is_flag.get("data"):
+            raise ValueError(f"{filled['data']}: an embedded data set brings its labels: leave the label column '{filled['label']}' out")
+        filled["label"] = None
+    if not embedded and filled["label"] is None:
+        raise ValueError(f"{filled['data']}: no label column: name it with --label COLUMN")
+    if filled["scores"] and filled["classifiers"]:
+        if bool(is_flag.get("scores")) == bool(is_flag.get("classifiers")):
+            raise ValueError("both score columns and classifiers are given: choose --scores or --classifiers")
+        filled["classifiers" if is_flag.get("scores") else "scores"] = None
+    if not filled["scores"] and not filled["classifiers"]:
+        filled["classifiers"] = ("lda", "naive-bayes")
+    _check_columns(filled)
+    return Settings(**filled)
+
+
+def _check_columns(values: Mapping[str, Any]) -> None:
+    used = [name for name in (values["label"], values["weights"], *(values["scores"] or ())) if name is not None]
+    for name in used:
+        if used.count(name) > 1:
+            raise ValueError(f"the column '{name}' is named twice, among --label, --weights and --scores: each has its own")
+
+
+def _check_type(path: str | Path, option: Option, value: Any) -> None:
+    if option.num_values > 1:
+        fits = isinstance(value, list) and len(value) == option.num_values and all(isinstance(part, str) for part in value)
+        wanted = f"a list of {option.num_values} strings"
+    elif isinstance(option.kind, tuple):
+        fits, wanted = value in option.kind, " or ".join(map(repr, option.kind))
+    elif option.kind is float:
+        fits, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+    else:
+        fits, wanted = type(value) is option.kind, {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]
+    if not fits:
+        raise ValueError(f"{path}: {option.name} is {value!r}: {wanted} is wanted")

@@ -1,0 +1,100 @@
+"""`jboost predict` and `jboost inspect`: what is done with an output folder of `jboost fit`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import files
+from jboost.base import predict as predict_room
+from jboost.cli import inputs, solve
+from jboost.cli.fit import BASE, MODEL
+from jboost.cli.options import EMBEDDED
+from jboost.data import classifiers, embedded, readers
+from jboost.data.classifiers import BaseFit
+from jboost.data.table import LabelMapping
+from jboost.pair.types import Separator
+from jboost.report import build, text
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """An output folder, read back."""
+
+    separator: Separator  # in float64
+    names: tuple[str, ...]
+    score_columns: tuple[str, ...] | None
+    mapping: LabelMapping | None
+    precision: str
+    base: BaseFit | None
+
+
+def read_folder(folder: str) -> Fitted:
+    """Reads what `fit` wrote; ValueError in one line if something is missing or damaged."""
+    path = Path(folder)
+    if not (path / MODEL).is_file():
+        raise ValueError(f"{folder}: no output folder of jboost fit: it has no {MODEL}")
+    metadata = files.load_metadata(path / MODEL)
+    try:
+        columns, labels, precision = metadata["score_columns"], metadata["labels"], metadata["precision"]
+        names = tuple(metadata["names"])
+        mapping = LabelMapping(**labels) if labels else None
+    except (KeyError, TypeError):
+        raise ValueError(f"{path / MODEL}: the model was not written by jboost fit: use jboost.files.load") from None
+    with jax.enable_x64(True):
+        separator = solve.in_float64(files.load(path / MODEL))
+    base = None if columns else classifiers.load_base(path / BASE)
+    return Fitted(separator, names, tuple(columns) if columns else None, mapping, precision, base)
+
+
+def predict(folder: str, data: str, output: str) -> int:
+    """Writes the two scores, the combined score and the prediction of every row as CSV.
+
+    Args:
+      folder: of a fit.
+      data: a file as for fit, without need of a label; or an embedded data set.
+      output: a .csv file, or - for the standard output.
+
+    Returns:
+      The number of rows.
+    """
+    import polars
+
+    fitted = read_folder(folder)
+    table = embedded.load_table(data.removeprefix(EMBEDDED)) if data.startswith(EMBEDDED) else readers.read_table(data)
+    points = inputs.score_rows(table, fitted.score_columns, fitted.base).astype(fitted.precision).astype(np.float64)
+    with jax.enable_x64(True):
+        scores = np.asarray(predict_room.predict_scores(fitted.separator, points))
+        signs = np.asarray(predict_room.predict(fitted.separator, points))
+    columns: dict[str, Any] = {f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)}
+    columns |= {"score": scores, "prediction": fitted.mapping.to_text(signs) if fitted.mapping else signs}
+    frame = polars.DataFrame(columns)
+    if output == "-":
+        import click
+
+        click.echo(frame.write_csv(), nl=False)
+        return frame.height
+    with files.atomic_file(output) as temporary:
+        frame.write_csv(temporary)
+    return frame.height
+
+
+def inspect(folder: str, say: Any) -> None:
+    """Shows the model, its formula and what is proven about it."""
+    fitted = read_folder(folder)
+    kind = "score columns" if fitted.score_columns else "base classifiers"
+    say(f"model       {type(fitted.separator).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(f"scores      {' and '.join(fitted.names)} ({kind})")
+    if fitted.mapping:
+        say(f"labels      {fitted.mapping}")
+    for name in ("normal", "anchor", "bias"):
+        say(f"{name:<12}{np.asarray(getattr(fitted.separator, name)).tolist()}")
+    wrong = np.asarray(fitted.separator.misclassified)
+    say(f"examples    {len(wrong)}, {int(wrong.sum())} misclassified")
+    description = build.describe_separator(fitted.separator, fitted.names, fitted.mapping)
+    for line in text.certificate_lines(build.certificate(fitted.separator), description):
+        say(line)

@@ -1,0 +1,50 @@
+"""The exact combination, with the seconds to compile and the seconds to run kept apart."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import jax
+import numpy as np
+
+from jboost.cli.inputs import Examples
+from jboost.cli.options import Settings
+from jboost.pair.separator import optimal_separator
+from jboost.pair.types import Separator
+
+Solver = Callable[[Examples, np.ndarray], Separator]
+
+
+def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
+    """A compiled solver for examples of one size, with a mask of those that count; and the seconds it took to compile."""
+    started = time.perf_counter()
+    compiled = _compile(num_points, settings.precision, settings.tie_break == "margin", settings.fat == "flipped")
+    seconds = time.perf_counter() - started
+
+    def run(examples: Examples, mask: np.ndarray) -> Separator:
+        with jax.enable_x64(settings.precision == "float64"):
+            separator: Separator = jax.block_until_ready(compiled(examples.points, examples.labels, examples.weights, mask))
+            return separator
+
+    return run, seconds
+
+
+@functools.lru_cache(maxsize=8)
+def _compile(num_points: int, precision: str, by_margin: bool, flipped: bool) -> Callable[..., Separator]:
+    def solve_masked(points: jax.Array, labels: jax.Array, weights: jax.Array, mask: jax.Array) -> Separator:
+        tie_break: Literal["margin"] | None = "margin" if by_margin else None
+        return optimal_separator(points, labels, weights=weights, mask=mask, tie_break=tie_break, fat="flipped" if flipped else "removed")
+
+    with jax.enable_x64(precision == "float64"):
+        points, numbers, mask = (
+            jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in (((num_points, 2), precision), ((num_points,), precision), ((num_points,), bool))
+        )
+        return jax.jit(solve_masked).lower(points, numbers, numbers, mask).compile()
+
+
+def in_float64(separator: Separator) -> Separator:
+    """The same separator in float64 arrays, so that it predicts as its loss was evaluated; inside the 64-bit scope only."""
+    return jax.tree.map(lambda leaf: leaf.astype(np.float64) if leaf.dtype == np.float32 else leaf, separator)

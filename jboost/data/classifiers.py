@@ -1,0 +1,296 @@
+"""Base classifiers by name, trained by scikit-learn, whose real scores jboost combines."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from jboost.base import check
+from jboost.data.table import Table, close_matches
+
+if TYPE_CHECKING:
+    import os
+
+_LOWEST_PROBABILITY = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class BaseFit:
+    """Trained base classifiers, and the scores of the rows they were trained on."""
+
+    names: tuple[str, ...]
+    pipelines: tuple[Any, ...]  # scikit-learn pipelines, trained on all rows
+    numeric: tuple[str, ...]  # the columns they read, in this order
+    categorical: tuple[str, ...]
+    scores: np.ndarray  # [m, number of names] float64
+    source: Literal["out-of-fold", "in-sample"]  # of the scores
+    notes: tuple[str, ...] = ()
+
+    def predict_scores(self, table: Table) -> np.ndarray:
+        """The scores of other rows, [k, number of names] float64; ValueError if a column is missing or of another kind."""
+        matrix = table.matrix(self.numeric, self.categorical)
+        with _quiet():
+            return np.stack([score(pipeline, matrix) for pipeline in self.pipelines], axis=1)
+
+
+def names() -> tuple[str, ...]:
+    """The base classifiers there are.
+
+    >>> names()
+    ('forest', 'knn', 'lda', 'logistic', 'naive-bayes', 'qda', 'stump', 'svm', 'tree')
+    """
+    return tuple(sorted(_MODELS))
+
+
+def fit_base(
+    table: Table,
+    classifiers: Sequence[str],
+    *,
+    seed: int = 0,
+    folds: Sequence[np.ndarray] = (),
+    scores: Literal["out-of-fold", "in-sample"] = "out-of-fold",
+) -> BaseFit:
+    """Trains base classifiers on all rows of a table and scores those rows.
+
+    A classifier scores rows that it has memorised far too well, and a combination fitted to such scores trusts it too much.
+    Hence the scores of each fold come from classifiers trained without that fold; `scores="in-sample"` leaves this out.
+    Missing numbers are filled with the median, and a column marks where; missing text is filled with the most frequent; text is one-hot
+    encoded, and unknown text is all zeros.
+
+    Args:
+      table: with labels.
+      classifiers: names out of `names()`, each once.
+      seed: of the random parts of scikit-learn.
+      folds: [m] bool each, True where the row is held out; each row is held out once. For out-of-fold scores alone.
+      scores: where the scores of the training rows come from.
+
+    Returns:
+      A `BaseFit`. A score is the decision function or the log-odds of the class +1, always finite; above 0 means +1.
+
+    Raises:
+      ValueError: if a name is unknown or given twice, if no column is left to learn from, or if a fold leaves one class only.
+
+    >>> from jboost.data import embedded
+    >>> base = fit_base(embedded.load_table("wine"), ["lda", "tree"], scores="in-sample")
+    >>> base.scores.shape
+    (178, 2)
+    """
+    _check_names(classifiers)
+    check.choice("scores", scores, ("out-of-fold", "in-sample"))
+    if table.labels is None:
+        raise ValueError(f"{table.source}: there are no labels to learn from: name their column")
+    if not table.columns:
+        raise ValueError(f"{table.source}: no column is left for the classifiers to learn from: the file holds the label (and the weights) alone")
+    numeric, categorical = tuple(table.numeric), tuple(table.categorical)
+    matrix = table.matrix(numeric, categorical)
+    for held_out in folds:
+        _check_classes(table, held_out)
+    with _quiet() as messages:
+        pipelines, columns = [], []
+        for name in classifiers:
+            with _named(name, table.source):
+                pipelines.append(_fit(name, matrix, table.labels, len(numeric), seed))
+                if scores == "in-sample":
+                    columns.append(score(pipelines[-1], matrix))
+                else:
+                    columns.append(_out_of_fold(name, matrix, table.labels, len(numeric), seed, folds))
+    return BaseFit(tuple(classifiers), tuple(pipelines), numeric, categorical, np.stack(columns, axis=1), scores, _as_notes(messages))
+
+
+def score(pipeline: Any, matrix: np.ndarray) -> np.ndarray:
+    """Real scores [k] of a trained pipeline, finite; above 0 where it says +1.
+
+    Its decision function where it has one. Else the log-odds of +1; classifiers that count examples, and so may find a probability
+    of 0, have their probabilities kept 1e-3 away from 0 and 1.
+    """
+    if hasattr(pipeline, "decision_function"):
+        return np.asarray(pipeline.decision_function(matrix), np.float64)
+    positive = list(pipeline.classes_).index(1.0)
+    if not _counts_examples(pipeline):
+        log_probabilities = np.asarray(pipeline.predict_log_proba(matrix), np.float64)
+        return log_probabilities[:, positive] - log_probabilities[:, 1 - positive]
+    probabilities = np.asarray(pipeline.predict_proba(matrix), np.float64)[:, positive]
+    clipped = np.clip(probabilities, _LOWEST_PROBABILITY, 1 - _LOWEST_PROBABILITY)
+    return np.log(clipped) - np.log1p(-clipped)
+
+
+def _counts_examples(pipeline: Any) -> bool:
+    from sklearn.naive_bayes import GaussianNB
+
+    return not isinstance(pipeline[-1], GaussianNB)
+
+
+def save_base(base: BaseFit, path: str | os.PathLike[str]) -> None:
+    """Writes trained base classifiers to a file of skops, which holds no pickle; the scores stay behind."""
+    import skops.io
+
+    skops.io.dump({field: getattr(base, field) for field in ("names", "pipelines", "numeric", "categorical", "source")}, path)
+
+
+def load_base(path: str | os.PathLike[str]) -> BaseFit:
+    """Reads what `save_base` wrote; nothing in the file is executed.
+
+    Raises:
+      ValueError: if the file is missing or damaged, or holds types that the base classifiers of jboost do not have.
+    """
+    import skops.io
+
+    try:
+        unknown = sorted(set(skops.io.get_untrusted_types(file=path)) - _TRUSTED)
+        if unknown:
+            raise ValueError(f"{path}: the file holds types that jboost does not trust: {', '.join(unknown)}")
+        fields = skops.io.load(path, trusted=sorted(_TRUSTED))
+        return BaseFit(scores=np.empty((0, len(fields["names"]))), **fields)
+    except ValueError:
+        raise
+    except FileNotFoundError:
+        raise ValueError(f"{path}: there is no such file: fit the model again") from None
+    except Exception as error:
+        raise ValueError(f"{path}: not readable as base classifiers ({type(error).__name__}): fit the model again") from error
+
+
+# --- how each classifier is made ------------------------------------------------------------------------------------------
+
+
+def _forest(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestClassifier
+
+    return RandomForestClassifier(n_estimators=100, min_samples_leaf=3, random_state=seed)
+
+
+def _knn(seed: int) -> Any:
+    from sklearn.neighbors import KNeighborsClassifier
+
+    return KNeighborsClassifier(n_neighbors=9, weights="distance", algorithm="brute")
+
+
+def _lda(seed: int) -> Any:
+    from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+
+    return LinearDiscriminantAnalysis()
+
+
+def _logistic(seed: int) -> Any:
+    from sklearn.linear_model import LogisticRegression
+
+    return LogisticRegression(max_iter=1000, random_state=seed)
+
+
+def _naive_bayes(seed: int) -> Any:
+    from sklearn.naive_bayes import GaussianNB
+
+    return GaussianNB(var_smoothing=1e-2)
+
+
+def _qda(seed: int) -> Any:
+    from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
+
+    return QuadraticDiscriminantAnalysis(reg_param=0.1)
+
+
+def _stump(seed: int) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(max_depth=1, random_state=seed)
+
+
+def _svm(seed: int) -> Any:
+    from sklearn.svm import SVC
+
+    return SVC(random_state=seed)
+
+
+def _tree(seed: int) -> Any:
+    from sklearn.tree import DecisionTreeClassifier
+
+    return DecisionTreeClassifier(max_depth=4, min_samples_leaf=5, random_state=seed)
+
+
+_MODELS: dict[str, Callable[[int], Any]] = {
+    "forest": _forest,
+    "knn": _knn,
+    "lda": _lda,
+    "logistic": _logistic,
+    "naive-bayes": _naive_bayes,
+    "qda": _qda,
+    "stump": _stump,
+    "svm": _svm,
+    "tree": _tree,
+}
+# What the pipelines above hold beyond the types that skops trusts by itself: dtypes, and the arrays of a decision tree.
+_TRUSTED = frozenset({"numpy.dtype", "sklearn.tree._tree.Tree"})
+
+
+def _pipeline(name: str, num_numeric: int, num_columns: int, seed: int) -> Any:
+    from sklearn.compose import ColumnTransformer
+    from sklearn.impute import SimpleImputer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+    numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True, keep_empty_features=True), StandardScaler())
+    text = make_pipeline(
+        SimpleImputer(missing_values=None, strategy="most_frequent", keep_empty_features=True),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    )
+    positions = list(range(num_columns))
+    parts = [("numbers", numbers, positions[:num_numeric]), ("text", text, positions[num_numeric:])]
+    return make_pipeline(ColumnTransformer([part for part in parts if part[2]]), _MODELS[name](seed))
+
+
+def _fit(name: str, matrix: np.ndarray, labels: np.ndarray, num_numeric: int, seed: int) -> Any:
+    return _pipeline(name, num_numeric, matrix.shape[1], seed).fit(matrix, labels)
+
+
+def _out_of_fold(name: str, matrix: np.ndarray, labels: np.ndarray, num_numeric: int, seed: int, folds: Sequence[np.ndarray]) -> np.ndarray:
+    if not np.array_equal(np.sum(folds, axis=0), np.ones(len(labels))):
+        raise ValueError("folds do not hold every row out once: make them with jboost.folds.stratified_folds")
+    scores = np.empty(len(labels))
+    for held_out in folds:
+        scores[held_out] = score(_fit(name, matrix[~held_out], labels[~held_out], num_numeric, seed), matrix[held_out])
+    return scores
+
+
+# --- what is checked and what is said ---------------------------------------------------------------------------------------
+
+
+def _check_names(classifiers: Sequence[str]) -> None:
+    for name in classifiers:
+        if name not in _MODELS:
+            raise ValueError(f"there is no base classifier '{name}'; {close_matches(name, names(), 'there are')}")
+    if len(set(classifiers)) < len(classifiers):
+        raise ValueError(f"the base classifiers {', '.join(classifiers)} are not distinct: name different ones")
+
+
+def _check_classes(table: Table, held_out: np.ndarray) -> None:
+    assert table.labels is not None
+    if len(np.unique(table.labels[~held_out])) < 2:
+        smaller = min(int((table.labels == sign).sum()) for sign in (-1, 1))
+        raise ValueError(f"{table.source}: the smaller class has {smaller} row(s), so a fold leaves one class only to train on: give more rows")
+
+
+@contextlib.contextmanager
+def _named(name: str, source: str) -> Iterator[None]:
+    """Says which classifier it was that scikit-learn could not train."""
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"{source}: the base classifier '{name}' cannot be trained: {str(error).strip().splitlines()[0]}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[list[str]]:
+    """Collects the warnings of scikit-learn instead of showing them."""
+    messages: list[str] = []
+    with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
+        warnings.simplefilter("always")
+        yield messages
+        messages.extend(str(warning.message) for warning in caught)
+
+
+def _as_notes(messages: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"scikit-learn warned: {message.strip().splitlines()[0]}" for message in dict.fromkeys(messages))

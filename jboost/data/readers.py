@@ -1,0 +1,139 @@
+"""Data files into tables, by polars: .csv, .csv.gz, .tsv, .tsv.gz and .parquet."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jboost.data.table import Table, close_matches, count_missing, map_labels, require_columns
+
+if TYPE_CHECKING:
+    import os
+
+MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+
+
+def read_table(path: str | os.PathLike[str], *, label: str | None = None) -> Table:
+    """Reads a data file and tells numbers, categories, missing values and labels apart.
+
+    Args:
+      path: a .csv, .csv.gz, .tsv, .tsv.gz or .parquet file; text files are in UTF-8 and begin with a line of column names.
+      label: the column with the labels, which take two values: -1 and 1, or any two numbers or texts, the smaller of which
+        becomes -1 (the mapping is in the table and its notes). None where there are none, as for prediction.
+
+    Returns:
+      A `Table`. Numbers and booleans are numeric columns, text is categorical; other columns, such as dates, are left out, and a
+      note says so. An empty field and NA, N/A, NaN, null and ? are missing values.
+
+    Raises:
+      ValueError: in one line that says where and what to do, if the file is missing, of another kind, empty or without rows,
+        does not parse, holds an infinite value or two columns of one name, or if labels are missing or do not take two values.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
+    >>> _ = path.write_text("age,colour,ill\\n31,red,no\\n,blue,yes\\n")
+    >>> table = read_table(path, label="ill")
+    >>> table.columns, table.missing, table.labels.tolist(), table.notes
+    (('age', 'colour'), {'age': 1}, [-1.0, 1.0], ('labels were mapped: ill: no -> -1, yes -> +1',))
+    """
+    frame = _read_frame(Path(path))
+    source = str(path)
+    if label is not None:
+        require_columns(source, [label], frame.columns)
+    numeric, categorical, notes = _split_columns(frame, source, label)
+    labels, mapping = None, None
+    if label is not None:
+        labels, mapping, label_notes = map_labels(source, label, frame[label].to_list())
+        notes += label_notes
+    missing = count_missing(numeric, categorical)
+    return Table(source, frame.height, numeric, categorical, missing, labels, mapping, notes)
+
+
+def _read_frame(path: Path) -> Any:
+    import polars
+
+    kind = _kind(path)
+    if not path.is_file():
+        raise ValueError(f"{path}: {'is a folder, not a file' if path.is_dir() else _not_found(path)}")
+    if path.stat().st_size == 0:
+        raise ValueError(f"{path}: the file is empty: a line of column names and at least one row are wanted")
+    try:
+        if kind == ".parquet":
+            frame = polars.read_parquet(path)
+        else:
+            frame = polars.read_csv(path, separator=_SEPARATORS[kind], null_values=list(MISSING), infer_schema_length=None)
+    except polars.exceptions.NoDataError:
+        raise ValueError(f"{path}: the file holds no data: a line of column names and at least one row are wanted") from None
+    except (polars.exceptions.PolarsError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ValueError(f"{path}: not readable as {kind} ({reason})") from None
+    if frame.height == 0:
+        raise ValueError(f"{path}: the file has column names but no rows")
+    _check_header(path, frame.columns, kind)
+    return frame
+
+
+def _kind(path: Path) -> str:
+    kinds = (*_SEPARATORS, ".parquet")
+    for kind in sorted(kinds, key=len, reverse=True):
+        if path.name.lower().endswith(kind):
+            return kind
+    raise ValueError(f"{path}: the kind of file is told by its name: it ends in {', '.join(kinds)}")
+
+
+def _not_found(path: Path) -> str:
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    files = [file.name for file in path.parent.iterdir() if file.is_file()]
+    matches = close_matches(path.name, files, "")
+    return "there is no such file" + (f"; {matches}" if matches.startswith("did") else "")
+
+
+def _check_header(path: Path, columns: list[str], kind: str) -> None:
+    for name in columns:
+        stem, mark, count = name.rpartition("_duplicated_")
+        if mark and count.isdigit() and stem in columns:
+            raise ValueError(f"{path}: two columns are named '{stem}': rename one")
+    if kind != ".parquet" and all(_is_float(name) for name in columns):
+        raise ValueError(f"{path}: the first line holds numbers ({', '.join(columns[:3])}, ...): a line of column names is wanted there")
+    if len(columns) == 1 and kind != ".parquet":
+        for separator, word in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
+            if separator in columns[0]:
+                raise ValueError(f"{path}: there is one column, '{columns[0][:40]}': {word} separate the fields, but a {kind} file is read otherwise")
+
+
+def _split_columns(frame: Any, source: str, label: str | None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], tuple[str, ...]]:
+    import polars
+
+    numeric, categorical, left_out = {}, {}, []
+    for series in frame:
+        dtype = series.dtype
+        if series.name == label:
+            continue
+        if dtype.is_numeric() or dtype == polars.Boolean or dtype == polars.Null:
+            numeric[series.name] = _finite(series.cast(polars.Float64).to_numpy(), source, series.name)
+        elif dtype in (polars.String, polars.Categorical, polars.Enum):
+            categorical[series.name] = np.array(series.cast(polars.String).to_list(), dtype=object)
+        else:
+            left_out.append(f"{series.name} ({dtype})")
+    notes = (f"columns that are neither numbers nor text were left out: {', '.join(left_out)}",) if left_out else ()
+    return numeric, categorical, notes
+
+
+def _finite(values: np.ndarray, source: str, name: str) -> np.ndarray:
+    infinite = np.isinf(values)
+    if infinite.any():
+        row = int(infinite.argmax())
+        raise ValueError(f"{source}: column '{name}' holds {values[row]} in row {row + 1}: correct it, or leave the field empty if it is unknown")
+    return values
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

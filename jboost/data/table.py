@@ -1,0 +1,208 @@
+"""What a data file becomes: named columns of numbers or of text, and labels in {-1, +1}."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Sign = int  # -1 or +1
+
+
+@dataclasses.dataclass(frozen=True)
+class LabelMapping:
+    """Which value of the label column stands for which class."""
+
+    column: str
+    negative: str  # as text, the value that became -1
+    positive: str  # as text, the value that became +1
+
+    def to_text(self, signs: np.ndarray) -> list[str]:
+        """The values of the label column for signs [k]."""
+        return [self.positive if sign > 0 else self.negative for sign in signs]
+
+    def __str__(self) -> str:
+        return f"{self.column}: {self.negative} -> -1, {self.positive} -> +1"
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """The columns of one data set, in memory, on the host."""
+
+    source: str  # where it came from, for messages
+    num_rows: int
+    numeric: Mapping[str, np.ndarray]  # name -> [m] float64, NaN where missing
+    categorical: Mapping[str, np.ndarray]  # name -> [m] object: str, None where missing
+    missing: Mapping[str, int]  # name -> how many values are missing, where any is
+    labels: np.ndarray | None = None  # [m] float64, -1 or +1
+    mapping: LabelMapping | None = None
+    notes: tuple[str, ...] = ()  # what a reader of the report should know
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns that are not the label: numeric ones first."""
+        return (*self.numeric, *self.categorical)
+
+    def numbers(self, name: str, *, positive: bool = False) -> np.ndarray:
+        """A column as numbers [m], none missing.
+
+        Raises:
+          ValueError: naming the first bad row and its value, if there is no such column, a value is missing or is not a number,
+            or, with `positive`, is not above 0.
+
+        >>> table = Table("memory", 2, {"a": np.array([1.0, np.nan])}, {}, {"a": 1})
+        >>> table.numbers("a")
+        Traceback (most recent call last):
+          ...
+        ValueError: memory: column 'a' has no value in row 2: fill it in or drop the row
+        """
+        require_columns(self.source, [name], self.columns)
+        if name in self.categorical:
+            row, value = _first_text(self.categorical[name])
+            raise ValueError(
+                f"{self.source}: column '{name}' is not numeric: row {row + 1} holds {value!r}; choose another column or correct the value"
+            )
+        values = self.numeric[name]
+        if np.isnan(values).any():
+            raise ValueError(f"{self.source}: column '{name}' has no value in row {int(np.isnan(values).argmax()) + 1}: fill it in or drop the row")
+        if positive and not (values > 0).all():
+            row = int((values <= 0).argmax())
+            raise ValueError(
+                f"{self.source}: column '{name}' holds {values[row]:g} in row {row + 1}: weights are positive; drop rows that are not to count"
+            )
+        return values
+
+    def matrix(self, numeric: Sequence[str], categorical: Sequence[str]) -> np.ndarray:
+        """The named columns side by side, [m, N]: float64 if all are numeric, else object; NaN and None where missing.
+
+        Raises:
+          ValueError: if a column is missing, or one of `numeric` holds text.
+        """
+        require_columns(self.source, [*numeric, *categorical], self.columns)
+        for name in numeric:
+            if name in self.categorical:
+                self.numbers(name)
+        parts = [self.numeric[name] for name in numeric] + [self._text(name) for name in categorical]
+        matrix = np.empty((self.num_rows, len(parts)), dtype=object if categorical else np.float64)
+        for index, part in enumerate(parts):
+            matrix[:, index] = part
+        return matrix
+
+    def without(self, names: Iterable[str]) -> Table:
+        """This table without the columns of these names."""
+        gone = set(names)
+        return dataclasses.replace(
+            self,
+            numeric={name: values for name, values in self.numeric.items() if name not in gone},
+            categorical={name: values for name, values in self.categorical.items() if name not in gone},
+            missing={name: count for name, count in self.missing.items() if name not in gone},
+        )
+
+    def rows(self, chosen: np.ndarray) -> Table:
+        """The rows of this table at the indices `chosen` [k]; counts of missing values are counted again."""
+        numeric = {name: values[chosen] for name, values in self.numeric.items()}
+        categorical = {name: values[chosen] for name, values in self.categorical.items()}
+        labels = None if self.labels is None else self.labels[chosen]
+        missing = count_missing(numeric, categorical)
+        return dataclasses.replace(self, num_rows=len(chosen), numeric=numeric, categorical=categorical, missing=missing, labels=labels)
+
+    def _text(self, name: str) -> np.ndarray:
+        if name in self.categorical:
+            return self.categorical[name]
+        return np.array([None if np.isnan(value) else _number_as_text(value) for value in self.numeric[name]], dtype=object)
+
+
+def count_missing(numeric: Mapping[str, np.ndarray], categorical: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """How many values each column lacks, for the columns that lack any."""
+    counts = {name: int(np.isnan(values).sum()) for name, values in numeric.items()}
+    counts |= {name: sum(value is None for value in values) for name, values in categorical.items()}
+    return {name: count for name, count in counts.items() if count}
+
+
+def require_columns(source: str, wanted: Sequence[str], columns: Sequence[str]) -> None:
+    """Raises ValueError naming the first of `wanted` that is not in `columns`, with the names that come close."""
+    for name in wanted:
+        if name not in columns:
+            raise ValueError(f"{source}: there is no column '{name}'; {close_matches(name, columns, 'the columns are')}")
+
+
+def close_matches(name: str, options: Sequence[str], introduction: str) -> str:
+    """'did you mean ...?', or all the options where none comes close (the first dozen of many).
+
+    >>> close_matches("agee", ["age", "height"], "the columns are")
+    "did you mean 'age'?"
+    >>> close_matches("x", ["age", "height"], "the columns are")
+    'the columns are age, height'
+    """
+    lowered = {option.lower(): option for option in options}
+    close = [lowered[match] for match in difflib.get_close_matches(name.lower(), list(lowered), n=3)]
+    if close:
+        return f"did you mean {' or '.join(repr(match) for match in close)}?"
+    rest = f", ... ({len(options)} in all)" if len(options) > 12 else ""
+    return f"{introduction} {', '.join(options[:12])}{rest}"
+
+
+def map_labels(source: str, column: str, values: Sequence[Any]) -> tuple[np.ndarray, LabelMapping, tuple[str, ...]]:
+    """Labels -1 and +1 for any two distinct values: the smaller becomes -1 (by number where both are, else by text).
+
+    Args:
+      source: where the values come from, for messages.
+      column: the name of their column.
+      values: [m] numbers, booleans or text; None (or NaN) where missing.
+
+    Returns:
+      labels [m] float64, the mapping, and a note that states it unless the values were -1 and +1 already.
+
+    Raises:
+      ValueError: if a label is missing, or if there are not exactly two distinct values; with the row or the counts.
+
+    >>> labels, mapping, notes = map_labels("memory", "y", ["no", "yes", "no"])
+    >>> labels.tolist(), str(mapping)
+    ([-1.0, 1.0, -1.0], 'y: no -> -1, yes -> +1')
+    """
+    for row, value in enumerate(values):
+        if value is None or value != value:
+            raise ValueError(f"{source}: column '{column}' has no label in row {row + 1}: fill it in or drop the row")
+    counts: dict[Any, int] = {}
+    for value in values:
+        counts[value] = counts.get(value, 0) + 1
+    if len(counts) != 2:
+        raise ValueError(f"{source}: column '{column}' holds {_show_counts(counts)}: labels take exactly two values")
+    negative, positive = sorted(counts)
+    mapping = LabelMapping(column, label_text(negative), label_text(positive))
+    labels = np.array([1.0 if value == positive else -1.0 for value in values])
+    notes = () if (negative, positive) == (-1, 1) else (f"labels were mapped: {mapping}",)
+    return labels, mapping, notes
+
+
+def label_text(value: Any) -> str:
+    """A label as a person would write it: whole numbers without a fraction."""
+    return _number_as_text(value) if isinstance(value, float) else str(value)
+
+
+def _number_as_text(value: float) -> str:
+    return str(int(value)) if float(value).is_integer() else repr(float(value))
+
+
+def _show_counts(counts: Mapping[Any, int]) -> str:
+    shown = ", ".join(f"{label_text(value)} ({count})" for value, count in sorted(counts.items(), key=lambda item: -item[1])[:5])
+    return f"{len(counts)} distinct value{'s' if len(counts) > 1 else ''}, {shown}{', ...' if len(counts) > 5 else ''}"
+
+
+def _first_text(values: np.ndarray) -> tuple[int, Any]:
+    """The first row whose text is no number, and that text; the first row where all are numbers in quotes."""
+    for row, value in enumerate(values):
+        if value is not None and not _is_number(value):
+            return row, value
+    return 0, values[0]
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,71 @@
+"""What a person sees of long work, and how it is stopped: progress for host-driven loops, which take it as `on_step`."""
+
+from __future__ import annotations
+
+import _thread
+import contextlib
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+OnStep = Callable[[Any, Any], bool]
+
+
+@contextlib.contextmanager
+def progress(description: str, num_steps: int, *, enabled: bool | None = None) -> Iterator[OnStep]:
+    """A bar on the standard error that goes away at the end; nothing where that is no terminal.
+
+    Args:
+      description: what is going on, in a few words.
+      num_steps: how many calls of `on_step` make the bar full.
+      enabled: True or False to decide by hand.
+
+    Yields:
+      `on_step(state, info)` for a host-driven loop: it moves the bar by one step, shows `info` and returns True, to go on.
+
+    >>> with progress("counting", 3, enabled=False) as on_step:
+    ...     [on_step(state, "") for state in range(3)]
+    [True, True, True]
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True, force_terminal=enabled)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[info]}", style="dim"),
+    )
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(description, total=num_steps, info="")
+
+        def on_step(state: Any, info: Any) -> bool:
+            bar.update(task, advance=1, info=str(info))
+            return True
+
+        yield on_step
+
+
+@contextlib.contextmanager
+def lasting_interrupts() -> Iterator[None]:
+    """Ctrl-C counts even where it strikes in a callback whose exceptions Python ignores, as the one of JAX at garbage collection.
+
+    >>> with lasting_interrupts():
+    ...     pass
+    """
+    before = sys.unraisablehook
+
+    def again(unraisable: Any) -> None:
+        if issubclass(unraisable.exc_type, KeyboardInterrupt):
+            threading.Timer(0.05, _thread.interrupt_main).start()
+        else:
+            before(unraisable)
+
+    sys.unraisablehook = again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before

@@ -1,0 +1,208 @@
+"""Figures of results, by matplotlib without its global state: each function makes one figure and writes one file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jboost import files
+from jboost.base import check
+from jboost.base.types import ArrayLike
+from jboost.pair.types import Separator
+
+# Blue and vermilion of Okabe and Ito, told apart with every kind of colour vision; the shapes differ too.
+_CLASSES = ((-1, "#0072B2", "o"), (1, "#D55E00", "^"))
+_INK, _FAINT = "#222222", "#8a8a8a"
+_INSET = 0.28  # the width of the inset, as a share of the axes
+_THINNEST, _THINNEST_SEEN = 1e-6, 0.0075  # half a band that is magnified: not thinner than what floats resolve, too thin to be seen
+_BAND = 0.16  # the width of half the band in the inset, as a share of the inset
+
+
+def plot_separator(
+    points: ArrayLike,
+    labels: ArrayLike,
+    separator: Separator,
+    *,
+    names: Sequence[str],
+    path: str | os.PathLike[str],
+    class_names: tuple[str, str] = ("-1", "+1"),
+) -> None:
+    """Draws the plane of two scores: both classes, the separator with its margin, and rings round the misclassified points.
+
+    The view covers the bulk of both classes and of the misclassified points; outliers may lie outside, and the figure says how many. A
+    margin too thin to be seen is magnified where there is room.
+
+    Args:
+      points: [n, 2], finite.
+      labels: [n], +1 or -1.
+      separator: of these points, concrete.
+      names: of the two scores, for the axes.
+      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      class_names: what -1 and +1 stand for.
+
+    Raises:
+      ValueError: if the separator is of other points, or matplotlib knows no such format.
+
+    >>> import jboost, pathlib, tempfile
+    >>> points, labels = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]], [-1, 1, -1]
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "plane.png"
+    >>> plot_separator(points, labels, jboost.pair.optimal_separator(points, labels), names=["a", "b"], path=path)
+    >>> path.stat().st_size > 10_000
+    True
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    check.numeric("points", points, shape=(np.shape(separator.misclassified)[0], 2), kinds="fiu")
+    plane, signs = np.asarray(points, np.float64), np.asarray(labels)
+    wrong = np.asarray(separator.misclassified)
+    low, high = _view(plane, signs, wrong)
+    figure = Figure(figsize=(7.6, 6.0), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
+    _draw_regions(axes, separator, low, high)
+    _draw_points(axes, plane, signs, wrong, class_names)
+    _magnify_margin(axes, plane, signs, separator, low, high)
+    _dress(axes, plane, separator, names, low, high)
+    _write_title(axes, separator, names, len(plane))
+    with files.atomic_file(path) as temporary:
+        figure.savefig(temporary, format=Path(path).suffix.removeprefix(".") or None)
+
+
+def _view(points: np.ndarray, signs: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The corners of the view, [2] and [2]: nine tenths of each class and of the misclassified points, and a third of that around them."""
+    if len(points) == 0:
+        return np.full(2, -1.0), np.full(2, 1.0)
+    groups = [points[group] for group in (signs < 0, signs > 0, wrong) if group.any()]
+    low, high = np.inf, -np.inf
+    for group in groups:
+        lower, upper = np.quantile(group, [0.05, 0.95], axis=0)
+        low, high = np.minimum(low, lower - (upper - lower) / 3), np.maximum(high, upper + (upper - lower) / 3)
+    low, high = np.maximum(low, points.min(axis=0)), np.minimum(high, points.max(axis=0))
+    size = high - low
+    size = np.where(size > 0, size, np.maximum(1.0, np.abs(high) * 0.1))
+    return low - 0.06 * size, high + 0.06 * size
+
+
+def _draw_regions(axes: Any, separator: Separator, low: np.ndarray, high: np.ndarray) -> None:
+    """Tints the two sides, and draws the line and the band of its margin; a constant classifier tints the whole plane."""
+    normal, anchor, bias = (np.asarray(part, np.float64) for part in (separator.normal, separator.anchor, separator.bias))
+    negative, positive = (colour for _, colour, _ in _CLASSES)
+    if not normal.any():
+        axes.set_facecolor((positive if bias > 0 else negative, 0.07))
+        return
+    length = float(np.hypot(*normal))
+    x, y = np.meshgrid(np.linspace(low[0], high[0], 2), np.linspace(low[1], high[1], 2))
+    distance = (normal[0] * (x - anchor[0]) + normal[1] * (y - anchor[1]) + bias) / length
+    far, margin = float(np.abs(distance).max()) + 1.0, float(separator.margin)
+    # The distance is linear, so contours of its values at the corners are exact straight lines, clipped to the view.
+    axes.contourf(x, y, distance, levels=[-far, 0.0, far], colors=[(negative, 0.07), (positive, 0.07)], zorder=0)
+    if 0 < margin < far:
+        axes.contourf(x, y, distance, levels=[-margin, margin], colors=[(_INK, 0.13)], zorder=1)
+        axes.contour(x, y, distance, levels=[-margin, margin], colors=_INK, linewidths=0.7, linestyles="dashed", alpha=0.7, zorder=4)
+    axes.contour(x, y, distance, levels=[0.0], colors=_INK, linewidths=1.6, zorder=4)
+
+
+def _draw_points(axes: Any, points: np.ndarray, signs: np.ndarray, wrong: np.ndarray, class_names: tuple[str, str]) -> None:
+    size = float(np.clip(12000 / max(len(points), 1), 9, 34))
+    opacity = 0.75 if len(points) < 2000 else 0.45
+    for (sign, colour, marker), name in zip(_CLASSES, class_names, strict=True):
+        own = signs == sign
+        label = f"{name} ({int(own.sum()):,})"
+        axes.scatter(*points[own].T, s=size, c=colour, marker=marker, alpha=opacity, edgecolors="white", linewidths=0.3, label=label, zorder=3)
+    if wrong.any():
+        label = f"misclassified ({int(wrong.sum()):,})"
+        crowd = float(np.clip(100 / wrong.sum(), 0, 1))  # many rings are drawn smaller and fainter, so that what they ring stays visible
+        look = {"s": 2.2 * size + 6 + 20 * crowd, "linewidths": 0.4 + 0.5 * crowd, "alpha": 0.3 + 0.7 * crowd}
+        axes.scatter(*points[wrong].T, facecolors="none", edgecolors=_INK, label=label, zorder=5, **look)
+
+
+def _magnify_margin(axes: Any, points: np.ndarray, signs: np.ndarray, separator: Separator, low: np.ndarray, high: np.ndarray) -> None:
+    """Shows the surroundings of a support point larger, where the band of its margin is too thin to be seen."""
+    normal, anchor = np.asarray(separator.normal, np.float64), np.asarray(separator.anchor, np.float64)
+    margin, size = float(separator.margin), high - low
+    if not normal.any() or not 0 < margin < np.inf:
+        return
+    thickness = margin * np.hypot(*normal) / np.hypot(*(normal * size))  # of half the band, as a share of the view
+    corner = _empty_place(points, separator, low, high)
+    if corner is None or not _THINNEST < thickness < _THINNEST_SEEN:
+        return
+    half = size * thickness / (2 * _BAND)
+    inset = axes.inset_axes([*corner, _INSET, _INSET], zorder=6)
+    inset.set_xlim(anchor[0] - half[0], anchor[0] + half[0])
+    inset.set_ylim(anchor[1] - half[1], anchor[1] + half[1])
+    _draw_regions(inset, separator, anchor - half, anchor + half)
+    near = (np.abs(points - anchor) <= half).all(axis=1)
+    _draw_points(inset, points[near], signs[near], np.asarray(separator.misclassified)[near], ("", ""))
+    inset.set(xticks=[], yticks=[], facecolor="white")
+    inset.spines[:].set(color=_FAINT, linewidth=0.8)
+    magnification = f"{float(f'{size[0] / (2 * half[0]) * _INSET:.2g}'):,.0f}"
+    inset.set_title(f"margin, {magnification} times larger", fontsize=8, color=_INK, pad=3)
+    axes.indicate_inset_zoom(inset, edgecolor=_FAINT, linewidth=0.8, alpha=1)
+
+
+def _empty_place(points: np.ndarray, separator: Separator, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
+    """The lower left of an inset, as a share of the axes, that covers no point and not the line, far from the middle; None if there is none."""
+    shares = (points - low) / (high - low)
+    room = np.array([_INSET, _INSET + 0.05])  # with its title
+    corners = np.stack(np.meshgrid(np.linspace(0.02, 0.98 - room[0], 6), np.linspace(0.05, 0.98 - room[1], 6)), axis=-1).reshape(-1, 2)
+    covers = ((shares > corners[:, None]) & (shares < (corners + room)[:, None])).all(axis=-1).any(axis=1)
+    outline = corners[:, None] + room * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+    normal, anchor = np.asarray(separator.normal, np.float64), np.asarray(separator.anchor, np.float64)
+    above = ((low + outline * (high - low) - anchor) * normal).sum(axis=-1) + float(separator.bias) > 0
+    free = corners[~covers & (above.all(axis=1) | ~above.any(axis=1))]
+    if len(free) == 0:
+        return None
+    return free[np.abs(free + room / 2 - 0.5).sum(axis=1).argmax()]
+
+
+def _dress(axes: Any, points: np.ndarray, separator: Separator, names: Sequence[str], low: np.ndarray, high: np.ndarray) -> None:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    axes.set_xlabel(f"score of {names[0]}", color=_INK)
+    axes.set_ylabel(f"score of {names[1]}", color=_INK)
+    axes.tick_params(colors=_FAINT, labelcolor=_INK, labelsize=9, length=3)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, position: f"{value:.10g}".replace("-", "\N{MINUS SIGN}"))
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(_FAINT)
+    outside = int(((points < low) | (points > high)).any(axis=1).sum())
+    if outside:
+        axes.text(
+            0.995,
+            0.008,
+            f"{outside:,} {'point' if outside == 1 else 'points'} outside the view",
+            transform=axes.transAxes,
+            ha="right",
+            va="bottom",
+            fontsize=8,
+            color=_FAINT,
+        )
+    handles, texts = axes.get_legend_handles_labels()
+    if np.any(separator.normal):
+        handles += [Line2D([], [], color=_INK, linewidth=1.6), Patch(facecolor=(_INK, 0.13), edgecolor=_INK, linewidth=0.7, linestyle="dashed")]
+        texts += ["separator", f"margin ({float(separator.margin):.3g})"]
+    columns = len(handles) if sum(map(len, texts)) < 80 else 3
+    legend = axes.legend(handles, texts, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=columns, frameon=False, fontsize=9, handletextpad=0.4)
+    for handle in legend.legend_handles[: len(_CLASSES)]:
+        handle.set(sizes=[34], alpha=1)
+    for handle in legend.legend_handles[len(_CLASSES) : len(texts) - 2]:
+        handle.set(sizes=[50], alpha=1)
+
+
+def _write_title(axes: Any, separator: Separator, names: Sequence[str], num_points: int) -> None:
+    loss, bound = float(separator.loss), float(separator.lower_bound)
+    proof = "no combination loses less" if loss == bound else f"no combination loses less than {bound:g}"
+    wrong = int(np.asarray(separator.misclassified).sum())
+    axes.set_title(f"Optimal combination of {names[0]} and {names[1]}", loc="left", fontsize=13, color=_INK, pad=24, fontweight="bold")
+    always = "" if np.any(separator.normal) else f"always {'+1' if float(separator.bias) > 0 else '-1'}; "
+    text = f"{always}misclassifies {wrong:,} of {num_points:,}, weight {loss:g}: {proof}"
+    axes.annotate(text, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points", fontsize=10, color=_INK)

@@ -1,0 +1,143 @@
+"""The report as a plain dictionary, ready for JSON: infinite numbers are null there."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jboost import files
+from jboost.base import status
+from jboost.data.table import LabelMapping, Table
+from jboost.pair.types import Separator
+from jboost.report import rules as rules_room
+from jboost.report.rules import Rule
+
+_PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "polars", "scikit-learn", "skops")
+
+
+def describe_separator(separator: Separator, names: Sequence[str], mapping: LabelMapping | None) -> dict[str, Any]:
+    """The formula and the numbers of a separator.
+
+    Args:
+      separator: concrete, in the plane.
+      names: of the two scores.
+      mapping: of the labels, to say in their words what is predicted.
+    """
+    normal, anchor, bias = (np.asarray(part, np.float64) for part in (separator.normal, separator.anchor, separator.bias))
+    return {
+        "formula": formula(separator, names, mapping),
+        "constant": not normal.any(),
+        "normal": normal.tolist(),
+        "anchor": anchor.tolist(),
+        "bias": float(bias),
+        "offset": float(separator.offset),
+    }
+
+
+def formula(separator: Separator, names: Sequence[str], mapping: LabelMapping | None) -> str:
+    """The separator in a line that a person can read; its numbers are rounded.
+
+    >>> import jboost
+    >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
+    >>> formula(separator, ["lda", "tree"], None)
+    'predict +1 where 1 * (lda - 2) + 1 > 0, else -1'
+    """
+    positive, negative = (mapping.positive, mapping.negative) if mapping else ("+1", "-1")
+    normal, anchor, bias = (np.asarray(part, np.float64) for part in (separator.normal, separator.anchor, separator.bias))
+    if not normal.any():
+        return f"predict {positive if bias > 0 else negative} always"
+    text = ""
+    for coefficient, place, name in zip(normal, anchor, names, strict=True):
+        if coefficient:
+            text += f"{_joint(coefficient, text)}{abs(coefficient):.6g} * {_shifted(name, place)}"
+    return f"predict {positive} where {text}{_joint(float(bias), text)}{abs(bias):.6g} > 0, else {negative}"
+
+
+def certificate(separator: Separator) -> dict[str, Any]:
+    """What is proven about a separator."""
+    return {
+        "loss": _finite(separator.loss),
+        "lower_bound": _finite(separator.lower_bound),
+        "is_optimal": bool(separator.loss == separator.lower_bound),
+        "margin": _finite(separator.margin),
+        "status": status.Status(int(separator.status)).name,
+        "explanation": status.explain(separator.status),
+    }
+
+
+def describe_data(table: Table, num_held_out: int, weights: np.ndarray | None, notes: Sequence[str]) -> dict[str, Any]:
+    """The summary of a table with labels."""
+    assert table.labels is not None
+    assert table.mapping is not None
+    return {
+        "source": table.source,
+        "rows": table.num_rows,
+        "held_out_rows": num_held_out,
+        "positive_rows": int((table.labels > 0).sum()),
+        "numeric_columns": len(table.numeric),
+        "categorical_columns": list(table.categorical),
+        "missing_values": dict(table.missing),
+        "labels": {"column": table.mapping.column, "-1": table.mapping.negative, "+1": table.mapping.positive},
+        "total_weight": float(table.num_rows if weights is None else math.fsum(weights)),
+        "notes": [*table.notes, *notes],
+    }
+
+
+def losses(
+    rules: Sequence[Rule],
+    training: tuple[np.ndarray, np.ndarray, np.ndarray],
+    held_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
+) -> list[dict[str, Any]]:
+    """What each rule loses, as weight and as a rate.
+
+    Args:
+      rules: fitted to the training examples.
+      training: points [n, 2], labels [n] and weights [n].
+      held_out: the same of other examples, if there are any.
+    """
+    rows = []
+    for rule in rules:
+        row: dict[str, Any] = {"rule": rule.name, "detail": rule.detail, "training": _loss(rule, *training)}
+        if held_out is not None:
+            row["held_out"] = _loss(rule, *held_out)
+        rows.append(row)
+    return rows
+
+
+def versions() -> dict[str, str]:
+    """Of Python and of the packages that took part."""
+    return {"python": platform.python_version(), **{name: files.package_version(name) for name in _PACKAGES}}
+
+
+def write(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
+    """Writes a report as JSON, atomically."""
+    text = json.dumps(report, indent=2, allow_nan=False, ensure_ascii=False)
+    with files.atomic_file(path) as temporary:
+        temporary.write_text(text + "\n", encoding="utf-8")
+
+
+def _loss(rule: Rule, points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> dict[str, float]:
+    weight = rules_room.loss(rule, points, labels, weights)
+    return {"weight": weight, "rate": weight / math.fsum(weights)}
+
+
+def _finite(value: Any) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
+def _joint(number: float, text: str) -> str:
+    if not text:
+        return "-" if number < 0 else ""
+    return " - " if number < 0 else " + "
+
+
+def _shifted(name: str, place: float) -> str:
+    if place == 0:
+        return name
+    return f"({name} {'-' if place > 0 else '+'} {abs(place):.6g})"

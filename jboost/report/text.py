@@ -1,0 +1,87 @@
+"""Reports as text for a terminal, by rich."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from jboost.report.rules import OPTIMAL
+
+
+def loss_table(losses: Sequence[Mapping[str, Any]]) -> Any:
+    """The losses of all rules, a row each; the optimal combination stands out.
+
+    Args:
+      losses: as `jboost.report.build.losses` makes them.
+
+    Returns:
+      A `rich.table.Table`.
+    """
+    parts = {"training": "training loss", "held_out": "held-out loss"}
+    shown = {part: title for part, title in parts.items() if part in losses[0]}
+    table = _table("classifier", "", *[title for title in shown.values() for title in (title, "rate")])
+    for row in losses:
+        cells = [cell for part in shown for cell in (_weight(row[part]["weight"]), f"{row[part]['rate']:.2%}")]
+        table.add_row(row["rule"], row["detail"], *cells, style=_style(row["rule"]))
+    return table
+
+
+def cross_validation_table(results: Sequence[Mapping[str, Any]]) -> Any:
+    """Mean and standard error over the folds of the loss rates, a row for each rule; see `loss_table`."""
+    table = _table("classifier", "", "training", "held out")
+    for row in results:
+        cells = [f"{row[part]['mean']:.2%} ± {row[part]['standard_error']:.2%}" for part in ("training", "held_out")]
+        table.add_row(row["rule"], row["detail"], *cells, style=_style(row["rule"]))
+    return table
+
+
+def certificate_lines(certificate: Mapping[str, Any], separator: Mapping[str, Any]) -> list[str]:
+    """The formula and what is proven, line by line."""
+    bound = f"{_weight(certificate['lower_bound'])} <= optimum <= {_weight(certificate['loss'])}"
+    proof = "the optimum" if certificate["is_optimal"] else "not proven optimal"
+    margin = "infinite (a constant classifier)" if certificate["margin"] is None else f"{certificate['margin']:.6g}"
+    return [
+        separator["formula"],
+        f"loss        {_weight(certificate['loss'])}, {proof} ({bound})",
+        f"margin      {margin}",
+        f"status      {certificate['explanation']}",
+    ]
+
+
+def data_lines(data: Mapping[str, Any]) -> list[str]:
+    """The summary of the data, line by line."""
+    held_out = f", {data['held_out_rows']} of them held out" if data["held_out_rows"] else ""
+    columns = f"{data['numeric_columns']} numeric and {len(data['categorical_columns'])} categorical columns"
+    missing = sum(data["missing_values"].values())
+    lines = [f"{data['source']}: {data['rows']} rows{held_out}, {data['positive_rows']} of class +1; {columns}; {missing} missing values"]
+    return lines + [f"note: {note}" for note in data["notes"]]
+
+
+def seconds_line(seconds: Mapping[str, float]) -> str:
+    """All times in one line.
+
+    >>> seconds_line({"reading": 0.25, "solve": 1.0})
+    'reading 0.250 s, solve 1.0 s'
+    """
+    return ", ".join(f"{name} {value:.1f} s" if value >= 1 else f"{name} {value:.3f} s" for name, value in seconds.items())
+
+
+def _table(*titles: str) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+    for index, title in enumerate(titles):
+        table.add_column(title, justify="left" if index < 2 else "right", no_wrap=True)
+    return table
+
+
+def _style(rule: str) -> str:
+    return "bold green" if rule == OPTIMAL else ""
+
+
+def _weight(value: float | None) -> str:
+    if value is None or math.isnan(value):
+        return "unknown"
+    return f"{value:.0f}" if float(value).is_integer() else f"{value:.6g}"

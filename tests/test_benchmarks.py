@@ -1,0 +1,163 @@
+"""The benchmarks run, their peers find what jboost finds, and the README's tables are made from their JSON. No time is asserted."""
+
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from benchmarks import harness, pair_data, pair_sweep, table
+from benchmarks.peers import integer_program, plain_sweep
+
+SIZE = 12  # one shape for all peers, so that each compiles once
+SMALL = tuple(pair_sweep.make_data(name, SIZE, seed=seed) for name in pair_sweep.DATA for seed in range(4))
+
+
+@pytest.fixture(autouse=True)
+def _what_other_tests_compiled_stays(monkeypatch):
+    monkeypatch.setattr(jax, "clear_caches", lambda: None)
+    cache = jax.config.jax_enable_compilation_cache
+    yield
+    jax.config.update("jax_enable_compilation_cache", cache)
+
+
+def optimum(points, labels, **options):
+    return float(jboost.pair.optimal_separator(points, labels, tie_break=None, **options).loss)
+
+
+def test_harness_tells_compilation_from_runs():
+    calls = []
+    measurement, value = harness.measure(lambda: calls.append(0) or jnp.zeros(3) + 1, repeats=3)
+    assert value.tolist() == [1, 1, 1]
+    assert len(calls) == 4
+    assert measurement.num_runs == 3
+    assert measurement.compile_seconds >= 0
+    assert math.isfinite(measurement.run_seconds)
+    assert math.isfinite(measurement.cpu_seconds)
+
+
+def test_harness_races_fairly_and_stops_at_the_cap():
+    calls = []
+    contenders = [
+        harness.Contender("a", lambda: calls.append("a"), repeats=2),
+        harness.Contender("b", lambda: calls.append("b"), repeats=5, cap_seconds=0.0),
+        harness.Contender("c", lambda: calls.append("c"), compiles=False, repeats=1),
+    ]
+    measurements, _ = harness.race(contenders, fresh=False)
+    assert calls == ["a", "b", "c", "a", "b", "a"]
+    assert {name: it.num_runs for name, it in measurements.items()} == {"a": 2, "b": 1, "c": 1}
+    assert all(it.compile_seconds is None for it in measurements.values())
+    assert set(harness.ratios(measurements, "a")) == {"b", "c"}
+
+
+def test_peer_is_skipped_with_a_reason():
+    peer = harness.Peer(cap_seconds=10.0, max_size=1000)
+    assert peer.reason_to_skip(100) is None
+    peer.note(100, 1.0)
+    assert peer.reason_to_skip(300) is None
+    assert "foreseen" in peer.reason_to_skip(400)
+    assert "1000" in peer.reason_to_skip(1001)
+
+
+def test_harness_writes_whole_files(tmp_path):
+    path = harness.write("tiny", {"records": [{"loss": np.float32(2), "seconds": harness.Measurement(1.0, 2.0, None, 3)}]}, tmp_path / "new")
+    document = json.loads(path.read_text())
+    assert path.name == f"tiny-{document['environment']['platform']}.json"
+    assert document["records"] == [{"loss": 2.0, "seconds": {"run_seconds": 1.0, "cpu_seconds": 2.0, "compile_seconds": None, "num_runs": 3}}]
+    assert {"cpu_count", "device", "jax", "jaxlib", "jboost", "platform", "python"} <= set(document["environment"])
+    assert list(document) == sorted(document)
+    before = path.read_text()
+    with pytest.raises(ValueError):  # NaN is not JSON
+        harness.write("tiny", {"records": [math.nan]}, path.parent)
+    with pytest.raises(TypeError, match="object"):
+        harness.write("tiny", {"records": [object()]}, path.parent)
+    assert path.read_text() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_plain_sweep_equals_jboost():
+    for points, labels in SMALL:
+        assert float(plain_sweep.least_loss(points, labels)) == optimum(points, labels)
+    points, labels = SMALL[0]
+    weights = np.arange(1, SIZE + 1, dtype=np.float32)
+    assert float(plain_sweep.least_loss(points, labels, weights)) == optimum(points, labels, weights=weights)
+    assert float(plain_sweep.least_loss(points, np.ones(SIZE))) == 0
+
+
+def test_integer_program_equals_jboost():
+    pytest.importorskip("highspy")
+    for points, labels in SMALL[::3]:
+        solution = integer_program.least_loss(points, labels)
+        assert solution.status == "Optimal"
+        assert solution.loss == pytest.approx(solution.lower_bound, abs=1e-6)  # HiGHS's feasibility tolerance
+        assert solution.loss == optimum(points, labels)
+    assert integer_program.least_loss(points, np.ones(SIZE)).loss == 0
+
+
+def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
+    pytest.importorskip("highspy")
+    results, readme = tmp_path / "results", tmp_path / "README.md"
+    arguments = ["--quick", "--sizes", str(SIZE), "--repeats", "1", "--output", str(results), "--only", "sweep"]
+    assert pair_sweep.main(arguments) == 0
+    (path,) = results.iterdir()
+    document = json.loads(path.read_text())
+    assert [(record["data"], record["size"]) for record in document["records"]] == [(name, SIZE) for name in pair_sweep.DATA]
+    for record in document["records"]:
+        assert set(record["contenders"]) == {"jboost", "jboost margin", "plain JAX", "HiGHS"}
+        assert set(record["ratios_to_jboost"]) == {"jboost margin", "plain JAX", "HiGHS"}
+
+    place = ["--readme", str(readme), "--results", str(results)]
+    readme.write_text("# A project\n")
+    assert table.main(place) == 2  # no markers
+    readme.write_text(f"# A project\n\n{table.BEGIN}\n{table.END}\n\nMore.\n")
+    assert table.main([*place, "--check"]) == 1
+    assert table.main(place) == 0
+    assert table.main([*place, "--check"]) == 0
+    text = readme.read_text()
+    assert text.startswith("# A project\n")
+    assert text.endswith("\nMore.\n")
+    assert all(f"| {name} | {SIZE} |" in text for name in pair_sweep.DATA)
+    for record in document["records"]:
+        record["optimum"] += 1
+    path.write_text(json.dumps(document))
+    assert table.main([*place, "--check"]) == 1
+    (results / "unknown-cpu.json").write_text('{"name": "unknown"}')
+    assert table.main(place) == 2
+    assert readme.read_text() == text
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_unfinished_and_skipped_peers_are_shown_as_such():
+    seconds = {"run_seconds": 2.0, "cpu_seconds": 2.0, "compile_seconds": None, "num_runs": 1}
+    ours = {"seconds": seconds, "ns_per_pair": 50.0}
+    late = {"seconds": seconds, "status": "Time limit reached", "loss": 9.0, "same_loss": False}
+    record = {"data": "d", "size": 1000, "optimum": 8.0, "ratios_to_jboost": {"HiGHS": 200.4}}
+    record["contenders"] = {"jboost": ours, "jboost margin": ours, "plain JAX": {"skipped": "why"}, "HiGHS": late}
+    row = pair_sweep.sweep_table({"records": [record]}).splitlines()[-1]
+    assert row == "| d | 1,000 | 8 | 2 s | 50 | 2 s |  |  | 2 s (9) | > 200 |"
+
+
+def test_best_threshold_is_the_best_of_all():
+    score = np.array([0.0, 1.0, 1.0, 2.0, 3.0, 3.0])
+    for code in range(2 ** len(score)):
+        labels = np.array([1 if code >> bit & 1 else -1 for bit in range(len(score))])
+        cuts = [(np.where(sign * (score - cut) > 0, 1, -1) != labels).sum() for cut in (-1, 0.5, 1.5, 2.5, 4) for sign in (1, -1)]
+        assert pair_data.best_threshold_loss(score, labels) == min(cuts)
+
+
+def test_pair_data_skips_what_is_absent(tmp_path, capsys):
+    pytest.importorskip("sklearn")
+    assert pair_data.main(["--data", str(tmp_path / "none"), "--output", str(tmp_path / "out")]) == 0
+    assert "skipped" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    points, labels = pair_sweep.make_data("Ripley's mixture", SIZE)
+    lines = [f"{x},{y},{int(label > 0)}" for (x, y), label in zip(points, labels, strict=True)]
+    (tmp_path / "RIPLEY_TR.csv").write_text("\n".join(["xs,ys,label", *lines]) + "\n")
+    assert pair_data.main(["--data", str(tmp_path), "--quick", "--output", str(tmp_path / "out")]) == 0
+    (path,) = (tmp_path / "out").iterdir()
+    (record,) = json.loads(path.read_text())["records"]
+    assert record["loss"] == optimum(points, labels)
+    assert "| Ripley | 12 |" in pair_data.data_table({"records": [record]})

@@ -1,0 +1,432 @@
+"""The command line from the outside: what it writes, what it says, and what it refuses. One compilation serves nearly all tests."""
+
+import json
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+
+import jax
+import numpy as np
+import polars
+import pytest
+
+import jboost
+from jboost import cli, drive, files
+from jboost.cli import evaluate as evaluate_room
+from jboost.cli import options, solve
+from jboost.cli.inputs import Examples
+from jboost.data import classifiers
+from jboost.pair.types import Separator
+from jboost.report import rules
+from jboost.report.rules import OPTIMAL
+
+ROOT = Path(__file__).parents[1]
+ROWS = 48
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Two score columns, text, gaps, weights, and labels in words."""
+    generator = np.random.default_rng(0)
+    signs = np.where(np.arange(ROWS) % 2, 1, -1)
+    scores = generator.normal(size=(ROWS, 2)) + 0.8 * signs[:, None]
+    gaps = [None if row % 11 == 3 else float(row % 7) for row in range(ROWS)]
+    colours = [None if row % 13 == 5 else ("red", "blue")[row % 3 == 0] for row in range(ROWS)]
+    weights = generator.integers(1, 5, size=ROWS)
+    words = np.where(signs > 0, "yes", "no")
+    return polars.DataFrame({"a": scores[:, 0], "b": scores[:, 1], "gaps": gaps, "colour": colours, "cost": weights, "ill": words})
+
+
+@pytest.fixture
+def data(frame, tmp_path):
+    frame.write_csv(tmp_path / "data.csv")
+    return tmp_path / "data.csv"
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path):
+    """Runs jboost in-process, in a folder of its own; returns (status, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("os._exit", sys.exit)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as exit:
+            cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return exit.value.code, captured.out, captured.err
+
+    return run
+
+
+SCORES = ("--label", "ill", "--scores", "a", "b")
+
+
+def read_report(folder):
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+
+
+def names_in(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+# --- what it does ----------------------------------------------------------------------------------------------------------
+
+
+def test_score_columns_from_fit_to_prediction(run, data, frame, tmp_path):
+    code, out, err = run("fit", "--data", data, *SCORES, "--weights", "cost", "--output", "out")
+    assert (code, err) == (0, "")
+    assert names_in("out") == ["model.npz", "report.json", "separator.png"]
+    assert names_in(".") == ["data.csv", "out"]
+    report = read_report(tmp_path / "out")
+    certificate = report["certificate"]
+    assert certificate["status"] == "OPTIMAL"
+    assert certificate["loss"] == certificate["lower_bound"]
+    assert report["data"]["labels"] == {"column": "ill", "-1": "no", "+1": "yes"}
+    assert report["data"]["total_weight"] == frame["cost"].sum()
+    assert report["data"]["missing_values"] == {"gaps": 5, "colour": 4}
+    assert {"compile", "solve", "reading"} <= set(report["seconds"])
+    assert report["versions"]["jax"] == jax.__version__
+    losses = {(row["rule"], row["detail"]): row["training"]["weight"] for row in report["losses"]}
+    assert [row["rule"] for row in report["losses"]] == ["a", "a", "b", "b", "majority vote", "average", "logistic stacking", OPTIMAL]
+    assert min(losses.values()) == losses[OPTIMAL, "of both scores, exact"] == certificate["loss"]
+    assert report["separator"]["formula"] in out
+
+    code, out, err = run("predict", "out", "--data", data, "--output", "predictions.csv")
+    assert (code, out, err) == (0, f"predictions.csv: {ROWS} predictions\n", "")
+    predictions = polars.read_csv("predictions.csv")
+    points = frame.select("a", "b").to_numpy()
+    with jax.enable_x64(True):
+        model = files.load("out/model.npz")
+        expected = np.asarray(jboost.predict(model, points))
+        np.testing.assert_array_equal(predictions["score"].to_numpy(), jboost.predict_scores(model, points))
+    assert predictions["prediction"].to_list() == np.where(expected > 0, "yes", "no").tolist()
+    wrong = predictions["prediction"].to_numpy() != frame["ill"].to_numpy()
+    assert frame["cost"].to_numpy()[wrong].sum() == certificate["loss"]
+    np.testing.assert_array_equal(wrong, model.misclassified)
+
+    code, out, err = run("predict", "out", "--data", data)
+    assert (code, err) == (0, "")
+    assert out == Path("predictions.csv").read_text(encoding="utf-8")
+
+    code, out, err = run("inspect", "out")
+    assert (code, err) == (0, "")
+    assert report["separator"]["formula"] in out
+    assert "ill: no -> -1, yes -> +1" in out
+    assert "the result is optimal" in out
+
+
+def test_trained_classifiers_with_gaps_text_and_a_holdout(run, data, frame, tmp_path):
+    fit = ("fit", "--data", data, "--label", "ill", "--classifiers", "logistic", "tree", "--folds", "3", "--precision", "float32")
+    code, out, err = run(*fit, "--holdout", "0.25", "--tie-break", "none", "--fat", "flipped", "--output", "deep/out")
+    assert (code, err) == (0, "")
+    assert names_in("deep/out") == ["base.skops", "model.npz", "report.json", "separator.png"]
+    report = read_report(tmp_path / "deep" / "out")
+    assert report["data"]["held_out_rows"] == ROWS // 4
+    assert all(0 <= row["held_out"]["rate"] <= 1 for row in report["losses"])
+    assert report["losses"][-1]["training"]["weight"] == min(row["training"]["weight"] for row in report["losses"])
+    assert report["data"]["categorical_columns"] == ["colour"]
+    assert "held-out loss" in out
+
+    frame.drop("ill").write_parquet("new.parquet")
+    code, out, _ = run("predict", "deep/out", "--data", "new.parquet")
+    predictions = polars.read_csv(out.encode())
+    base = classifiers.load_base("deep/out/base.skops")
+    from jboost.data.readers import read_table
+
+    points = base.predict_scores(read_table("new.parquet")).astype(np.float32)
+    np.testing.assert_array_equal(predictions.select("score_logistic", "score_tree").to_numpy().astype(np.float32), points)
+    model = files.load("deep/out/model.npz")
+    assert model.normal.dtype == np.float32
+    close = np.abs(predictions["score"].to_numpy()) < 1e-5  # there, the float32 score of jboost.predict may have the other sign
+    np.testing.assert_array_equal((predictions["prediction"].to_numpy() == "yes")[~close], (np.asarray(jboost.predict(model, points)) > 0)[~close])
+
+
+@pytest.mark.parametrize(("size", "choices"), [(ROWS, {}), (ROWS * 3 // 4, {"precision": "float32", "tie_break": "none", "fat": "flipped"})])
+def test_nothing_loses_less_than_the_optimal_combination(size, choices):
+    """Rounded points with ties, integer and real weights; float32 points are compared as they were solved."""
+    settings = options.resolve({"data": "sklearn:wine"} | choices, {})
+    solver, _ = solve.compile_solver(size, settings)
+    for seed in range(6):
+        generator = np.random.default_rng(seed)
+        labels = generator.choice([-1.0, 1.0], size=size)
+        points = (generator.normal(size=(size, 2)) + 0.7 * labels[:, None]).round(seed)
+        weights = generator.integers(1, 9, size=size) if seed % 2 else generator.uniform(0.1, 1, size=size)
+        examples = Examples(*(part.astype(settings.precision) for part in (points, labels, weights)))
+        separator = solver(examples, np.ones(size, bool))
+        training = examples.in_float64()
+        lost = [rules.loss(rule, *training) for rule in rules.fit_rules(*training, ("a", "b"), separator)]
+        assert lost[-1] <= min(lost) * (1 + 1e-12)
+        assert lost[-1] == pytest.approx(float(separator.loss), rel=1e-6)
+
+
+def test_evaluate_shows_mean_and_error(run, data):
+    code, out, err = run("evaluate", "--data", data, *SCORES, "--folds", "4", "--report", "folds.json")
+    assert (code, err) == (0, "")
+    report = json.loads(Path("folds.json").read_text(encoding="utf-8"))
+    assert names_in(".") == ["data.csv", "folds.json"]
+    assert report["folds"] == 4
+    for row in report["losses"]:
+        for part in ("training", "held_out"):
+            rates = np.array(row[part]["rates"])
+            assert row[part]["mean"] == pytest.approx(rates.mean())
+            assert row[part]["standard_error"] == pytest.approx(rates.std(ddof=1) / 2)
+    assert report["losses"][-1]["training"]["mean"] == min(row["training"]["mean"] for row in report["losses"])
+    assert "±" in out
+    assert OPTIMAL in out
+
+
+def test_evaluate_stops_when_told(frame, data):
+    settings = options.resolve({"data": str(data), "label": "ill", "scores": ("a", "b")}, {})
+    source = evaluate_room.inputs.read_source(settings)
+    masks = evaluate_room.inputs.hold_out_masks(source.table.labels, settings)
+    folds = evaluate_room.cross_validate(source, settings, masks, on_step=lambda folds, info: len(folds) < 2)
+    assert len(folds) == 2
+    assert evaluate_room.summarise(folds)[-1]["rule"] == OPTIMAL
+
+
+def test_a_second_fit_needs_leave_and_spares_foreign_files(run, data):
+    fit = ("fit", "--data", data, *SCORES, "--output", "out")
+    assert run(*fit)[0] == 0
+    first = Path("out/report.json").stat().st_mtime_ns
+    code, _, err = run(*fit)
+    assert code == 2
+    assert "the output folder is there already: add --overwrite" in err
+    assert Path("out/report.json").stat().st_mtime_ns == first
+    assert run(*fit, "--force")[0] == 0
+    assert Path("out/report.json").stat().st_mtime_ns > first
+    Path("out/thesis.tex").write_text("years of work", encoding="utf-8")
+    code, _, err = run(*fit, "--overwrite")
+    assert code == 2
+    assert "holds files that jboost did not write (thesis.tex)" in err
+    assert "thesis.tex" in names_in("out")
+
+
+@pytest.mark.parametrize("command", [(), ("fit",), ("predict",), ("evaluate",), ("inspect",)])
+def test_help_is_enough_to_start(run, command):
+    code, out, err = run(*command, "--help")
+    assert (code, err) == (0, "")
+    assert "  jboost " in out
+    assert "Example" in out
+    for option in options.OPTIONS:
+        assert command not in [(name,) for name in option.commands] or f"--{option.name.replace('_', '-')}" in out
+
+
+def test_version(run):
+    assert run("--version") == (0, f"jboost {jboost.__version__}\n", "")
+
+
+# --- configuration files ---------------------------------------------------------------------------------------------------
+
+
+def write_config(folder, **values):
+    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    (folder / "job.toml").write_text("\n".join(lines), encoding="utf-8")
+    return folder / "job.toml"
+
+
+def test_flags_override_the_configuration(run, data, tmp_path):
+    (tmp_path / "jobs").mkdir()
+    config = write_config(tmp_path / "jobs", data="../data.csv", label="ill", classifiers=["lda", "tree"], seed=3, output="from-config", holdout=0.25)
+    code, _, err = run("fit", "--config", config, "--scores", "a", "b", "--output", "out", "--holdout", "0")
+    assert (code, err) == (0, "")
+    settings = read_report(tmp_path / "out")["settings"]
+    assert settings["seed"] == 3
+    assert settings["scores"] == ["a", "b"]
+    assert settings["classifiers"] is None
+    assert settings["holdout"] == 0
+    assert Path(settings["data"]) == tmp_path / "jobs" / ".." / "data.csv"
+    assert not (tmp_path / "from-config").exists()
+
+
+def test_every_option_is_in_the_quickstart(run):
+    path = ROOT / "configs" / "quickstart.toml"
+    content = path.read_text(encoding="utf-8")
+    values = options.read_config(path)
+    for option in options.OPTIONS:
+        assert f"\n{option.name} = " in content or f"\n# {option.name} = " in content, option.name
+        if option.name in values and option.name not in ("data", "classifiers", "overwrite"):
+            assert values[option.name] == option.default, option.name
+    assert options.resolve(values, {}).classifiers == ["lda", "naive-bayes"]
+    code, _, err = run("fit", "--config", path, "--folds", "one")
+    assert code == 2
+    assert "'one'" in err
+
+
+def test_score_columns_example(run, tmp_path, frame):
+    path = ROOT / "configs" / "score-columns.toml"
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert options.read_config(path)["data"] == str(path.parent / "scores.csv")
+    frame.rename({"a": "model_a", "b": "model_b", "ill": "label"}).write_csv(tmp_path / values["data"])
+    (tmp_path / "job.toml").write_bytes(path.read_bytes())
+    code, _, err = run("fit", "--config", "job.toml", "--holdout", "0")
+    assert (code, err) == (0, "")
+    assert names_in("jboost-scores") == ["model.npz", "report.json", "separator.png"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"fold": 3}, "there is no option 'fold'; did you mean 'folds'?"),
+        ({"folds": "3"}, "folds is '3': a whole number is wanted"),
+        ({"folds": True}, "folds is True: a whole number is wanted"),
+        ({"holdout": "0.5"}, "holdout is '0.5': a number is wanted"),
+        ({"data": 3}, "data is 3: a string is wanted"),
+        ({"method": "triple"}, "method is 'triple': 'pair' is wanted"),
+        ({"scores": ["a"]}, "scores is ['a']: a list of 2 strings is wanted"),
+        ({"scores": "ab"}, "scores is 'ab': a list of 2 strings is wanted"),
+        ({"overwrite": 1}, "overwrite is 1: true or false is wanted"),
+        ({"folds": 1}, "1 is not in the range x>=2"),
+        ({"scores": ["a", "b"], "classifiers": ["lda", "tree"]}, "both score columns and classifiers are given"),
+        ({"data": "sklearn:wine", "label": "x"}, "an embedded data set brings its labels"),
+    ],
+)
+def test_bad_configurations(run, data, tmp_path, values, message):
+    config = write_config(tmp_path, **({"data": "data.csv", "label": "ill"} | values))
+    code, out, err = run("fit", "--config", config)
+    assert_refused(code, out, err, message)
+    assert names_in(".") == ["data.csv", "job.toml"]
+
+
+def test_a_flag_for_embedded_data_displaces_the_label():
+    values = {"data": "sklearn:wine", "label": "ill"}
+    assert options.resolve(values, {"data": True}).label is None
+    with pytest.raises(ValueError, match="brings its labels"):
+        options.resolve(values, {"data": True, "label": True})
+
+
+@pytest.mark.parametrize(("content", "message"), [(None, "there is no such configuration file"), (b"a = [", "not readable as TOML")])
+def test_unreadable_configurations(run, tmp_path, content, message):
+    if content is not None:
+        (tmp_path / "job.toml").write_bytes(content)
+    assert_refused(*run("fit", "--config", "job.toml"), message)
+
+
+# --- what it refuses -------------------------------------------------------------------------------------------------------
+
+
+def assert_refused(code, out, err, message):
+    """Status 2 and one line on the standard error, nothing else."""
+    assert (code, out) == (2, "")
+    assert err.startswith("jboost: error: ")
+    assert err.count("\n") == 1
+    assert message in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fit",), "no data: give --data FILE"),
+        (("fit", "--data", "data.csv"), "data.csv: no label column: name it with --label COLUMN"),
+        (("fit", "--data", "dta.csv", *SCORES), "dta.csv: there is no such file; did you mean 'data.csv'?"),
+        (("fit", "--data", "data.csv", "--label", "il", "--scores", "a", "b"), "there is no column 'il'; did you mean 'ill'?"),
+        (("fit", "--data", "data.csv", "--label", "cost"), "column 'cost' holds 4 distinct values"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--scores", "a", "c"), "there is no column 'c'"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--scores", "a", "colour"), "column 'colour' is not numeric: row 1 holds 'blue'"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--scores", "a", "gaps"), "column 'gaps' has no value in row 4"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--scores", "a", "a"), "the column 'a' is named twice"),
+        (("fit", "--data", "data.csv", *SCORES, "--weights", "b"), "the column 'b' is named twice"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--weights", "b"), "weights are positive"),
+        (("fit", "--data", "data.csv", *SCORES, "--classifiers", "lda", "tree"), "both score columns and classifiers are given"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--classifiers", "lda", "tre"), "there is no base classifier 'tre'; did you mean 'tree'?"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--folds", "30"), "folds is 30, but the smaller class has 24 rows"),
+        (("fit", "--data", "data.csv", *SCORES, "--holdout", "0.01"), "holdout is 0.01"),
+        (("fit", "--data", "data.csv", *SCORES, "--holdout", "1"), "'--holdout'"),
+        (("fit", "--data", "data.csv", *SCORES, "--output", "data.csv"), "the output folder is a file"),
+        (("fit", "--data", "data.csv", *SCORES, "--precison", "float32"), "--precison"),
+        (("fit", "--data", "data.csv", *SCORES, "--method", "triple"), "'triple' is not 'pair'"),
+        (("fit", "--data", "sklearn:moons"), "'breast_cancer', 'digits', 'wine'"),
+        (("evaluate", "--data", "data.csv", *SCORES, "--folds", "25"), "folds is 25"),
+        (("predict", "nowhere", "--data", "data.csv"), "nowhere: no output folder of jboost fit: it has no model.npz"),
+        (("predict", "out"), "--data"),
+        (("inspect", "."), ".: no output folder of jboost fit"),
+        (("inspect",), "MODEL_DIR"),
+        (("fix",), "fix"),
+    ],
+)
+def test_user_errors_are_one_line(run, data, arguments, message):
+    assert_refused(*run(*arguments), message)
+    assert names_in(".") == ["data.csv"]
+
+
+def test_scores_beyond_the_precision_are_named(run, frame):
+    frame.with_columns(polars.col("a") * 1e39).write_csv("data.csv")
+    assert_refused(*run("fit", "--data", "data.csv", *SCORES, "--precision", "float32"), "inf: not a finite number")
+    assert names_in(".") == ["data.csv"]
+
+
+def test_predict_refuses_other_data_and_damaged_folders(run, data, frame):
+    assert run("fit", "--data", data, *SCORES, "--output", "out")[0] == 0
+    frame.drop("b").write_csv("new.csv")
+    assert_refused(*run("predict", "out", "--data", "new.csv", "--output", "p.csv"), "new.csv: there is no column 'b'")
+    assert_refused(*run("predict", "out", "--data", "data.csv", "--output", "no/p.csv"), "there is no folder no")
+    Path("out/model.npz").write_bytes(b"PK")
+    assert_refused(*run("predict", "out", "--data", "data.csv", "--output", "p.csv"), "not a model file of jboost, or damaged")
+    assert names_in(".") == ["data.csv", "new.csv", "out"]
+
+
+def test_a_model_of_the_library_is_no_folder_of_fit(run):
+    Path("out").mkdir()
+    zero, plane = np.float32(0), np.zeros(2, np.float32)
+    files.save(Separator(plane, plane, zero, zero, zero, zero, zero, np.zeros(0, bool), np.int32(0)), "out/model.npz")
+    assert_refused(*run("inspect", "out"), "not written by jboost fit: use jboost.files.load")
+
+
+# --- nothing half-written --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("error", "status"), [(ValueError("the disk is\nfull"), 2), (OSError("no space"), 2), (KeyboardInterrupt(), 130)])
+def test_an_end_in_the_middle_leaves_nothing(run, data, monkeypatch, error, status):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr("jboost.plots.plot_separator", fail)
+    code, out, err = run("fit", "--data", data, *SCORES, "--output", "out")
+    assert (code, out, len(err.strip().splitlines())) == (status, "", 1)
+    assert names_in(".") == ["data.csv"]
+
+
+def test_an_interrupt_that_python_ignores_comes_again():
+    class Holder:
+        def __del__(self):
+            raise KeyboardInterrupt
+
+    def hold_and_wait():
+        Holder()
+        for _ in range(500):
+            time.sleep(0.01)
+
+    with drive.lasting_interrupts(), pytest.raises(KeyboardInterrupt):
+        hold_and_wait()
+
+
+def test_a_missing_package_is_named(run, monkeypatch):
+    monkeypatch.setitem(sys.modules, "polars", None)
+    assert_refused(*run("fit"), "the command line needs the package polars: pip install 'jboost[cli]'")
+
+
+def test_progress_shows_and_goes_on(capsys):
+    with drive.progress("folds", 2, enabled=True) as on_step:
+        assert on_step(None, "fold 1")
+        assert on_step(None, "fold 2")
+    assert "folds" in capsys.readouterr().err
+
+
+def test_a_bug_keeps_its_traceback(data, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jboost.plots.plot_separator", lambda *args, **kwargs: {}["key"])
+    with pytest.raises(KeyError):
+        cli.main(["fit", "--data", str(data), *SCORES])
+    monkeypatch.setenv("JBOOST_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="no label column"):
+        cli.main(["fit", "--data", str(data)])
+    assert names_in(".") == ["data.csv"]
+
+
+def test_the_installed_command(data, tmp_path):
+    command = [str(Path(sys.executable).with_name("jboost")), "fit", "--data", "data.csv", *SCORES]
+    refused = subprocess.run([*command, "--weights", "none"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert_refused(refused.returncode, refused.stdout, refused.stderr, "data.csv: there is no column 'none'")
+    assert names_in(tmp_path) == ["data.csv"]

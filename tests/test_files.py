@@ -1,0 +1,195 @@
+"""Model files: bit for bit, without pickle, whole or not at all."""
+
+import contextlib
+import io
+import json
+import zipfile
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jboost import files
+from jboost.pair.types import Separator
+
+
+def make_separator(dtype):
+    number = jnp.asarray(0.1, dtype)
+    return Separator(
+        normal=jnp.array([1 / 3, -2e-30], dtype),
+        anchor=jnp.array([-0.0, 7.5], dtype),
+        bias=number,
+        offset=number,
+        loss=number,
+        lower_bound=number,
+        margin=jnp.asarray(np.inf, dtype),
+        misclassified=jnp.array([True, False, True]),
+        status=jnp.asarray(0, jnp.int32),
+    )
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "model.npz"
+
+
+def rewrite(path, member, change):
+    """The archive again, with one member changed (or dropped where `change` gives None)."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members[member] = change(members[member])
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in members.items():
+            if data is not None:
+                archive.writestr(name, data)
+
+
+def change_header(path, **changes):
+    rewrite(path, "header.json", lambda data: json.dumps(json.loads(data) | changes).encode())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_round_trip_is_bit_exact(path, dtype):
+    with jax.enable_x64(dtype == "float64"):
+        model = make_separator(dtype)
+        files.save(model, path, metadata={"names": ["a", "b"]})
+        loaded = files.load(path)
+    assert type(loaded) is Separator
+    for before, after in zip(model, loaded, strict=True):
+        assert isinstance(after, jax.Array)
+        assert (before.dtype, before.shape) == (after.dtype, after.shape)
+        assert np.asarray(before).tobytes() == np.asarray(after).tobytes()
+    assert files.load_metadata(path) == {"names": ["a", "b"]}
+
+
+def test_numpy_reads_it_without_pickle(path):
+    model = make_separator("float32")
+    files.save(model, path)
+    with np.load(path, allow_pickle=False) as archive:
+        assert set(archive.files) == {*Separator._fields, "header.json"}
+        np.testing.assert_array_equal(archive["normal"], model.normal)
+        header = json.loads(archive["header.json"])
+    assert (header["format"], header["format_version"], header["model"]["type"]) == ("jboost-model", 1, "Separator")
+    assert header["model"]["fields"]["normal"] == {"dtype": "float32", "shape": [2]}
+
+
+def test_equal_models_make_equal_files(path, tmp_path):
+    files.save(make_separator("float32"), path)
+    files.save(make_separator("float32"), tmp_path / "other.npz")
+    assert path.read_bytes() == (tmp_path / "other.npz").read_bytes()
+
+
+class Twins(NamedTuple):
+    first: Separator
+    second: Separator
+    share: jax.Array
+
+
+def test_other_models_register_with_one_line(path, monkeypatch):
+    model = Twins(make_separator("float32"), make_separator("float32")._replace(bias=jnp.float32(2)), jnp.arange(3))
+    with pytest.raises(ValueError, match="model is a Twins: the types that can be saved are Separator"):
+        files.save(model, path)
+    monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
+    files.register(Twins)
+    files.save(model, path)
+    loaded = files.load(path)
+    assert isinstance(loaded.second, Separator)
+    assert all(np.array_equal(before, after) for before, after in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True))
+    monkeypatch.delitem(files._TYPES, "Twins")
+    with pytest.raises(ValueError, match="holds a Twins, which this jboost does not know; it knows Separator"):
+        files.load(path)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "there is no such model file"),
+        (lambda path: path.write_bytes(b""), "not a model file of jboost, or damaged"),
+        (lambda path: path.write_bytes(b"normal text"), "not a model file of jboost, or damaged"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-40]), "not a model file of jboost, or damaged"),
+        (lambda path: np.savez(path, normal=np.ones(2)), "it has no header"),
+        (lambda path: change_header(path, format="other"), "it has no header"),
+        (lambda path: rewrite(path, "header.json", lambda data: b"{" + data), "the header of the model file is damaged"),
+        (lambda path: rewrite(path, "header.json", lambda data: b"[]"), "the header of the model file is damaged"),
+        (lambda path: change_header(path, format_version=2, jboost_version="9.1"), "has format 2, written by jboost 9.1.*install a newer jboost"),
+        (lambda path: change_header(path, model={"type": "Forest", "fields": {}}), "holds a Forest, which this jboost does not know"),
+        (lambda path: change_header(path, model={"type": "Separator", "fields": {}}), "do not fit this jboost"),
+        (lambda path: change_header(path, model={"kind": 3}), "the header of the model file is damaged"),
+        (lambda path: rewrite(path, "normal.npy", lambda data: None), "the array normal of the model file is missing or damaged"),
+        (lambda path: rewrite(path, "normal.npy", lambda data: data[:-2]), "the array normal of the model file is missing or damaged"),
+        (lambda path: rewrite(path, "normal.npy", lambda data: as_npy(np.ones(3))), r"normal is float64\[3\], the header says float32\[2\]"),
+        (
+            lambda path: rewrite(path, "normal.npy", lambda data: as_npy(np.array([{}, {}]))),
+            "the array normal of the model file is missing or damaged",
+        ),
+    ],
+)
+def test_damaged_files_are_refused(path, damage, message):
+    files.save(make_separator("float32"), path)
+    damage(path)
+    with pytest.raises(ValueError, match=message) as caught:
+        files.load(path)
+    assert str(caught.value).startswith(f"{path}: ")
+
+
+def as_npy(array):
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=True)
+    return buffer.getvalue()
+
+
+def test_bits_that_flipped_are_found(path):
+    files.save(make_separator("float32"), path)
+    data = bytearray(path.read_bytes())
+    with zipfile.ZipFile(path) as archive:
+        place = archive.getinfo("anchor.npy").header_offset + 60
+    data[place] ^= 0xFF
+    path.write_bytes(bytes(data))
+    with pytest.raises(ValueError, match="the array anchor of the model file is missing or damaged"):
+        files.load(path)
+
+
+def test_64_bits_are_not_lost_silently(path):
+    with jax.enable_x64(True):
+        files.save(make_separator("float64"), path)
+    with jax.enable_x64(False), pytest.raises(ValueError, match="holds float64 arrays: enable 64-bit types first"):
+        files.load(path)
+
+
+def test_a_learner_is_for_models_that_have_one(path):
+    files.save(make_separator("float32"), path)
+    with pytest.raises(ValueError, match="a Separator has no learner"):
+        files.load(path, learner=object())
+
+
+def test_only_arrays_of_numbers_are_saved(path):
+    with pytest.raises(ValueError, match="model.bias is a str"):
+        files.save(make_separator("float32")._replace(bias="big"), path)
+    assert not path.exists()
+
+
+def test_a_file_is_the_old_one_or_the_new_one(path):
+    path.write_text("old", encoding="utf-8")
+    with contextlib.suppress(KeyboardInterrupt), files.atomic_file(path) as temporary:
+        temporary.write_text("ne", encoding="utf-8")
+        raise KeyboardInterrupt
+    assert [file.name for file in path.parent.iterdir()] == ["model.npz"]
+    assert path.read_text(encoding="utf-8") == "old"
+    with pytest.raises(ValueError, match="there is no folder"), files.atomic_file(path.parent / "a" / "b"):
+        pass
+
+
+def test_a_folder_is_the_old_one_or_the_new_one(tmp_path):
+    folder = tmp_path / "deep" / "out"
+    with files.atomic_folder(folder) as work:
+        (work / "a").write_text("1", encoding="utf-8")
+    with contextlib.suppress(KeyboardInterrupt), files.atomic_folder(folder) as work:
+        (work / "b").write_text("2", encoding="utf-8")
+        raise KeyboardInterrupt
+    assert [file.name for file in folder.iterdir()] == ["a"]
+    with files.atomic_folder(folder) as work:
+        (work / "c").write_text("3", encoding="utf-8")
+    assert [file.name for file in folder.iterdir()] == ["c"]
+    assert [file.name for file in folder.parent.iterdir()] == ["out"]

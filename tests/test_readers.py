@@ -1,0 +1,259 @@
+"""Data files and embedded sets as tables, and the base classifiers that are trained on them."""
+
+import gzip
+import warnings
+
+import numpy as np
+import polars
+import pytest
+
+from jboost.data import classifiers, embedded, readers
+from jboost.data.table import Table, map_labels
+
+CSV = "age,colour,smokes,ill\n31,red,true,no\n,blue,false,yes\n45.5,,true,no\n28,red,false,yes\n"
+
+
+@pytest.fixture
+def people(tmp_path):
+    path = tmp_path / "people.csv"
+    path.write_text(CSV, encoding="utf-8")
+    return path
+
+
+def write_as(folder, name):
+    path = folder / name
+    if name.endswith(".parquet"):
+        polars.read_csv(CSV.encode()).write_parquet(path)
+    else:
+        text = CSV.replace(",", "\t") if ".tsv" in name else CSV
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    return path
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.tsv.gz", "A.CSV", "a.parquet"])
+def test_every_kind_of_file_gives_the_same_table(tmp_path, name):
+    table = readers.read_table(write_as(tmp_path, name), label="ill")
+    assert (table.num_rows, tuple(table.numeric), tuple(table.categorical)) == (4, ("age", "smokes"), ("colour",))
+    assert table.missing == {"age": 1, "colour": 1}
+    np.testing.assert_array_equal(table.numeric["age"], [31, np.nan, 45.5, 28])
+    assert table.numeric["smokes"].tolist() == [1, 0, 1, 0]
+    assert table.categorical["colour"].tolist() == ["red", "blue", None, "red"]
+    assert table.labels.tolist() == [-1, 1, -1, 1]
+    assert str(table.mapping) == "ill: no -> -1, yes -> +1"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "the file is empty"),
+        ("\n", "the file holds no data"),
+        ("a,y\n", "has column names but no rows"),
+        ("a,b\n1,0\n2,1\n", "there is no column 'y'; the columns are a, b"),
+        ("a,Y\n1,0\n2,1\n", "there is no column 'y'; did you mean 'Y'?"),
+        ("a,y\n1,0\ninf,1\n", "column 'a' holds inf in row 2"),
+        ("a,y\n1,0\n2,\n", "column 'y' has no label in row 2"),
+        ("a,y\n1,0\n2,0\n", "column 'y' holds 1 distinct value, 0 (2): labels take exactly two values"),
+        ("a,y\n1,0\n2,1\n3,2\n4,2\n", "column 'y' holds 3 distinct values, 2 (2), 0 (1), 1 (1)"),
+        ("a,a,y\n1,1,0\n", "two columns are named 'a'"),
+        ("1.5,2,0\n2,1,1\n", "the first line holds numbers (1.5, 2, 0, ...)"),
+        ("a;y\n1;0\n", "semicolons separate the fields"),
+        ("a,y\n1,0\n2,1,7,8\n", "not readable as .csv"),
+        (b"a,y\n\xff\xfe,0\n2,1\n", "not readable as .csv"),
+    ],
+)
+def test_bad_files_say_what_is_wrong(tmp_path, content, message):
+    path = tmp_path / "bad.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError) as caught:
+        readers.read_table(path, label="y")
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("peple.csv", "there is no such file; did you mean 'people.csv'?"),
+        ("nowhere/people.csv", "there is no folder"),
+        ("people.xlsx", "it ends in .csv, .csv.gz, .tsv, .tsv.gz, .parquet"),
+        ("folder.csv", "is a folder"),
+        ("broken.csv.gz", "not readable as .csv.gz"),
+        ("broken.parquet", "not readable as .parquet"),
+    ],
+)
+def test_files_that_are_not_there_or_not_what_they_say(people, name, message):
+    (people.parent / "folder.csv").mkdir()
+    (people.parent / "broken.parquet").write_bytes(b"PAR1 no more")
+    (people.parent / "broken.csv.gz").write_bytes(gzip.compress(CSV.encode() * 100)[:-20])
+    with pytest.raises(ValueError, match="^[^\n]*$") as caught:
+        readers.read_table(people.parent / name)
+    assert message in str(caught.value)
+
+
+def test_other_columns_are_left_out_and_said(tmp_path):
+    frame = polars.DataFrame({"day": ["2020-01-02", "2020-01-03"], "a": [1, 2], "nothing": [None, None]}).with_columns(
+        polars.col("day").str.to_date()
+    )
+    frame.write_parquet(tmp_path / "a.parquet")
+    table = readers.read_table(tmp_path / "a.parquet")
+    assert table.columns == ("a", "nothing")
+    assert table.notes == ("columns that are neither numbers nor text were left out: day (Date)",)
+
+
+@pytest.mark.parametrize(
+    ("values", "signs", "mapping", "noted"),
+    [
+        ([1, -1], [1, -1], "y: -1 -> -1, 1 -> +1", False),
+        ([-1.0, 1.0], [-1, 1], "y: -1 -> -1, 1 -> +1", False),
+        ([0, 1, 1], [-1, 1, 1], "y: 0 -> -1, 1 -> +1", True),
+        ([True, False], [1, -1], "y: False -> -1, True -> +1", True),
+        ([10, 9], [1, -1], "y: 9 -> -1, 10 -> +1", True),
+        (["10", "9"], [-1, 1], "y: 10 -> -1, 9 -> +1", True),
+    ],
+)
+def test_labels_are_mapped_and_said(values, signs, mapping, noted):
+    labels, said, notes = map_labels("memory", "y", values)
+    assert (labels.tolist(), str(said), bool(notes)) == (signs, mapping, noted)
+    assert said.to_text(labels) == [str(int(value)) if isinstance(value, float) else str(value) for value in values]
+
+
+def test_numbers_names_the_first_bad_row(people):
+    table = readers.read_table(people)
+    with pytest.raises(ValueError, match="people.csv: column 'age' has no value in row 2"):
+        table.numbers("age")
+    with pytest.raises(ValueError, match="column 'colour' is not numeric: row 1 holds 'red'"):
+        table.numbers("colour")
+    with pytest.raises(ValueError, match="there is no column 'colur'; did you mean 'colour'?"):
+        table.numbers("colur")
+    with pytest.raises(ValueError, match="column 'smokes' holds 0 in row 2: weights are positive"):
+        table.numbers("smokes", positive=True)
+    mixed = Table("memory", 3, {}, {"a": np.array(["1", None, "x1"], dtype=object)}, {"a": 1})
+    with pytest.raises(ValueError, match="row 3 holds 'x1'"):
+        mixed.numbers("a")
+
+
+def test_rows_and_without(people):
+    table = readers.read_table(people, label="ill")
+    some = table.rows(np.array([1, 3]))
+    assert (some.num_rows, some.missing, some.labels.tolist()) == (2, {"age": 1}, [1, 1])
+    assert table.without(["age"]).columns == ("smokes", "colour")
+    assert table.without(["age"]).missing == {"colour": 1}
+
+
+@pytest.mark.parametrize("name", embedded.names())
+def test_embedded_sets(name):
+    table = embedded.load_table(name)
+    assert set(table.labels) == {-1.0, 1.0}
+    assert table.matrix(tuple(table.numeric), ()).shape == (table.num_rows, len(table.columns))
+
+
+def test_unknown_embedded_set():
+    with pytest.raises(ValueError, match="'moon'.*'breast_cancer', 'digits', 'wine'"):
+        embedded.load_table("moon")
+
+
+# --- base classifiers ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    """Sixty rows with numbers, text, and gaps in both."""
+    generator = np.random.default_rng(0)
+    labels = np.where(np.arange(60) % 3 == 0, 1.0, -1.0)
+    numbers = generator.normal(size=60) + labels
+    numbers[5] = np.nan
+    text = np.where(labels > 0, "yes", "no").astype(object)
+    text[generator.permutation(60)[:15]] = "maybe"
+    text[7] = None
+    constant = np.full(60, np.nan)
+    return Table("memory", 60, {"a": numbers, "empty": constant}, {"b": text}, {"a": 1, "empty": 60, "b": 1}, labels)
+
+
+FOLDS = [np.arange(60) % 4 == fold for fold in range(4)]
+
+
+def test_all_classifiers_score_finitely_and_survive_the_file(mixed, tmp_path):
+    names = classifiers.names()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        base = classifiers.fit_base(mixed, names, folds=FOLDS)
+        assert base.scores.shape == (60, len(names))
+        assert np.isfinite(base.scores).all()
+        classifiers.save_base(base, tmp_path / "base.skops")
+        loaded = classifiers.load_base(tmp_path / "base.skops")
+        scores = base.predict_scores(mixed)
+        np.testing.assert_array_equal(loaded.predict_scores(mixed), scores)
+    assert (loaded.names, loaded.numeric, loaded.categorical) == (names, ("a", "empty"), ("b",))
+    right = (np.sign(scores) == mixed.labels[:, None]).mean(axis=0)
+    assert (right > 0.8).all(), dict(zip(names, right, strict=True))
+
+
+def test_out_of_fold_scores_come_from_classifiers_that_did_not_see_the_row(mixed):
+    base = classifiers.fit_base(mixed, ["knn"], folds=FOLDS)
+    inside = classifiers.fit_base(mixed, ["knn"], scores="in-sample")
+    first = mixed.rows(np.flatnonzero(~FOLDS[0]))
+    apart = classifiers.fit_base(first, ["knn"], scores="in-sample").predict_scores(mixed.rows(np.flatnonzero(FOLDS[0])))
+    np.testing.assert_array_equal(base.scores[FOLDS[0]], apart)
+    assert (inside.scores[:, 0] * mixed.labels).min() > (base.scores[:, 0] * mixed.labels).min()
+
+
+def test_same_seed_same_scores(mixed):
+    first, second = (classifiers.fit_base(mixed, ["forest"], seed=3, scores="in-sample").scores for _ in range(2))
+    np.testing.assert_array_equal(first, second)
+
+
+def test_new_rows_may_hold_unknown_text_and_gaps(mixed):
+    base = classifiers.fit_base(mixed, ["logistic", "tree"], scores="in-sample")
+    new = Table("new", 2, {"a": np.array([np.nan, 1.0]), "empty": np.array([1.0, np.nan])}, {"b": np.array([None, "never seen"], dtype=object)}, {})
+    assert np.isfinite(base.predict_scores(new)).all()
+    codes = Table("new", 1, {"a": np.ones(1), "empty": np.ones(1), "b": np.array([7.0])}, {}, {})  # text that looks like numbers in this file
+    assert np.isfinite(base.predict_scores(codes)).all()
+    with pytest.raises(ValueError, match="new: column 'a' is not numeric: row 1 holds 'x'"):
+        base.predict_scores(Table("new", 1, {"empty": np.ones(1)}, {"a": np.array(["x"], dtype=object), "b": np.array(["no"], dtype=object)}, {}))
+    with pytest.raises(ValueError, match="new: there is no column 'b'"):
+        base.predict_scores(Table("new", 1, {"a": np.ones(1), "empty": np.ones(1)}, {}, {}))
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "message"),
+    [
+        (["treee"], {}, "there is no base classifier 'treee'; did you mean 'tree'"),
+        (["tree", "tree"], {}, "not distinct"),
+        (["tree"], {"scores": "best"}, "scores is 'best'"),
+        (["tree"], {"folds": FOLDS[:2]}, "folds do not hold every row out once"),
+    ],
+)
+def test_bad_requests(mixed, names, options, message):
+    with pytest.raises(ValueError, match=message):
+        classifiers.fit_base(mixed, names, **options)
+
+
+def test_too_few_rows_are_said(mixed):
+    few = mixed.rows(np.array([0, 1, 2, 4]))
+    with pytest.raises(ValueError, match="the smaller class has 1 row"):
+        classifiers.fit_base(few, ["tree"], folds=[np.arange(4) % 2 == fold for fold in range(2)])
+    with pytest.raises(ValueError, match="memory: the base classifier 'knn' cannot be trained: .*n_neighbors"):
+        classifiers.fit_base(mixed.rows(np.array([0, 1, 3, 4])), ["knn"], folds=[np.arange(4) < 2, np.arange(4) >= 2])
+    with pytest.raises(ValueError, match="no column is left"):
+        classifiers.fit_base(mixed.without(["a", "empty", "b"]), ["tree"], folds=FOLDS)
+
+
+def test_files_of_other_things_are_refused(tmp_path):
+    import skops.io
+    from sklearn.cluster import KMeans
+
+    with pytest.raises(ValueError, match="there is no such file"):
+        classifiers.load_base(tmp_path / "none.skops")
+    (tmp_path / "damaged.skops").write_bytes(b"not a zip file")
+    with pytest.raises(ValueError, match="not readable as base classifiers"):
+        classifiers.load_base(tmp_path / "damaged.skops")
+    skops.io.dump({"names": KMeans()}, tmp_path / "other.skops")
+    with pytest.raises(ValueError, match="not readable as base classifiers"):
+        classifiers.load_base(tmp_path / "other.skops")
+    skops.io.dump({"names": gzip.compress}, tmp_path / "function.skops")
+    with pytest.raises(ValueError, match="types that jboost does not trust: gzip.compress"):
+        classifiers.load_base(tmp_path / "function.skops")

@@ -1,0 +1,170 @@
+"""The rules beside the optimal combination, the numbers and words of a report, and the figure."""
+
+import json
+import math
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import matplotlib.image
+import numpy as np
+import pytest
+
+from jboost import plots
+from jboost.data import synthetic
+from jboost.data.table import LabelMapping
+from jboost.pair.types import Separator
+from jboost.report import build, rules, text
+
+NAMES = ("lda", "tree")
+
+
+def make_separator(points, labels, normal, bias, margin=0.25):
+    """The line normal . x + bias = 0 with a record that fits it, as the engine would return it."""
+    scores = points @ np.array(normal) + bias
+    wrong = np.where(labels > 0, scores <= 0, scores >= 0)
+    number = jnp.float32
+    return Separator(
+        normal=jnp.array(normal, number),
+        anchor=jnp.zeros(2, number),
+        bias=number(bias),
+        offset=number(bias),
+        loss=number(wrong.sum()),
+        lower_bound=number(wrong.sum()),
+        margin=number(margin),
+        misclassified=jnp.array(wrong),
+        status=jnp.int32(0),
+    )
+
+
+@pytest.fixture(scope="module")
+def ripley():
+    dataset = synthetic.ripley_mixture(jax.random.key(0), 120)
+    points, labels = np.asarray(dataset.features, np.float64), np.asarray(dataset.labels, np.float64)
+    return points, labels, make_separator(points, labels, [0.25, 1.0], -0.5, 0.02)
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------------
+
+
+def test_rules_on_four_points():
+    points = np.array([[1.0, -2.0], [1.0, 2.0], [-1.0, 0.5], [-1.0, -1.0]])
+    labels = np.array([1.0, 1.0, -1.0, -1.0])
+    weights = np.array([1.0, 2.0, 4.0, 8.0])
+    fitted = rules.fit_rules(points, labels, weights, NAMES, make_separator(points, labels, [1.0, 0.0], 0.0))
+    lost = {f"{rule.name}: {rule.detail}".split(" 0")[0]: rules.loss(rule, points, labels, weights) for rule in fitted}
+    assert lost["lda: above"] == 0
+    assert lost["tree: above"] == 1 + 4
+    assert lost["tree: best threshold: 1.25"] == 1
+    assert lost["majority vote: a tie counts half"] == 5 / 2
+    assert lost["average: of both scores, above"] == 1
+    assert lost["optimal combination: of both scores, exact"] == 0
+    assert fitted[-1].name == rules.OPTIMAL
+
+
+def test_best_threshold_is_the_best_of_all():
+    generator = np.random.default_rng(0)
+    for _ in range(200):
+        scores = generator.integers(0, 4, size=6).astype(float)
+        labels, weights = generator.choice([-1.0, 1.0], size=6), generator.integers(1, 5, size=6).astype(float)
+        candidates = [-math.inf, *(np.arange(4) + 0.5)]
+        least = min(weights[np.where(scores > t, 1, -1) != labels].sum() for t in candidates)
+        found = rules.best_threshold(scores, labels, weights)
+        assert weights[np.where(scores > found, 1, -1) != labels].sum() == least
+
+
+def test_best_threshold_between_neighbouring_floats():
+    low = 1.0
+    high = np.nextafter(low, 2)
+    assert low <= rules.best_threshold(np.array([low, high]), np.array([-1, 1]), np.ones(2)) < high
+
+
+# --- words and numbers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("normal", "anchor", "bias", "formula"),
+    [
+        ([1, 1], [0, 0], 0, "predict +1 where 1 * lda + 1 * tree + 0 > 0, else -1"),
+        ([-0.5, 2], [1, -3], -0.25, "predict +1 where -0.5 * (lda - 1) + 2 * (tree + 3) - 0.25 > 0, else -1"),
+        ([0, -1], [0, 2], 1, "predict +1 where -1 * (tree - 2) + 1 > 0, else -1"),
+        ([0, 0], [0, 0], -1, "predict -1 always"),
+    ],
+)
+def test_formula(normal, anchor, bias, formula):
+    separator = make_separator(np.zeros((1, 2)), np.ones(1), normal, bias)._replace(anchor=jnp.array(anchor, jnp.float32))
+    assert build.formula(separator, NAMES, None) == formula
+
+
+def test_formula_speaks_of_the_classes():
+    mapping = LabelMapping("diagnosis", "benign", "malignant")
+    separator = make_separator(np.zeros((1, 2)), np.ones(1), [1, 0], 2)
+    assert build.formula(separator, NAMES, mapping) == "predict malignant where 1 * lda + 2 > 0, else benign"
+
+
+def test_infinite_margin_is_valid_json(tmp_path):
+    separator = make_separator(np.zeros((1, 2)), np.ones(1), [0, 0], 1, math.inf)
+    certificate, description = build.certificate(separator), build.describe_separator(separator, NAMES, None)
+    build.write({"certificate": certificate, "separator": description}, tmp_path / "report.json")
+    read = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert read["certificate"]["margin"] is None
+    assert read["separator"]["constant"] is True
+    assert "infinite" in "\n".join(text.certificate_lines(certificate, description))
+
+
+def test_a_gap_between_the_bounds_is_said():
+    separator = make_separator(np.zeros((1, 2)), np.ones(1), [1, 0], 1)._replace(loss=jnp.float32(3), lower_bound=jnp.float32(2), status=jnp.int32(1))
+    lines = "\n".join(text.certificate_lines(build.certificate(separator), build.describe_separator(separator, NAMES, None)))
+    assert "3, not proven optimal (2 <= optimum <= 3)" in lines
+    assert "PRECISION_LIMIT" in lines
+
+
+# --- the figure ------------------------------------------------------------------------------------------------------------
+
+
+def colours(path):
+    """The shares of bluish, reddish and dark pixels."""
+    picture = matplotlib.image.imread(path)[:, :, :3]
+    assert picture.shape[0] > 600
+    assert picture.shape[1] > 800
+    red, blue = picture[:, :, 0], picture[:, :, 2]
+    return {"blue": (blue - red > 0.35).mean(), "vermilion": (red - blue > 0.35).mean(), "ink": (picture.max(axis=2) < 0.2).mean()}
+
+
+def test_figure_shows_both_classes_and_the_line(ripley, tmp_path):
+    points, labels, separator = ripley
+    before = matplotlib.get_backend(auto_select=False)
+    path = tmp_path / "plane.png"
+    plots.plot_separator(points, labels, separator, names=NAMES, path=path, class_names=("no", "yes"))
+    assert min(colours(path).values()) > 0.001
+    assert matplotlib.get_backend(auto_select=False) == before
+    assert [file.name for file in tmp_path.iterdir()] == ["plane.png"]
+
+
+def test_outliers_do_not_squeeze_the_figure(ripley, tmp_path):
+    points, labels, separator = ripley
+    far = points.copy()
+    right = np.flatnonzero(~np.asarray(separator.misclassified))[:2]
+    far[right] *= 1e6
+    low, high = plots._view(far, labels, np.asarray(separator.misclassified))
+    assert (high - low < 10).all()
+    plots.plot_separator(far, labels, separator, names=NAMES, path=tmp_path / "plane.png")
+    assert colours(tmp_path / "plane.png")["blue"] > 0.001
+
+
+@pytest.mark.parametrize("bias", [-1, 1])
+@pytest.mark.parametrize("size", [0, 1, 7])
+def test_constant_classifiers_have_a_figure(size, bias, tmp_path):
+    points, labels = np.ones((size, 2)), np.where(np.arange(size) % 3, -1.0, 1.0)
+    separator = make_separator(points, labels, [0, 0], bias, math.inf)
+    plots.plot_separator(points, labels, separator, names=NAMES, path=tmp_path / "plane.png")
+    assert colours(tmp_path / "plane.png")["ink"] > 0
+
+
+def test_figure_of_other_points_is_refused(ripley, tmp_path):
+    points, labels, separator = ripley
+    with pytest.raises(ValueError, match=r"points has shape \[3, 2\]: the wanted shape is \[120, 2\]"):
+        plots.plot_separator(points[:3], labels[:3], separator, names=NAMES, path=tmp_path / "plane.png")
+    with pytest.raises(ValueError, match="txt"):
+        plots.plot_separator(points, labels, separator, names=NAMES, path=tmp_path / "plane.txt")
+    assert list(tmp_path.iterdir()) == []

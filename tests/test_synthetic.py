@@ -1,0 +1,63 @@
+"""Moments, reproducibility and transformations of the synthetic data sets."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost.data import synthetic
+
+SIZE = 20_000
+GENERATORS = (synthetic.ripley_mixture, synthetic.two_gaussians, synthetic.random_labels)
+FOUR_SIGMA = 4 / np.sqrt(SIZE / 2)  # of the mean of a class, for unit variance
+
+
+def classes(dataset):
+    features, labels = np.asarray(dataset.features), np.asarray(dataset.labels)
+    return features[labels < 0], features[labels > 0]
+
+
+def test_ripley_has_its_moments():
+    negative, positive = classes(synthetic.ripley_mixture(jax.random.key(1), SIZE))
+    for points, centres in ((negative, [[-0.7, 0.3], [0.3, 0.3]]), (positive, [[-0.3, 0.7], [0.4, 0.7]])):
+        centres = np.array(centres)
+        variance = 0.03 + centres.var(axis=0)
+        np.testing.assert_allclose(points.mean(axis=0), centres.mean(axis=0), atol=FOUR_SIGMA * np.sqrt(variance.max()))
+        np.testing.assert_allclose(points.var(axis=0), variance, rtol=0.06)
+    assert abs(len(positive) / SIZE - 0.5) < FOUR_SIGMA
+
+
+def test_two_gaussians_have_their_moments():
+    negative, positive = classes(synthetic.two_gaussians(jax.random.key(2), SIZE, separation=3.0))
+    np.testing.assert_allclose(negative.mean(axis=0), [-1.5, 0], atol=FOUR_SIGMA)
+    np.testing.assert_allclose(positive.mean(axis=0), [1.5, 0], atol=FOUR_SIGMA)
+    np.testing.assert_allclose(np.cov(positive.T), np.eye(2), atol=0.06)
+
+
+def test_random_labels_say_nothing():
+    dataset = synthetic.random_labels(jax.random.key(3), SIZE)
+    assert np.abs(np.asarray(dataset.features)).max() <= 1
+    for points in classes(dataset):
+        np.testing.assert_allclose(points.mean(axis=0), 0, atol=FOUR_SIGMA)
+        np.testing.assert_allclose(points.var(axis=0), 1 / 3, rtol=0.06)
+
+
+@pytest.mark.parametrize("generate", GENERATORS)
+def test_a_key_decides_and_a_batch_of_keys_is_a_loop(generate):
+    keys = jax.random.split(jax.random.key(0), 2)
+    batch = jax.vmap(generate, in_axes=(0, None))(keys, 16)
+    assert batch.features.shape == (2, 16, 2)
+    for index, key in enumerate(keys):
+        single = generate(key, 16)
+        jboost.validate(single)
+        np.testing.assert_array_equal(single.labels, batch.labels[index])
+        np.testing.assert_allclose(single.features, batch.features[index], rtol=1e-6)
+    assert not jnp.array_equal(batch.features[0], batch.features[1])
+
+
+@pytest.mark.parametrize("generate", GENERATORS)
+def test_sizes(generate):
+    assert generate(jax.random.key(0), 0).features.shape == (0, 2)
+    with pytest.raises(ValueError, match="num_examples is -1"):
+        generate(jax.random.key(0), -1)
