@@ -185,13 +185,82 @@ def test_bad_values_end_in_a_status():
 
 
 def test_precision_limit_is_said_and_the_bound_stays_true():
-    """Two integers that float32 cannot tell apart: the optimum is 0, no float32 anchor reaches it."""
-    points = np.array([[2**30, 0], [2**30 + 1, 0]], np.int32)
-    separator = jboost.pair.optimal_separator(points, [-1, 1])
+    """Only slopes between two neighbouring fractions of size 2^25 separate these four points, and float32 has none."""
+    side = 2**25
+    points = np.array([(side, side - 1), (1 - side, 2 - side), (side - 1, side - 2), (-side, 1 - side)], np.int32)
+    separator = jboost.pair.optimal_separator(points, [1, 1, -1, -1])
     assert separator.status == Status.PRECISION_LIMIT
-    assert (float(separator.lower_bound), float(separator.loss)) == (0, 1)
+    assert (float(separator.lower_bound), optimal_pair(points, [1, 1, -1, -1]).loss) == (0, 0)
+    assert separator.loss == check_separator(points, [1, 1, -1, -1], None, separator.normal, separator.anchor, separator.bias)[0] > 0
     with jax.enable_x64(True):
-        assert jboost.pair.optimal_separator(points, [-1, 1]).status == Status.OPTIMAL
+        assert jboost.pair.optimal_separator(points, [1, 1, -1, -1]).status == Status.OPTIMAL
+
+
+def test_what_the_cast_or_underflow_loses_is_not_called_optimal():
+    subnormal = jboost.pair.optimal_separator(np.array([[1e-39, 0], [2e-39, 0]], np.float32), [1, -1])
+    assert (int(subnormal.status), float(subnormal.lower_bound)) == (Status.PRECISION_LIMIT, 0)
+    far_apart = np.array([[1e20, 0], [1e-20, 0], [2e-20, 0]], np.float32)
+    assert jboost.pair.optimal_separator(far_apart, [1, -1, 1], config=SweepConfig(word_bits=32)).status == Status.PRECISION_LIMIT
+    assert jboost.pair.optimal_separator(far_apart, [1, -1, 1]).status == Status.OPTIMAL
+
+
+def scaled_sets():
+    """Points whose scale, offset or axes are far from 1; each is separable or nearly so in one direction only."""
+    rng = np.random.default_rng(51)
+    plain = rng.standard_normal((9, 2))
+    for factors in ((1, 1), (2.0**12, 2.0**-12), (2.0**30, 2.0**-20), (1e30, 1e30), (1e-30, 1e-30), (1e18, 1e-12)):
+        yield plain * factors
+    yield plain * 1e-2 + 1e6
+    tenths = rng.integers(-30, 30, 9) / 10
+    yield np.stack([tenths, np.round(3 * tenths, 1)], axis=1)
+    yield np.array([[3e38, 3e38], [-3e38, -3e38]] + [[0, 0]] * 7)
+    yield 2.0**31 - 1 - rng.integers(0, 6, (9, 2))
+
+
+def test_any_scale_of_float32():
+    points = np.stack(list(scaled_sets())).astype(np.float32)
+    labels = np.random.default_rng(52).choice([-1, 1], (len(points), 9))
+    mask = np.ones(labels.shape, bool)
+    separators = solve_batch(points, labels, np.ones(labels.shape, np.float32), mask)
+    for row in range(len(points)):
+        assert_optimal(separators, row, points[row], labels[row], np.ones(9, int), mask[row], margin=False)
+
+
+@pytest.mark.parametrize("scale", [1e308, 1e-305])
+def test_the_ends_of_float64(x64, scale):
+    separator = jboost.pair.optimal_separator(np.array([[1.0, 0], [-1.0, 0]]) * scale, [1, -1])
+    assert (int(separator.status), float(separator.loss)) == (Status.OPTIMAL, 0)
+    assert float(separator.margin) == pytest.approx(scale)
+    heavy = jboost.pair.optimal_separator([[0.0, 0], [1.0, 0]], [1, -1], weights=[scale, scale])
+    assert (float(heavy.loss), float(heavy.lower_bound)) == (0, 0)
+
+
+def test_bounds_are_rounded_down_and_losses_summed_as_given():
+    same = np.zeros((2, 2), np.float32)
+    for weights in ([1, 1e-20], [1 - 2.0**-24, 0.6 * 2.0**-60], [2**25, 2**24 + 3]):
+        separator = jboost.pair.optimal_separator(same, [1, -1], weights=np.asarray(weights))
+        assert float(separator.lower_bound) <= min(weights)
+        assert float(separator.loss) == pytest.approx(min(weights), rel=1e-6)
+
+
+def test_thousands_of_directions_that_quick_keys_cannot_tell_apart():
+    rng = np.random.default_rng(53)
+    labels = rng.choice([-1, 1], 300)
+    points = rng.standard_normal((300, 2)).astype(np.float32)
+    plain = jboost.pair.optimal_separator(points, labels)
+    stretched = jboost.pair.optimal_separator(points * np.float32([2**30, 2**-20]), labels)
+    assert (float(stretched.loss), int(stretched.status)) == (float(plain.loss), Status.OPTIMAL)
+
+
+@pytest.mark.parametrize("word_bits", [64, 32])
+def test_works_under_shard_map_and_has_no_derivative(word_bits):
+    points, labels, _, _ = random_degenerate_sets(54, 8, 6)
+    solve = jax.vmap(functools.partial(jboost.pair.optimal_separator, config=SweepConfig(word_bits=word_bits)))
+    mesh = jax.make_mesh((jax.device_count(),), ("sets",), axis_types=(jax.sharding.AxisType.Auto,))
+    sharded = jax.jit(jax.shard_map(solve, mesh=mesh, in_specs=(jax.P("sets"), jax.P("sets")), out_specs=jax.P("sets")))
+    arguments = points.astype(np.float32), labels
+    jax.tree.map(np.testing.assert_array_equal, sharded(*arguments), solve(*arguments))
+    assert not np.any(np.asarray(jax.grad(lambda p: jnp.sum(solve(p, labels).loss))(arguments[0])))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +275,8 @@ def test_precision_limit_is_said_and_the_bound_stays_true():
         ({"tie_break": "loss"}, "tie_break is 'loss': the options are 'margin', None"),
         ({"fat": "thin"}, "fat is 'thin'"),
         ({"method": "guess"}, "method is 'guess'"),
+        ({"config": {"word_bits": 32}}, "config is a dict: a jboost.pair.SweepConfig is wanted"),
+        ({"points": np.full((3, 2), 1e300)}, "points holds numbers beyond float32"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
@@ -216,8 +287,11 @@ def test_bad_arguments_are_named(arguments, message):
 def test_config_is_checked():
     with pytest.raises(ValueError, match="word_bits is 16"):
         SweepConfig(word_bits=16)
-    with pytest.raises(ValueError, match="chunk_pairs is 0"):
-        SweepConfig(chunk_pairs=0)
+    for size in (0, 1.5, True, "a"):
+        with pytest.raises(ValueError, match=f"chunk_pairs is {size!r}: it is an integer"):
+            SweepConfig(chunk_pairs=size)
+    with jax.enable_x64(True), pytest.raises(ValueError, match="points has dtype float64: config.word_bits = 32"):
+        jboost.pair.optimal_separator(np.zeros((3, 2)), np.ones(3), config=SweepConfig(word_bits=32))
 
 
 def plain_sweep(points, labels):

@@ -31,7 +31,13 @@ def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
         raise ValueError(f"{name} has rows of unequal length: an array of shape {wanted} is wanted") from error
     if host.dtype.kind in "OUSMm":
         raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted")
-    array = jnp.asarray(host)
+    with np.errstate(over="ignore"):
+        try:
+            array = jnp.asarray(host)
+        except TypeError as error:
+            raise ValueError(f"{name} has dtype {host.dtype}, which JAX does not know: hand in float32 or float64") from error
+        if host.dtype.kind == "f" and np.any(np.isfinite(host) & ~np.isfinite(host.astype(array.dtype))):
+            raise ValueError(f"{name} holds numbers beyond {array.dtype}: rescale them, or enable 64-bit types")
     if host.dtype.kind in "iu" and np.any(host != host.astype(array.dtype)):
         raise ValueError(f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or hand in floats")
     return array
@@ -64,7 +70,7 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
 
 def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
     """Raises ValueError unless `value` is one of `options`."""
-    if value not in options:
+    if not any(type(value) is type(option) and value == option for option in options):
         raise ValueError(f"{name} is {value!r}: the options are {', '.join(map(repr, options))}")
 
 

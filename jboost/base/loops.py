@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import numerics
 from jboost.base.types import Array
 
 State = TypeVar("State")
@@ -44,4 +46,5 @@ def bounded_loop(
         now, count = carry
         return unfinished(now) & (count < max_checks)
 
-    return lax.while_loop(keep_on, inner, (state, jnp.zeros((), jnp.int32)))
+    none = numerics.start_loop_beside(jnp.zeros((), jnp.int32), jax.tree.leaves(state)[0])
+    return lax.while_loop(keep_on, inner, (state, none))

@@ -69,3 +69,27 @@ def power_of_two_at_least(value: Array) -> Array:
     truncated = (bits >> mantissa_bits) << mantissa_bits
     carried = jnp.where(bits == truncated, truncated, truncated + (jnp.ones((), bits_dtype) << mantissa_bits))
     return jnp.where(value == 0, jnp.ones((), value.dtype), lax.bitcast_convert_type(carried, value.dtype))
+
+
+def is_subnormal(values: Array) -> Array:
+    """Whether floats are so small that a processor may take them for 0; decided by their bits, [...] bool."""
+    bits_dtype = {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}[values.dtype.itemsize]
+    mantissa = jnp.ones((), bits_dtype) << jnp.finfo(values.dtype).nmant
+    magnitude = (lax.bitcast_convert_type(values, bits_dtype) << 1) >> 1
+    return (magnitude != 0) & (magnitude < mantissa)
+
+
+def start_loop_beside(carry: PyTree, data: Array) -> PyTree:
+    """The first carry of a loop, marked as varying over the mesh wherever `data` does; `shard_map` wants it so of constants."""
+    never = jnp.zeros((), bool) & jnp.any(data != data)
+    return jax.tree.map(lambda leaf: jnp.where(never, leaf, leaf), carry)
+
+
+def round_down(value: Array, dtype: jnp.dtype) -> Array:
+    """The largest number of `dtype` that is not above a non-negative `value`."""
+    rounded = value.astype(dtype)
+    if rounded.dtype == value.dtype:
+        return value
+    bits = lax.bitcast_convert_type(rounded, jnp.uint32)
+    below = lax.bitcast_convert_type(bits - jnp.ones((), jnp.uint32), rounded.dtype)
+    return jnp.where(rounded.astype(value.dtype) > value, below, rounded)

@@ -20,8 +20,7 @@ class Status(enum.IntEnum):
 _EXPLANATIONS = {
     Status.OPTIMAL: ("the result is optimal: its value equals its certified bound", "nothing to do"),
     Status.PRECISION_LIMIT: (
-        "the optimum is known, but no separator near it can be written in the result's float type: `loss` is the true loss of what was "
-        "returned, `lower_bound` the optimum",
+        "what was returned could not be proven optimal in the float types at hand: `loss` is its true loss, and `lower_bound` is valid",
         "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
     ),
     Status.INVALID_INPUT: (

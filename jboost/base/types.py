@@ -49,7 +49,7 @@ def make_dataset(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike |
     """
     features = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     num_examples = features.shape[0]
-    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fi")
+    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fiu")
     return Dataset(features, labels, *fill(weights, mask, num_examples))
 
 

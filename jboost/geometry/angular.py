@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
 
@@ -26,7 +27,7 @@ class HalfTurnOrder(NamedTuple):
 
 
 _MAX_FRACTION_BITS = 48  # of a float64 angle: its error is then an eighth of a unit
-_HALF_FRACTION_BITS = 20  # of each of the two words that carry a float32 angle
+_HALF_FRACTION_BITS = {4: 20, 8: 48}  # of each of the two words that carry the angle as a double word, by bytes of a float
 
 
 def _fraction_bits(num_points: int) -> int:
@@ -39,7 +40,7 @@ def _index_bits(num_points: int) -> int:
 
 def grid_bits(dtype: jnp.dtype, num_points: int) -> int:
     """The largest g such that on integer coordinates of at most 2^g the keys of two directions are equal or three apart."""
-    bits = 2 * _HALF_FRACTION_BITS if dtype.itemsize == 4 else _fraction_bits(num_points)
+    bits = 2 * _HALF_FRACTION_BITS[4] if dtype.itemsize == 4 else _fraction_bits(num_points)
     return (bits - 6) // 2
 
 
@@ -82,13 +83,14 @@ def _order_by_two_words(x: Array, y: Array, centre_x: Array, centre_y: Array, li
     dx, dy = exact.wide_difference(x, centre_x), exact.wide_difference(y, centre_y)
     mirrored = exact.wide_where(is_upper(dx.hi, dy.hi), exact.wide_negative(dx), dx)
     angle = exact.wide_divide(mirrored, exact.wide_add(exact.wide_abs(dx), exact.wide_abs(dy)))
-    scale = 2**_HALF_FRACTION_BITS
+    half_bits = _HALF_FRACTION_BITS[x.dtype.itemsize]
+    scale, word = 2**half_bits, jnp.uint32 if half_bits < 32 else jnp.uint64
     high, low = angle.hi * scale, angle.lo * scale  # of -dx / (|dx| + |dy|), which is v - 1
     whole = jnp.floor(high)
     rest = (high - whole) + low
     whole, rest = jnp.where(rest < 0, whole - 1, whole), jnp.where(rest < 0, rest + 1, rest)
-    first = jnp.where(live, jnp.clip(whole + scale, 0, 2 * scale - 1).astype(jnp.uint32), 2 * scale - 1)
-    second = jnp.where(live, jnp.clip(rest * scale, 0, scale - 1).astype(jnp.uint32), scale - 1)
+    first = jnp.where(live, jnp.clip(whole + scale, 0, 2 * scale - 1).astype(word), 2 * scale - 1)
+    second = jnp.where(live, jnp.clip(rest * scale, 0, scale - 1).astype(word), scale - 1)
     first, second, index = lax.sort((first, second, lax.iota(jnp.int32, x.shape[0])), num_keys=2, is_stable=False)
     same_word = (first[1:] == first[:-1]) & (second[1:] <= second[:-1] + 1)
     next_word = (first[1:] == first[:-1] + 1) & (second[1:] == 0) & (second[:-1] == scale - 1)
@@ -98,9 +100,9 @@ def _order_by_two_words(x: Array, y: Array, centre_x: Array, centre_y: Array, li
 def exact_half_turn_order(x: Array, y: Array, centre_x: Array, centre_y: Array, live: Array) -> HalfTurnOrder:
     """As `half_turn_order`, with every comparison exact: `joined` is True at j exactly where j - 1 and j are seen in one direction.
 
-    The integer keys leave only neighbours in doubt; these are put right by odd-even transposition with exact orientations.
+    Keys of double words leave only neighbours in doubt; these are put right by odd-even transposition with exact orientations.
     """
-    index = half_turn_order(x, y, centre_x, centre_y, live).index
+    index = _order_by_two_words(x, y, centre_x, centre_y, live).index
     upper = is_upper(x - centre_x, y - centre_y)
     parity = lax.iota(jnp.int32, x.shape[0] - 1) % 2
 
@@ -122,6 +124,6 @@ def exact_half_turn_order(x: Array, y: Array, centre_x: Array, centre_y: Array, 
         order = jnp.where(forward, jnp.roll(order, -1), jnp.where(backward, jnp.roll(order, 1), order))
         return order, compare(order), jnp.where(phase == 0, 1, 0).astype(jnp.int32)
 
-    start = (index, jnp.zeros_like(parity), jnp.full((), -1, jnp.int32))
+    start = (index, numerics.start_loop_beside(jnp.zeros_like(parity), x), numerics.start_loop_beside(jnp.full((), -1, jnp.int32), x))
     order, turn, _ = lax.while_loop(unfinished, transpose, start)
     return HalfTurnOrder(order, jnp.concatenate([jnp.zeros(1, bool), turn == 0]))

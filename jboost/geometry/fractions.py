@@ -1,8 +1,8 @@
 """Directions written in a short float type with the accuracy of a long one.
 
-Two float32 numbers p and q have 24 bits each, but their quotient can come within 2^-48 of a given slope: the best pair is
-found by continued fractions. Rounding both components instead would turn the direction by up to 2^-24, which is wider than
-the gap that separates the points of a data set of a few thousand.
+Two float32 numbers have 24 bits each, but their quotient can come within 2^-48 of a given slope: the quotients that enclose
+a slope most tightly are found by continued fractions. Rounding both components instead would turn the direction by up to
+2^-24, which is wider than the gap that separates the points of a data set of a few thousand.
 """
 
 from __future__ import annotations
@@ -10,54 +10,62 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import numerics
 from jboost.base.types import Array
 
 _MAX_TERMS = 48
 
 
-def round_direction(x: Array, y: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
-    """A vector in nearly the direction (x, y) whose components are exact in `dtype`, as floats of the input's type.
+def enclosing_directions(x: Array, y: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
+    """Vectors whose components are exact in `dtype` and whose directions lie next to that of (x, y).
 
-    The input itself, if its components are exact in `dtype` already; else the best quotient of two integers of `dtype`'s
-    precision.
+    If any vector of `dtype` lies in a range of directions that holds (x, y), one of these does: they are the nearest slopes
+    below and above among quotients of two floats, with the binary exponents of numerator and denominator free.
 
     Args:
       x: [] float.
       y: [].
       dtype: float32 or float64.
+
+    Returns:
+      x [5] and y [5], as floats of the input's type; the first is (x, y) itself where that is exact in `dtype`.
     """
     fits = (x.astype(dtype).astype(x.dtype) == x) & (y.astype(dtype).astype(y.dtype) == y)
     swap = jnp.abs(y) > jnp.abs(x)
     long, short = jnp.where(swap, jnp.abs(y), jnp.abs(x)), jnp.where(swap, jnp.abs(x), jnp.abs(y))
-    numerator, denominator = _best_quotient(short / jnp.where(long > 0, long, 1), 2.0 ** (jnp.finfo(dtype).nmant + 1))
-    rounded_x = jnp.copysign(jnp.where(swap, numerator, denominator), x)
-    rounded_y = jnp.copysign(jnp.where(swap, denominator, numerator), y)
-    return jnp.where(fits, x, rounded_x), jnp.where(fits, y, rounded_y)
+    ratio = jnp.where(short > 0, short, long) / jnp.where(long > 0, long, 1)
+    octave = jnp.where(ratio > 0, numerics.power_of_two_at_least(ratio), 1)
+    lower_half = ratio / octave  # in (1/2, 1]
+    largest = 2.0 ** (jnp.finfo(dtype).nmant + 1)
+    p, q = _enclosing_quotients(lower_half, largest)
+    other_p, other_q = _enclosing_quotients(1 / (2 * lower_half), largest)
+    numerators = jnp.concatenate([p * octave, other_q * octave])
+    denominators = jnp.concatenate([q, 2 * other_p])
+    numerators = jnp.where(short > 0, numerators, 0)
+    long_x, long_y = jnp.copysign(denominators, x), jnp.copysign(denominators, y)
+    short_x, short_y = jnp.copysign(numerators, x), jnp.copysign(numerators, y)
+    around_x, around_y = jnp.where(swap, short_x, long_x), jnp.where(swap, long_y, short_y)
+    own_x, own_y = jnp.where(fits, x, around_x[0]), jnp.where(fits, y, around_y[0])
+    return jnp.concatenate([own_x[None], around_x]), jnp.concatenate([own_y[None], around_y])
 
 
-def _best_quotient(ratio: Array, largest: float) -> tuple[Array, Array]:
-    """Integers p, q <= `largest` as floats, with p / q as near to `ratio` in [0, 1] as the last two (semi)convergents come."""
+def _enclosing_quotients(ratio: Array, largest: float) -> tuple[Array, Array]:
+    """Integers p [2], q [2] as floats, q <= `largest`: the neighbours of `ratio` in (0, 1] on its two sides, or itself."""
 
     def extend(_: int, carry: tuple[Array, ...]) -> tuple[Array, ...]:
         old_p, old_q, p, q, rest, going = carry
-        term = jnp.where(rest > 0, jnp.floor(1 / jnp.where(rest > 0, rest, 1)), jnp.inf)
+        inverse = 1 / jnp.where(rest > 0, rest, 1)
+        term = jnp.where(rest > 0, jnp.floor(inverse), jnp.inf)
         room = jnp.floor((largest - old_q) / jnp.maximum(q, 1))
-        step = jnp.minimum(term, room)
+        ends = term > room
+        step = jnp.where(ends, room, term)
         new_p, new_q = old_p + step * p, old_q + step * q
-        ends = (term > room) | (rest == 0)
-        semi_is_nearer = jnp.abs(ratio * new_q - new_p) * q < jnp.abs(ratio * q - p) * new_q
-        take = going & (~ends | ((rest > 0) & semi_is_nearer))
-        next_rest = jnp.where(rest > 0, 1 / jnp.where(rest > 0, rest, 1) - term, 0)
-        return (
-            jnp.where(take, p, old_p),
-            jnp.where(take, q, old_q),
-            jnp.where(take, new_p, p),
-            jnp.where(take, new_q, q),
-            jnp.where(going, next_rest, rest),
-            going & ~ends,
-        )
+        turn = going & ~ends
+        swap_p, swap_q = jnp.where(turn, p, jnp.where(going, new_p, old_p)), jnp.where(turn, q, jnp.where(going, new_q, old_q))
+        p, q = jnp.where(turn, new_p, p), jnp.where(turn, new_q, q)
+        return swap_p, swap_q, p, q, jnp.where(turn, inverse - term, rest), turn
 
     zero, one = jnp.zeros_like(ratio), jnp.ones_like(ratio)
-    start = (one, zero, zero, one, ratio, jnp.ones(ratio.shape, bool))
-    _, _, p, q, _, _ = lax.fori_loop(0, _MAX_TERMS, extend, start)
-    return p, q
+    start = numerics.start_loop_beside((one, zero, zero, one, zero, jnp.ones((), bool)), ratio)
+    old_p, old_q, p, q, _, _ = lax.fori_loop(0, _MAX_TERMS, extend, (*start[:4], ratio, start[5]))
+    return jnp.stack([p, old_p]), jnp.stack([q, old_q])

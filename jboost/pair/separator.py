@@ -9,10 +9,11 @@ loss is evaluated again.
 from __future__ import annotations
 
 import functools
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import check, numerics, types
 from jboost.base.status import Status
@@ -43,16 +44,20 @@ def optimal_separator(
 
     What is promised when:
       * The search is exact for every finite input: points that repeat, collinear points, both labels at one place,
-        integer grids, general floats. No tolerance decides a tie. Comparisons that 64-bit keys leave open are redone with
-        exact predicates; 64-bit types need not be enabled. Points are taken as they are after the cast to a float type
-        (without 64-bit types float64 input is rounded to float32 first), and products of two coordinates must not underflow.
+        integer grids, general floats. No tolerance decides a tie. Comparisons that quick keys leave open are redone with
+        exact predicates; 64-bit types need not be enabled. Points are taken as they are after the cast to a float type (without
+        64-bit types float64 input is rounded to float32 first).
       * Weights are compared as multiples of 2^-60 of their total: exact for integers below 2^53 in total, and for float32
         weights within a factor of 2^36 / n of each other. Losses that differ by less count as equal.
-      * `loss` is the loss of the returned arrays, in float64 arithmetic; `lower_bound` is the optimum. They are equal and the status is
-        OPTIMAL, unless no line within the optimal set could be written in the result's float type: PRECISION_LIMIT.
+      * `loss` is the loss of the returned arrays, in float64 arithmetic; `lower_bound` is the optimum, rounded down. They are equal, up
+        to that rounding, and the status is OPTIMAL, unless no line that the search could write in the result's float type stays within the
+        optimal set: PRECISION_LIMIT. Nor can optimality be claimed, and the bound is then 0, where points do not survive
+        the cast (integers beyond the float, subnormal floats) or span so many binades that products of differences would underflow (2^400; 2^40
+        with 32-bit words).
       * `margin` is that of the returned line, whose direction is the best one to the accuracy of a quotient of two floats (float32: 2^-46 as a
         rule, 2^-25 close to slopes of small integers). It falls short only where it is that small a part of the extent of the points.
-      * With `SweepConfig(word_bits=32)` weights are compared as multiples of 2^-29 of their total.
+      * With `SweepConfig(word_bits=32)` weights are compared as multiples of 2^-29 of their total, points have at most 32 bits, and
+        directions of lines have 24: grids of 20 bits get the same answers, other points may end in PRECISION_LIMIT more often.
 
     Args:
       points: [n, 2], real; the scores of the two classifiers on n examples.
@@ -86,9 +91,13 @@ def optimal_separator(
     check.choice("fat", fat, ("removed", "flipped"))
     check.choice("method", method, ("sweep",))
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fi")
+    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
     weights, mask = types.fill(weights, mask, points.shape[0])
+    if config is not None and not isinstance(config, SweepConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted")
     config = (config or SweepConfig()).resolved()
+    if config.word_bits == 32 and points.dtype.itemsize > 4:
+        raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
     return _optimal_separator(points, labels, weights, mask, all_optima=tie_break == "margin", flip_misclassified=fat == "flipped", config=config)
 
 
@@ -99,7 +108,7 @@ def _optimal_separator(
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
     padding = max(0, 2 - num_points)
-    arrays = points, labels, weights, mask
+    arrays = (lax.stop_gradient(array) for array in (points, labels, weights, mask))
     padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
@@ -108,30 +117,35 @@ def _optimal_separator(
         usable = mask & valid
         positive = usable & (labels > 0)
         own_is_positive = 2 * jnp.sum(positive, dtype=jnp.int32) <= jnp.sum(usable, dtype=jnp.int32)
-        clean = jnp.where(usable[:, None], points, 0).astype(real) + jnp.zeros((), real)
-        x, y, on_grid, coordinate_unit = _scale_points(clean[:, 0], clean[:, 1])
-        integers, weight_unit = _scale_weights(jnp.where(usable, weights, 0).astype(real))
-        instance = Instance(x, y, usable & (positive == own_is_positive), usable, integers, on_grid)
+        own = usable & (positive == own_is_positive)
+        points = jnp.where(usable[:, None], points, jnp.zeros((), points.dtype))
+        clean = points.astype(real) + jnp.zeros((), real)
+        weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
+        integers, weight_unit, rounding = _scale_weights(weights)
+        instance, unit, faithful = _make_instance(clean, own, usable, integers)
+        faithful &= _is_kept_by_cast(points, real)
         centres, num_centres = sweep.list_centres(instance)
         brackets = sweep.bracket_centres(instance, centres, num_centres, config)
         best = visits.visit_centres(instance, centres, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
-        line = _draw_line(instance, best, own_is_positive, flip_misclassified, coordinate_unit, clean, result_dtype)
-        normal, anchor, bias, margin = line
-        wrong = usable & ~_is_right(clean, positive, normal.astype(real), anchor.astype(real), bias.astype(real))
-        loss = numerics.masked_sum(integers, wrong)
-        status = jnp.where(loss == best.loss, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-        status = jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
+        line = _draw_line(instance, best, own_is_positive, flip_misclassified, result_dtype)
+        wrong = usable & ~_is_right(instance, positive, line)
+        proven = faithful & (numerics.masked_sum(integers, wrong) == best.loss)
+        status = jnp.where(valid, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
         spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
+        bound = jnp.where(faithful, jnp.maximum(best.loss.astype(real) * weight_unit - rounding, 0), 0)
+        anchor = line.anchor * unit
+        size = jnp.where(jnp.max(jnp.abs(clean)) < jnp.finfo(result_dtype).max / 16, 1, 1 / 16).astype(real)
+        normal, bias = line.normal * size, line.bias * size * jnp.where(best.is_constant, 1, unit)
         return Separator(
-            normal=normal,
-            anchor=anchor,
-            bias=bias,
-            offset=(bias.astype(real) - numerics.masked_sum(normal.astype(real) * anchor.astype(real), jnp.ones(2, bool))).astype(result_dtype),
-            loss=(loss.astype(real) * weight_unit).astype(result_dtype) + spoiled,
-            lower_bound=(best.loss.astype(real) * weight_unit).astype(result_dtype) + spoiled,
-            margin=margin + spoiled,
+            normal=normal.astype(result_dtype),
+            anchor=anchor.astype(result_dtype),
+            bias=bias.astype(result_dtype),
+            offset=(bias - numerics.masked_sum(normal * anchor, jnp.ones(2, bool))).astype(result_dtype),
+            loss=numerics.masked_sum(weights, wrong).astype(result_dtype) + spoiled,
+            lower_bound=numerics.round_down(bound, result_dtype) + spoiled,
+            margin=(line.margin * unit).astype(result_dtype) + spoiled,
             misclassified=wrong,
-            status=status,
+            status=status.astype(jnp.int32),
         )
 
     separator = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
@@ -140,68 +154,111 @@ def _optimal_separator(
 
 def _is_valid(points: Array, labels: Array, weights: Array, mask: Array) -> Array:
     """Whether all unmasked values are allowed, []."""
-    sound = jnp.isfinite(points[:, 0]) & jnp.isfinite(points[:, 1]) & (jnp.abs(labels) == 1) & (weights > 0) & jnp.isfinite(weights)
+    is_label = (labels == 1) | (labels == -1) if jnp.issubdtype(labels.dtype, jnp.signedinteger) else jnp.abs(labels) == 1
+    least = jnp.finfo(weights.dtype).tiny if jnp.issubdtype(weights.dtype, jnp.floating) else 1
+    sound = jnp.isfinite(points[:, 0]) & jnp.isfinite(points[:, 1]) & is_label & (weights >= least) & jnp.isfinite(weights)
     return jnp.all(sound | ~mask)
 
 
-def _scale_points(x: Array, y: Array) -> tuple[Array, Array, Array, Array]:
-    """Points times a power of two, so that they fill the integer grid of the angular keys; whether all lie on it; and its unit."""
-    bits = angular.grid_bits(x.dtype, x.shape[0])
-    unit = numerics.power_of_two_at_least(jnp.maximum(jnp.max(jnp.abs(x)), jnp.max(jnp.abs(y)))) * 2.0**-bits
-    x, y = x / unit, y / unit
-    on_grid = jnp.all((x == jnp.round(x)) & (y == jnp.round(y)))
-    return x, y, on_grid, unit
+def _is_kept_by_cast(points: Array, real: jnp.dtype) -> Array:
+    """Whether the search sees the very points that were handed in, []."""
+    if jnp.issubdtype(points.dtype, jnp.floating):
+        return ~jnp.any(numerics.is_subnormal(points))
+    return jnp.all(points == points.astype(real).astype(points.dtype))
 
 
-def _scale_weights(weights: Array) -> tuple[Array, Array]:
-    """Weights as integers whose total leaves two bits of headroom, and the weight of one unit, a power of two."""
+_MOST_BINADES = {4: 40, 8: 400}  # between two coordinates of one axis, by bytes of a float: products of differences stay normal
+
+
+def _make_instance(points: Array, own: Array, live: Array, weights: Array) -> tuple[Instance, Array, Array]:
+    """The problem in scaled coordinates; the unit of the metric ones, a power of two; and whether nothing is lost by underflow."""
+    real = points.dtype
+    bits = angular.grid_bits(real, points.shape[0])
+    extents = jnp.max(jnp.abs(points), axis=0)
+    extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(real).tiny * 2.0**30)
+    units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
+    unit = jnp.max(units)
+    scaled = points / units[None]
+    metric = scaled * (units / unit)[None]
+    on_grid = jnp.all(scaled == jnp.round(scaled))
+    smallest = jnp.min(jnp.where(scaled != 0, jnp.abs(scaled), jnp.inf))
+    far_apart = jnp.max(units) / jnp.min(units) > 2.0 ** _MOST_BINADES[real.itemsize]
+    faithful = (smallest >= 2.0 ** (bits - 1 - _MOST_BINADES[real.itemsize])) & ~far_apart
+    return Instance(scaled[:, 0], scaled[:, 1], metric[:, 0], metric[:, 1], own, live, weights, on_grid), unit, faithful
+
+
+def _scale_weights(weights: Array) -> tuple[Array, Array, Array]:
+    """Weights as integers whose total leaves two bits of headroom; the weight of one, a power of two; and what rounding can add up to."""
     integer, bits = (jnp.int64, 60) if weights.dtype.itemsize == 8 else (jnp.int32, 29)
-    total = jnp.sum(weights, dtype=weights.dtype)
-    unit = numerics.power_of_two_at_least(total) * 2.0**-bits
-    return jnp.round(weights / unit).astype(integer), unit
+    scale = numerics.power_of_two_at_least(jnp.max(weights) / 4)
+    relative = weights / scale
+    unit = numerics.power_of_two_at_least(jnp.sum(relative, dtype=weights.dtype)) * 2.0**-bits
+    integers = jnp.round(relative / unit)
+    errors = jnp.abs(relative - integers * unit)
+    return integers.astype(integer), unit * scale, 2 * jnp.sum(errors, dtype=weights.dtype) * scale
 
 
-def _draw_line(
-    instance: Instance, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, unit: Array, points: Array, result_dtype: jnp.dtype
-) -> tuple[Array, Array, Array, Array]:
-    """The bisector in the result's float type: normal [2], anchor [2], bias [], margin []."""
+class _Line(NamedTuple):
+    """A line in metric coordinates, all of its numbers exact in the result's float type."""
+
+    normal: Array  # [2]
+    anchor: Array  # [2]
+    bias: Array  # []
+    margin: Array  # []
+
+
+def _draw_line(instance: Instance, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, result_dtype: jnp.dtype) -> _Line:
+    """The bisector of the two sides along the direction of the result's float type that leaves the widest gap."""
     sign = jnp.where(own_is_positive, 1, -1).astype(instance.x.dtype)
-    normal_x, normal_y = fractions.round_direction(sign * best.normal_x, sign * best.normal_y, result_dtype)
     on_positive_side = best.on_own_side == own_is_positive
     kept = instance.live & (best.on_own_side == instance.own)
     counted = instance.live if flip_misclassified else kept
     above, below = counted & on_positive_side, counted & ~on_positive_side
-    last = instance.x.shape[0] - 1
-    height = _heights(instance, normal_x, normal_y, jnp.minimum(numerics.first_true(above), last))
-    anchor = jnp.minimum(exact.wide_argmin(height, above), last)
-    height = exact.wide_negative(_heights(instance, normal_x, normal_y, anchor))
-    top = jnp.minimum(exact.wide_argmin(height, below), last)
-    half_gap = height.hi[top] / 2
-    length = jnp.sqrt(normal_x * normal_x + normal_y * normal_y)
-    zero = jnp.zeros((), instance.x.dtype)
+    normals_x, normals_y = fractions.enclosing_directions(sign * best.normal_x, sign * best.normal_y, result_dtype)
+    lines = jax.vmap(lambda x, y: _bisect(instance, x, y, above, below, result_dtype))(normals_x, normals_y)
+    widest = jnp.minimum(numerics.first_true(lines.margin == jnp.max(lines.margin)), normals_x.shape[0] - 1)
+    constant = _Line(
+        normal=jnp.zeros_like(lines.normal[0]),
+        anchor=jnp.zeros_like(lines.anchor[0]),
+        bias=jnp.where(on_positive_side[0], 1, -1).astype(instance.x.dtype),
+        margin=jnp.full((), jnp.inf, instance.x.dtype),
+    )
+    return jax.tree.map(lambda flat, line: jnp.where(best.is_constant, flat, line[widest]), constant, lines)
+
+
+def _bisect(instance: Instance, normal_x: Array, normal_y: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> _Line:
+    """The line half way between the lowest point above and the highest point below; its anchor is the former, rounded."""
+    x, y = instance.metric_x, instance.metric_y
     size = numerics.power_of_two_at_least(jnp.maximum(jnp.abs(normal_x), jnp.abs(normal_y)))
-    normal = jnp.where(best.is_constant, zero, jnp.stack([normal_x, normal_y]) / size)
-    place = jnp.where(best.is_constant, zero, points[anchor])
-    bias = jnp.where(best.is_constant, jnp.where(on_positive_side[0], 1, -1), half_gap / size * unit)
-    margin = jnp.where(best.is_constant, jnp.inf, half_gap / jnp.where(length > 0, length, 1) * unit)
-    return normal.astype(result_dtype), place.astype(result_dtype), bias.astype(result_dtype), margin.astype(result_dtype)
+    normal_x, normal_y = normal_x / size, normal_y / size
+    last = x.shape[0] - 1
+    start = jnp.minimum(numerics.first_true(above), last)
+    lowest = jnp.minimum(exact.wide_argmin(_height(normal_x, normal_y, x, y, x[start], y[start]), above), last)
+    depth = exact.wide_negative(_height(normal_x, normal_y, x, y, x[lowest], y[lowest]))
+    highest = jnp.minimum(exact.wide_argmin(depth, below), last)
+    half_gap = depth.hi[highest] / 2
+    anchor_x, anchor_y = (coordinate[lowest].astype(result_dtype).astype(x.dtype) for coordinate in (x, y))
+    shift = _height(normal_x, normal_y, anchor_x, anchor_y, x[lowest], y[lowest]).hi
+    bias = (half_gap + shift).astype(result_dtype).astype(x.dtype)
+    length = jnp.sqrt(normal_x * normal_x + normal_y * normal_y)
+    margin = half_gap / jnp.where(length > 0, length, 1)
+    return _Line(jnp.stack([normal_x, normal_y]), jnp.stack([anchor_x, anchor_y]), bias, margin)
 
 
-def _heights(instance: Instance, normal_x: Array, normal_y: Array, origin: Array) -> exact.Wide:
-    def product(factor: Array, coordinate: Array) -> exact.Wide:
-        whole = exact.Wide(factor, jnp.zeros_like(factor))
-        return exact.wide_multiply(whole, exact.wide_difference(coordinate, coordinate[origin]))
+def _height(normal_x: Array, normal_y: Array, x: Array, y: Array, origin_x: Array, origin_y: Array) -> exact.Wide:
+    """How far points lie along a normal from an origin, times the length of the normal."""
+    nothing = jnp.zeros_like(normal_x)
+    along_x = exact.wide_multiply(exact.Wide(normal_x, nothing), exact.wide_difference(x, origin_x))
+    return exact.wide_add(along_x, exact.wide_multiply(exact.Wide(normal_y, nothing), exact.wide_difference(y, origin_y)))
 
-    return exact.wide_add(product(normal_x, instance.x), product(normal_y, instance.y))
 
-
-def _is_right(points: Array, positive: Array, normal: Array, anchor: Array, bias: Array) -> Array:
-    """Whether each point lies strictly on its side of the line that is returned, judged as float64 arithmetic judges it, [n] bool."""
-    if points.dtype.itemsize == 8:
-        products = [exact.rounded_product(normal[axis], points[:, axis] - anchor[axis]) for axis in range(2)]
-        score = products[0] + products[1] + bias
+def _is_right(instance: Instance, positive: Array, line: _Line) -> Array:
+    """Whether each point lies strictly on its side of the line, judged as float64 arithmetic judges it, [n] bool."""
+    x, y = instance.metric_x, instance.metric_y
+    if x.dtype.itemsize == 8:
+        products = exact.rounded_product(line.normal[0], x - line.anchor[0]), exact.rounded_product(line.normal[1], y - line.anchor[1])
+        score = products[0] + products[1] + line.bias
     else:
-        zero = jnp.zeros_like(bias)
-        terms = [exact.wide_multiply(exact.Wide(normal[axis], zero), exact.wide_difference(points[:, axis], anchor[axis])) for axis in range(2)]
-        score = exact.wide_add(exact.wide_add(*terms), exact.Wide(bias, zero)).hi
+        height = _height(line.normal[0], line.normal[1], x, y, line.anchor[0], line.anchor[1])
+        score = exact.wide_add(height, exact.Wide(line.bias, jnp.zeros_like(line.bias))).hi
     return jnp.where(positive, score > 0, score < 0)

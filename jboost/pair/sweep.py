@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import check, numerics
 from jboost.base.types import Array
 from jboost.geometry import angular
 
@@ -38,12 +38,11 @@ class SweepConfig:
     word_bits: int | None = None
 
     def __post_init__(self) -> None:
-        if self.word_bits not in (None, 32, 64):
-            raise ValueError(f"word_bits is {self.word_bits}: the options are None, 32 and 64")
+        check.choice("word_bits", self.word_bits, (None, 32, 64))
         for name in ("chunk_pairs", "parallel_sorts"):
             value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name} is {value}: it is a number, at least 1")
+            if value is not None and (type(value) is not int or value < 1):
+                raise ValueError(f"{name} is {value!r}: it is an integer, at least 1")
 
     def resolved(self) -> SweepConfig:
         """The same with every None replaced by what suits the default device."""
@@ -59,8 +58,10 @@ class SweepConfig:
 class Instance(NamedTuple):
     """The problem as the sweep sees it: scaled points, integer weights, own class and other class."""
 
-    x: Array  # [n], |x| <= 2^grid_bits
+    x: Array  # [n], |x| <= 2^grid_bits, scaled by itself: angular order does not depend on the units of the two axes
     y: Array  # [n]
+    metric_x: Array  # [n], in the same unit as metric_y: for distances
+    metric_y: Array  # [n]
     own: Array  # [n] bool, live and of the class that serves as centres
     live: Array  # [n] bool
     weights: Array  # [n] integer, 0 where not live
@@ -171,9 +172,10 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
     num_chunks = -(-capacity // chunk)
     padded = jnp.concatenate([centres, jnp.zeros(num_chunks * chunk - capacity, centres.dtype)])
     unknown = jnp.full((num_chunks * chunk,), jnp.iinfo(instance.weights.dtype).max, instance.weights.dtype)
+    unknown = numerics.start_loop_beside(unknown, instance.x)
 
     def sweep_chunk(index: Array, done: Bracket) -> Bracket:
-        begin = index * chunk
+        begin = jnp.asarray(index * chunk)
         places = lax.dynamic_slice_in_dim(padded, begin, chunk)
         parts = [_bracket_places(instance, part) for part in jnp.split(places, streams)]
         bracket = Bracket(*(jnp.concatenate(fields) for fields in zip(*parts, strict=True)))

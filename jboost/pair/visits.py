@@ -25,7 +25,7 @@ class Incumbent(NamedTuple):
     margin: Array  # [] infinite for a constant classifier
     is_constant: Array  # [] bool
     on_own_side: Array  # [n] bool
-    normal_x: Array  # [] points to the own side; 0 for a constant
+    normal_x: Array  # [] in metric coordinates, points to the own side; 0 for a constant
     normal_y: Array  # []
 
 
@@ -101,7 +101,7 @@ def visit_centres(instance: Instance, centres: Array, brackets: Bracket, *, all_
         return _Tour(jnp.where(more, tour.rank, tour.rank + 1), jnp.where(more, chosen, -1), best)
 
     start = _Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), best_constant(instance))
-    return lax.while_loop(unfinished, visit, start).best
+    return lax.while_loop(unfinished, visit, numerics.start_loop_beside(start, instance.x)).best
 
 
 def _open_classes(instance: Instance, centre: Array) -> _Classes:
@@ -114,12 +114,16 @@ def _open_classes(instance: Instance, centre: Array) -> _Classes:
     ends = jnp.concatenate([~order.joined[1:], jnp.ones(1, bool)])
     none = jnp.iinfo(losses.dtype).max
     both = jnp.concatenate([losses, radial.total - losses]) + radial.at_centre
-    dx, dy = instance.x - centre_x, instance.y - centre_y
-    upper = angular.is_upper(dx, dy)
+    upper = angular.is_upper(instance.x - centre_x, instance.y - centre_y)
     other = instance.live & ~instance.own & radial.off_centre
-    squared = jnp.where(other, dx * dx + dy * dy, jnp.inf)[order.index]
+    squared = jnp.where(other, _squared_distances(instance, centre), jnp.inf)[order.index]
     bounds = _reach(squared, upper[order.index])
     return _Classes(jnp.where(jnp.concatenate([ends, ends]), both, none), bounds, position, upper, radial.off_centre)
+
+
+def _squared_distances(instance: Instance, centre: Array) -> Array:
+    dx, dy = instance.metric_x - instance.metric_x[centre], instance.metric_y - instance.metric_y[centre]
+    return dx * dx + dy * dy
 
 
 def _reach(squared: Array, upper: Array) -> Array:
@@ -153,10 +157,9 @@ def _fat_separator(instance: Instance, centre: Array, classes: _Classes, chosen:
     kept = instance.live & (on_own_side == instance.own)
     counted = instance.live if flip_misclassified else kept
     own_side, other_side = counted & on_own_side, counted & ~on_own_side
-    dx, dy = instance.x - instance.x[centre], instance.y - instance.y[centre]
-    squared = jnp.where(other_side, dx * dx + dy * dy, jnp.inf)
+    squared = jnp.where(other_side, _squared_distances(instance, centre), jnp.inf)
     nearest = jnp.minimum(numerics.first_true(squared == jnp.min(squared)), size - 1)
-    hull = hulls.hull_distance(instance.x, instance.y, own_side, other_side, start=(centre, nearest), floor=2 * floor)
+    hull = hulls.hull_distance(instance.metric_x, instance.metric_y, own_side, other_side, start=(centre, nearest), floor=2 * floor)
     none_other = ~jnp.any(other_side)
     return Incumbent(
         loss=classes.losses[chosen],
