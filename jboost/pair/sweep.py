@@ -22,6 +22,7 @@ from jax import lax
 from jboost.base import check, numerics
 from jboost.base.types import Array
 from jboost.geometry import angular
+from jboost.pair.instance import Instance
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,19 +54,6 @@ class SweepConfig:
             parallel_sorts=self.parallel_sorts or (min(os.cpu_count() or 1, 8) if on_cpu else 1),
             word_bits=self.word_bits or (32 if platform == "tpu" else 64),
         )
-
-
-class Instance(NamedTuple):
-    """The problem as the sweep sees it: scaled points, integer weights, own class and other class."""
-
-    x: Array  # [n], |x| <= 2^grid_bits, scaled by itself: angular order does not depend on the units of the two axes
-    y: Array  # [n]
-    metric_x: Array  # [n], in the same unit as metric_y: for distances
-    metric_y: Array  # [n]
-    own: Array  # [n] bool, live and of the class that serves as centres
-    live: Array  # [n] bool
-    weights: Array  # [n] integer, 0 where not live
-    on_grid: Array  # [] bool, all coordinates are integers, so that equal keys are equal directions
 
 
 class Radial(NamedTuple):

@@ -15,7 +15,8 @@ from jax import lax
 from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.geometry import angular, hulls
-from jboost.pair.sweep import Bracket, Instance, look_around
+from jboost.pair.instance import Instance
+from jboost.pair.sweep import Bracket, look_around
 
 
 class Incumbent(NamedTuple):

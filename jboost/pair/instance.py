@@ -1,0 +1,74 @@
+"""The problem as the search sees it: points scaled by powers of two, weights as integers, and what that may lose.
+
+Scaling is exact. Angular order does not depend on the units of the two axes, so each axis is scaled by itself to fill the
+integer grid of the angular keys; distances are measured in coordinates that share one unit.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.geometry import angular
+
+
+class Instance(NamedTuple):
+    """The problem as the sweep sees it: scaled points, integer weights, own class and other class."""
+
+    x: Array  # [n], |x| <= 2^grid_bits, scaled by itself: angular order does not depend on the units of the two axes
+    y: Array  # [n]
+    metric_x: Array  # [n], in the same unit as metric_y: for distances
+    metric_y: Array  # [n]
+    own: Array  # [n] bool, live and of the class that serves as centres
+    live: Array  # [n] bool
+    weights: Array  # [n] integer, 0 where not live
+    on_grid: Array  # [] bool, all coordinates are integers, so that equal keys are equal directions
+
+
+def is_valid(points: Array, labels: Array, weights: Array, mask: Array) -> Array:
+    """Whether all unmasked values are allowed, []."""
+    is_label = (labels == 1) | (labels == -1) if jnp.issubdtype(labels.dtype, jnp.signedinteger) else jnp.abs(labels) == 1
+    least = jnp.finfo(weights.dtype).tiny if jnp.issubdtype(weights.dtype, jnp.floating) else 1
+    sound = jnp.isfinite(points[:, 0]) & jnp.isfinite(points[:, 1]) & is_label & (weights >= least) & jnp.isfinite(weights)
+    return jnp.all(sound | ~mask)
+
+
+def is_kept_by_cast(points: Array, real: jnp.dtype) -> Array:
+    """Whether the search sees the very points that were handed in, []."""
+    if jnp.issubdtype(points.dtype, jnp.floating):
+        return ~jnp.any(numerics.is_subnormal(points))
+    return jnp.all(points == points.astype(real).astype(points.dtype))
+
+
+_MOST_BINADES = {4: 40, 8: 400}  # between two coordinates of one axis, by bytes of a float: products of differences stay normal
+
+
+def scale_points(points: Array, own: Array, live: Array, weights: Array) -> tuple[Instance, Array, Array]:
+    """The problem in scaled coordinates; the unit of the metric ones, a power of two; and whether nothing is lost by underflow."""
+    real = points.dtype
+    bits = angular.grid_bits(real, points.shape[0])
+    extents = jnp.max(jnp.abs(points), axis=0)
+    extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(real).tiny * 2.0**30)
+    units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
+    unit = jnp.max(units)
+    scaled = points / units[None]
+    metric = scaled * (units / unit)[None]
+    on_grid = jnp.all(scaled == jnp.round(scaled))
+    smallest = jnp.min(jnp.where(scaled != 0, jnp.abs(scaled), jnp.inf))
+    far_apart = jnp.max(units) / jnp.min(units) > 2.0 ** _MOST_BINADES[real.itemsize]
+    faithful = (smallest >= 2.0 ** (bits - 1 - _MOST_BINADES[real.itemsize])) & ~far_apart
+    return Instance(scaled[:, 0], scaled[:, 1], metric[:, 0], metric[:, 1], own, live, weights, on_grid), unit, faithful
+
+
+def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
+    """Weights as integers whose total leaves two bits of headroom; the weight of one, a power of two; and what rounding can add up to."""
+    integer, bits = (jnp.int64, 60) if weights.dtype.itemsize == 8 else (jnp.int32, 29)
+    scale = numerics.power_of_two_at_least(jnp.max(weights) / 4)
+    relative = weights / scale
+    unit = numerics.power_of_two_at_least(jnp.sum(relative, dtype=weights.dtype)) * 2.0**-bits
+    integers = jnp.round(relative / unit)
+    errors = jnp.abs(relative - integers * unit)
+    return integers.astype(integer), unit * scale, 2 * jnp.sum(errors, dtype=weights.dtype) * scale

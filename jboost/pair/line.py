@@ -1,0 +1,88 @@
+"""From a separation of the points to a line that can be written down: direction, anchor and bias in the result's float type."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.geometry import exact, fractions
+from jboost.pair.instance import Instance
+from jboost.pair.visits import Incumbent
+
+
+class Line(NamedTuple):
+    """A line whose numbers are all exact in the result's float type."""
+
+    normal: Array  # [2]
+    anchor: Array  # [2]
+    bias: Array  # []
+    margin: Array  # []
+
+
+def draw_line(instance: Instance, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, result_dtype: jnp.dtype) -> Line:
+    """The bisector of the two sides, in metric coordinates, along the direction of the result's float type that leaves the widest gap."""
+    sign = jnp.where(own_is_positive, 1, -1).astype(instance.x.dtype)
+    on_positive_side = best.on_own_side == own_is_positive
+    kept = instance.live & (best.on_own_side == instance.own)
+    counted = instance.live if flip_misclassified else kept
+    above, below = counted & on_positive_side, counted & ~on_positive_side
+    normals_x, normals_y = fractions.enclosing_directions(sign * best.normal_x, sign * best.normal_y, result_dtype)
+    lines = jax.vmap(lambda x, y: _bisect(instance, x, y, above, below, result_dtype))(normals_x, normals_y)
+    widest = jnp.minimum(numerics.first_true(lines.margin == jnp.max(lines.margin)), normals_x.shape[0] - 1)
+    constant = Line(
+        normal=jnp.zeros_like(lines.normal[0]),
+        anchor=jnp.zeros_like(lines.anchor[0]),
+        bias=jnp.where(on_positive_side[0], 1, -1).astype(instance.x.dtype),
+        margin=jnp.full((), jnp.inf, instance.x.dtype),
+    )
+    return jax.tree.map(lambda flat, line: jnp.where(best.is_constant, flat, line[widest]), constant, lines)
+
+
+def _bisect(instance: Instance, normal_x: Array, normal_y: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> Line:
+    """The line half way between the lowest point above and the highest point below; its anchor is the former, rounded."""
+    x, y = instance.metric_x, instance.metric_y
+    size = numerics.power_of_two_at_least(jnp.maximum(jnp.abs(normal_x), jnp.abs(normal_y)))
+    normal_x, normal_y = normal_x / size, normal_y / size
+    last = x.shape[0] - 1
+    start = jnp.minimum(numerics.first_true(above), last)
+    lowest = jnp.minimum(exact.wide_argmin(_height(normal_x, normal_y, x, y, x[start], y[start]), above), last)
+    depth = exact.wide_negative(_height(normal_x, normal_y, x, y, x[lowest], y[lowest]))
+    highest = jnp.minimum(exact.wide_argmin(depth, below), last)
+    half_gap = depth.hi[highest] / 2
+    anchor_x, anchor_y = (coordinate[lowest].astype(result_dtype).astype(x.dtype) for coordinate in (x, y))
+    shift = _height(normal_x, normal_y, anchor_x, anchor_y, x[lowest], y[lowest]).hi
+    bias = (half_gap + shift).astype(result_dtype).astype(x.dtype)
+    length = jnp.sqrt(normal_x * normal_x + normal_y * normal_y)
+    margin = half_gap / jnp.where(length > 0, length, 1)
+    return Line(jnp.stack([normal_x, normal_y]), jnp.stack([anchor_x, anchor_y]), bias, margin)
+
+
+def _height(normal_x: Array, normal_y: Array, x: Array, y: Array, origin_x: Array, origin_y: Array) -> exact.Wide:
+    """How far points lie along a normal from an origin, times the length of the normal."""
+    nothing = jnp.zeros_like(normal_x)
+    along_x = exact.wide_multiply(exact.Wide(normal_x, nothing), exact.wide_difference(x, origin_x))
+    return exact.wide_add(along_x, exact.wide_multiply(exact.Wide(normal_y, nothing), exact.wide_difference(y, origin_y)))
+
+
+def is_right(instance: Instance, positive: Array, line: Line) -> Array:
+    """Whether each point lies strictly on its side of the line, judged as float64 arithmetic judges it, [n] bool."""
+    x, y = instance.metric_x, instance.metric_y
+    if x.dtype.itemsize == 8:
+        products = exact.rounded_product(line.normal[0], x - line.anchor[0]), exact.rounded_product(line.normal[1], y - line.anchor[1])
+        score = products[0] + products[1] + line.bias
+    else:
+        height = _height(line.normal[0], line.normal[1], x, y, line.anchor[0], line.anchor[1])
+        score = exact.wide_add(height, exact.Wide(line.bias, jnp.zeros_like(line.bias))).hi
+    return jnp.where(positive, score > 0, score < 0)
+
+
+def in_data_units(line: Line, is_constant: Array, unit: Array, result_dtype: jnp.dtype) -> Line:
+    """The line for points in the units of the data; its normal is shortened where the bias would leave the result's range."""
+    near_the_end = jnp.max(jnp.abs(line.anchor)) * unit >= jnp.finfo(result_dtype).max / 16
+    length = jnp.where(near_the_end, 1 / 16, 1).astype(unit.dtype)
+    bias = jnp.where(is_constant, line.bias, line.bias * length * unit)
+    return Line(line.normal * length, line.anchor * unit, bias, line.margin * unit)
