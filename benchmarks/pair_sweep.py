@@ -226,7 +226,8 @@ def sweep_table(results: Mapping[str, Any]) -> str:
                 _ratio_text(record, "HiGHS"),
             )
         )
-    compiling = [it["seconds"]["compile_seconds"] for record in results["records"] for it in [record["contenders"]["jboost margin"]]]
+    ours = [it for record in results["records"] for name, it in record["contenders"].items() if name.startswith("jboost")]
+    compiling = [it["seconds"]["compile_seconds"] for it in ours]
     longest = max((seconds for seconds in compiling if seconds is not None), default=None)
     text = (
         "The best line through n points, one call, without compilation"

@@ -18,7 +18,7 @@ class Status(enum.IntEnum):
 
 
 _EXPLANATIONS = {
-    Status.OPTIMAL: ("the result is optimal: its value equals its certified bound", "nothing to do"),
+    Status.OPTIMAL: ("the result is optimal: its value is its certified bound, up to rounding", "nothing to do"),
     Status.PRECISION_LIMIT: (
         "what was returned could not be proven optimal in the float types at hand: `loss` is its true loss, and `lower_bound` is valid",
         "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
@@ -44,7 +44,7 @@ def explain(code: ArrayLike) -> str:
 
     >>> import jboost
     >>> jboost.status.explain(0)
-    'OPTIMAL: the result is optimal: its value equals its certified bound. Remedy: nothing to do.'
+    'OPTIMAL: the result is optimal: its value is its certified bound, up to rounding. Remedy: nothing to do.'
     """
     codes = np.asarray(code).reshape(-1)
     if codes.size == 0:

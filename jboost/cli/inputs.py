@@ -80,8 +80,10 @@ def hold_out_masks(labels: np.ndarray, settings: Settings, *, stream: int = 0) -
     """
     smaller = int(min((labels > 0).sum(), (labels < 0).sum()))
     if smaller < settings.folds:
+        if smaller < 2:
+            raise ValueError(f"the smaller class has {smaller} rows, too few for any folds: give more rows")
         raise ValueError(
-            f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over them: choose --folds {max(smaller, 2)} or fewer"
+            f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over them: choose --folds {smaller} or fewer"
         )
     key = jax.random.fold_in(jax.random.key(settings.seed), stream)
     return list(np.asarray(folds.stratified_folds(key, labels.astype(np.float32), num_folds=settings.folds)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def predict(folder: str, data: str, output: str) -> int:
     """
     import polars
 
+    if output != "-" and os.path.exists(output) and os.path.exists(data) and os.path.samefile(output, data):
+        raise ValueError(f"{output}: the predictions would replace the data: choose another --output")
     fitted = read_folder(folder)
     table = embedded.load_table(data.removeprefix(EMBEDDED)) if data.startswith(EMBEDDED) else readers.read_table(data)
     points = inputs.score_rows(table, fitted.score_columns, fitted.base).astype(fitted.precision).astype(np.float64)

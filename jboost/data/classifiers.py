@@ -252,6 +252,8 @@ def _out_of_fold(name: str, matrix: np.ndarray, labels: np.ndarray, num_numeric:
     scores = np.empty(len(labels))
     for held_out in folds:
         scores[held_out] = score(_fit(name, matrix[~held_out], labels[~held_out], num_numeric, seed), matrix[held_out])
+    if not np.all(np.isfinite(scores)):
+        raise ValueError("its scores are not finite; are all columns constant?")
     return scores
 
 
@@ -278,7 +280,7 @@ def _named(name: str, source: str) -> Iterator[None]:
     """Says which classifier it was that scikit-learn could not train."""
     try:
         yield
-    except ValueError as error:
+    except (ValueError, IndexError, ArithmeticError, np.linalg.LinAlgError) as error:
         raise ValueError(f"{source}: the base classifier '{name}' cannot be trained: {str(error).strip().splitlines()[0]}") from error
 
 

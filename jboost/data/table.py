@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 
-Sign = int  # -1 or +1
-
 
 @dataclasses.dataclass(frozen=True)
 class LabelMapping:
