@@ -86,10 +86,11 @@ def start_loop_beside(carry: PyTree, data: Array) -> PyTree:
 
 
 def round_down(value: Array, dtype: jnp.dtype) -> Array:
-    """The largest number of `dtype` that is not above a non-negative `value`."""
+    """The largest number of the float `dtype` that is not above a non-negative integer or float `value`."""
     rounded = value.astype(dtype)
     if rounded.dtype == value.dtype:
         return value
-    bits = lax.bitcast_convert_type(rounded, jnp.uint32)
-    below = lax.bitcast_convert_type(bits - jnp.ones((), jnp.uint32), rounded.dtype)
+    bits_dtype = {4: jnp.uint32, 8: jnp.uint64}[rounded.dtype.itemsize]
+    bits = lax.bitcast_convert_type(rounded, bits_dtype)
+    below = lax.bitcast_convert_type(bits - jnp.ones((), bits_dtype), rounded.dtype)
     return jnp.where(rounded.astype(value.dtype) > value, below, rounded)

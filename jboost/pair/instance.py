@@ -72,3 +72,10 @@ def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
     integers = jnp.round(relative / unit)
     errors = jnp.abs(relative - integers * unit)
     return integers.astype(integer), unit * scale, 2 * jnp.sum(errors, dtype=weights.dtype) * scale
+
+
+def bound_loss(loss: Array, unit: Array, rounding: Array) -> Array:
+    """What a loss of integer weights proves about the loss of the weights that they stand for, rounded down, []."""
+    exact_bound = numerics.round_down(loss, unit.dtype) * unit
+    slack = 1 - 4 * jnp.finfo(unit.dtype).eps
+    return jnp.where(rounding > 0, jnp.maximum(exact_bound * slack - rounding, 0), exact_bound)

@@ -19,7 +19,7 @@ from jboost.base import check, numerics, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair import sweep, visits
-from jboost.pair.instance import is_kept_by_cast, is_valid, scale_points, scale_weights
+from jboost.pair.instance import bound_loss, is_kept_by_cast, is_valid, scale_points, scale_weights
 from jboost.pair.line import draw_line, in_data_units, is_right
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
@@ -132,7 +132,7 @@ def _optimal_separator(
         proven = faithful & (numerics.masked_sum(integers, wrong) == best.loss)
         status = jnp.where(valid, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
         spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
-        bound = jnp.where(faithful, jnp.maximum(best.loss.astype(real) * weight_unit - rounding, 0), 0)
+        bound = jnp.where(faithful, bound_loss(best.loss, weight_unit, rounding), 0)
         line = in_data_units(metric_line, best.is_constant, unit, result_dtype)
         offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(2, bool))
         return Separator(

@@ -31,7 +31,7 @@ class SweepConfig:
 
     `chunk_pairs`: how many (centre, point) pairs are held at once; a pair costs about 100 bytes of working memory.
     `parallel_sorts`: into how many independent parts a chunk is split, so that a CPU runs their sorts side by side.
-    `word_bits`: 64, or 32 for devices without 64-bit types; the answers are the same, the speed is not.
+    `word_bits`: 64, or 32 for devices without 64-bit types; on grids of 20 bits the answers are the same, the speed is not.
     """
 
     chunk_pairs: int | None = None
