@@ -99,6 +99,14 @@ def test_power_of_two_at_least():
     assert np.asarray(numerics.power_of_two_at_least(values)).tolist() == [1, 1, 2, 2, 4, 1, 2.0**-98, 2.0**100]
 
 
+def test_round_down_never_rounds_up(x64):
+    assert float(numerics.round_down(jnp.int64(2**53 + 3), jnp.dtype("float64"))) == 2**53 + 2
+    assert float(numerics.round_down(jnp.int32(2**24 + 3), jnp.dtype("float32"))) == 2**24 + 2
+    assert float(numerics.round_down(jnp.float64(2**24 + 3), jnp.dtype("float32"))) == 2**24 + 2
+    for value in (0, 1, 2**24, 2**24 + 2):
+        assert float(numerics.round_down(jnp.int64(value), jnp.dtype("float32"))) == value
+
+
 def test_bounded_loop_ends_at_its_cap_on_convergence_and_on_nan():
     def run(start, factor, cap=50, steps=1):
         return loops.bounded_loop(lambda x: x * factor, lambda x: x > 1e-3, start, max_checks=cap, steps_per_check=steps)

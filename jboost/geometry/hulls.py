@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import loops
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
 from jboost.geometry.exact import Wide
@@ -82,7 +82,7 @@ def _measure(x: Array, y: Array, simplex: _Simplex) -> HullDistance:
     vertex = _difference(x, y, simplex.first[end], simplex.second[end])
     length = jnp.sqrt(normal_x.hi * normal_x.hi + normal_y.hi * normal_y.hi)
     gap = _dot(normal_x, normal_y, *vertex).hi
-    return HullDistance(normal_x.hi, normal_y.hi, jnp.where(length > 0, gap / jnp.where(length > 0, length, 1), 0))
+    return HullDistance(normal_x.hi, normal_y.hi, numerics.safe_divide(gap, length))
 
 
 def _difference(x: Array, y: Array, place: Array, other: Array) -> tuple[Wide, Wide]:

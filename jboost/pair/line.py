@@ -57,8 +57,7 @@ def _bisect(instance: Instance, normal_x: Array, normal_y: Array, above: Array, 
     shift = _height(normal_x, normal_y, anchor_x, anchor_y, x[lowest], y[lowest]).hi
     bias = (half_gap + shift).astype(result_dtype).astype(x.dtype)
     length = jnp.sqrt(normal_x * normal_x + normal_y * normal_y)
-    margin = half_gap / jnp.where(length > 0, length, 1)
-    return Line(jnp.stack([normal_x, normal_y]), jnp.stack([anchor_x, anchor_y]), bias, margin)
+    return Line(jnp.stack([normal_x, normal_y]), jnp.stack([anchor_x, anchor_y]), bias, numerics.safe_divide(half_gap, length))
 
 
 def _height(normal_x: Array, normal_y: Array, x: Array, y: Array, origin_x: Array, origin_y: Array) -> exact.Wide:
