@@ -1,10 +1,30 @@
 """jboost: optax for boosting. Classifiers combined exactly and sparsely, on accelerators, with a proof in the result."""
 
-from jboost import data, files, pair
-from jboost.base import folds, status
+from jboost import adaboost, data, ensemble, files, infoboost, learners, losses, pair, projections, relaxations, relaxed_margin
+from jboost.base import boosting, folds, status
 from jboost.base.predict import predict, predict_scores
 from jboost.base.types import Dataset, make_dataset, validate
 
 __version__ = "0.1.0"
 
-__all__ = ["Dataset", "data", "files", "folds", "make_dataset", "pair", "predict", "predict_scores", "status", "validate"]
+__all__ = [
+    "Dataset",
+    "adaboost",
+    "boosting",
+    "data",
+    "ensemble",
+    "files",
+    "folds",
+    "infoboost",
+    "learners",
+    "losses",
+    "make_dataset",
+    "pair",
+    "predict",
+    "predict_scores",
+    "projections",
+    "relaxations",
+    "relaxed_margin",
+    "status",
+    "validate",
+]

@@ -1,12 +1,15 @@
 """The ground floor: data sets, checks, statuses, numerics, loops and folds."""
 
+import dataclasses
+from fractions import Fraction
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jboost
-from jboost.base import check, loops, numerics
+from jboost.base import check, loops, numerics, records
 
 
 def test_dataset_fills_weights_and_mask():
@@ -134,3 +137,40 @@ def test_folds_are_stratified_and_cover_every_example_once():
 def test_predict_refuses_what_is_no_model():
     with pytest.raises(TypeError, match="model is a dict"):
         jboost.predict({}, np.zeros((1, 2)))
+
+
+def test_bracket_dot_holds_the_exact_sum():
+    rng = np.random.default_rng(0)
+    left, right = (rng.normal(size=(50, 300)).astype(np.float32) for _ in range(2))
+    low, high = jax.jit(numerics.bracket_dot)(left, right)
+    for row in range(50):
+        exact = sum((Fraction(float(a)) * Fraction(float(b)) for a, b in zip(left[row], right[row], strict=True)), Fraction(0))
+        assert Fraction(float(low[row])) <= exact <= Fraction(float(high[row]))
+    assert np.max(high - low) < 1e-4
+
+
+def test_rounding_outwards_of_negative_numbers(x64):
+    value = jnp.float64(-1.0000000001)
+    assert float(numerics.round_down(value, jnp.dtype("float32"))) < -1.0000000001 < float(numerics.round_up(value, jnp.dtype("float32")))
+
+
+def test_statuses_are_explained_from_the_gravest_on():
+    assert jboost.status.explain([0, 3, 2]).startswith("INVALID_INPUT (1 of 3)")
+    assert jboost.status.explain([0, 3]).startswith("ROUND_LIMIT")
+    for code in jboost.status.Status:
+        assert "Remedy" in jboost.status.explain(code)
+
+
+def test_records_of_different_classes_have_different_structures():
+    @records.register
+    @dataclasses.dataclass(frozen=True)
+    class First:
+        number: float
+
+    @records.register
+    @dataclasses.dataclass(frozen=True)
+    class Second:
+        number: float
+
+    assert jax.tree.structure(First(1.0)) != jax.tree.structure(Second(1.0))
+    assert jax.tree.map(lambda leaf: leaf + 1, First(1.0)) == First(2.0)

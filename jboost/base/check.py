@@ -74,6 +74,33 @@ def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} is {value!r}: the options are {', '.join(map(repr, options))}")
 
 
+def count(name: str, value: Any, *, low: int) -> None:
+    """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
+        raise ValueError(f"{name} is {value!r}: an integer of at least {low} is wanted, known before tracing")
+
+
+def pytree_of_numbers(name: str, value: Any, *, remedy: str) -> None:
+    """Raises ValueError if a leaf of `value` is no number or array, as of a class that JAX does not know."""
+    for leaf in jax.tree.leaves(value):
+        if not isinstance(leaf, (jax.Array, np.ndarray, np.generic, int, float)):
+            raise ValueError(f"{name} holds a {type(leaf).__name__}, which is no array: {remedy}")
+
+
+def number(name: str, value: Any, *, low: float, high: float = np.inf, open_low: bool = False) -> Any:
+    """`value` as a scalar, judged on the host where it is concrete; a traced one is taken as it is.
+
+    Raises:
+      ValueError: if it is no real scalar, is NaN, or lies outside [low, high] (with `open_low`, if it is `low`).
+    """
+    array = numeric(name, value, shape=(), kinds="fiu")
+    if not isinstance(array, jax.core.Tracer):
+        inside = (low < float(array) if open_low else low <= float(array)) and float(array) <= high
+        if not inside:
+            raise ValueError(f"{name} is {float(array):g}: a number {'above' if open_low else 'from'} {low:g} up to {high:g} is wanted")
+    return array
+
+
 def _first_bad(name: str, values: np.ndarray, bad: np.ndarray, what: str, remedy: str) -> None:
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])

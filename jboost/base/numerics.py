@@ -86,11 +86,33 @@ def start_loop_beside(carry: PyTree, data: Array) -> PyTree:
 
 
 def round_down(value: Array, dtype: jnp.dtype) -> Array:
-    """The largest number of the float `dtype` that is not above a non-negative integer or float `value`."""
+    """The largest number of the float `dtype` that is not above an integer or float `value`."""
     rounded = value.astype(dtype)
     if rounded.dtype == value.dtype:
         return value
-    bits_dtype = {4: jnp.uint32, 8: jnp.uint64}[rounded.dtype.itemsize]
-    bits = lax.bitcast_convert_type(rounded, bits_dtype)
-    below = lax.bitcast_convert_type(bits - jnp.ones((), bits_dtype), rounded.dtype)
-    return jnp.where(rounded.astype(value.dtype) > value, below, rounded)
+    return jnp.where(rounded.astype(value.dtype) > value, lax.nextafter(rounded, jnp.full_like(rounded, -jnp.inf)), rounded)
+
+
+def round_up(value: Array, dtype: jnp.dtype) -> Array:
+    """The smallest number of the float `dtype` that is not below an integer or float `value`."""
+    rounded = value.astype(dtype)
+    if rounded.dtype == value.dtype:
+        return value
+    return jnp.where(rounded.astype(value.dtype) < value, lax.nextafter(rounded, jnp.full_like(rounded, jnp.inf)), rounded)
+
+
+def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
+    """Floats at or below, and at or above, the exact sum over the last axis of left * right; both in the dtype of `left`.
+
+    Sums are carried in 64 bits, so that of float32 numbers the two are neighbours as a rule. Shapes broadcast as equals or by ones.
+    """
+    dtype = left.dtype
+
+    def bracket(left: Array, right: Array) -> tuple[Array, Array]:
+        wide = jnp.dtype("float64")
+        terms = left.astype(wide) * right.astype(wide)
+        total = jnp.sum(terms, axis=-1)
+        slack = jnp.sum(jnp.abs(terms), axis=-1) * ((terms.shape[-1] + 2) * 2.0**-52)
+        return round_down(total - slack, dtype), round_up(total + slack, dtype)
+
+    return in_64_bits(bracket)(left, right)

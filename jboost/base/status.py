@@ -15,17 +15,48 @@ class Status(enum.IntEnum):
     OPTIMAL = 0
     PRECISION_LIMIT = 1
     INVALID_INPUT = 2
+    ROUND_LIMIT = 3
+    NO_EDGE = 4
+    INFEASIBLE = 5
+    UNFINISHED = 6
 
+
+_FROM_GRAVE_TO_LIGHT = (
+    Status.INVALID_INPUT,
+    Status.INFEASIBLE,
+    Status.UNFINISHED,
+    Status.NO_EDGE,
+    Status.PRECISION_LIMIT,
+    Status.ROUND_LIMIT,
+    Status.OPTIMAL,
+)
 
 _EXPLANATIONS = {
-    Status.OPTIMAL: ("the result is optimal: its value is its certified bound, up to rounding", "nothing to do"),
+    Status.OPTIMAL: ("the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for", "nothing to do"),
     Status.PRECISION_LIMIT: (
         "what was returned could not be proven optimal in the float types at hand: `loss` is its true loss, and `lower_bound` is valid",
         "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
     ),
     Status.INVALID_INPUT: (
         "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, or a weight that is not positive and finite",
-        "call jboost.validate(jboost.make_dataset(...)) on the host: it names the argument and the first bad row",
+        "call jboost.validate(jboost.make_dataset(...)) on the host: it names the argument and the first bad row; outputs of hypotheses "
+        "and entries of margins lie in [-1, 1]",
+    ),
+    Status.ROUND_LIMIT: (
+        "all rounds or iterations were used: what was returned and its bounds are valid, and the gap between them is wider than asked for",
+        "raise max_rounds or the iterations of the config, or widen the tolerance",
+    ),
+    Status.NO_EDGE: (
+        "under the certified example weights no hypothesis is better than chance, so that the best margin over all votes is 0",
+        "look for conflicting examples (equal features, opposite labels), use a soft margin, or a learner with richer hypotheses",
+    ),
+    Status.INFEASIBLE: (
+        "no distribution over the examples meets the relaxation: a cap below 1 / m, or a norm ball that misses the simplex",
+        "raise the cap to 1 / m at least (nu to at most 1), the radius to m ** -0.5 for order 2 or to 1 for order 1; m counts unmasked examples",
+    ),
+    Status.UNFINISHED: (
+        "rounds remain: bounds so far are valid",
+        "call step again, or use fit, which runs to the end",
     ),
 }
 
@@ -44,14 +75,15 @@ def explain(code: ArrayLike) -> str:
 
     >>> import jboost
     >>> jboost.status.explain(0)
-    'OPTIMAL: the result is optimal: its value is its certified bound, up to rounding. Remedy: nothing to do.'
+    'OPTIMAL: the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for. Remedy: nothing to do.'
     """
     codes = np.asarray(code).reshape(-1)
     if codes.size == 0:
         raise ValueError("code is empty: hand in the `status` field of a result")
-    worst = int(codes.max())
-    if worst not in set(Status):
-        raise ValueError(f"code is {worst}: the known codes are {[int(s) for s in Status]}")
-    message, remedy = _EXPLANATIONS[Status(worst)]
+    unknown = sorted(set(codes.tolist()) - set(Status))
+    if unknown:
+        raise ValueError(f"code is {unknown[0]}: the known codes are {[int(s) for s in Status]}")
+    worst = next(status for status in _FROM_GRAVE_TO_LIGHT if status in codes)
+    message, remedy = _EXPLANATIONS[worst]
     share = f" ({int((codes == worst).sum())} of {codes.size})" if codes.size > 1 else ""
-    return f"{Status(worst).name}{share}: {message}. Remedy: {remedy}."
+    return f"{worst.name}{share}: {message}. Remedy: {remedy}."

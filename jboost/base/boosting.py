@@ -1,0 +1,256 @@
+"""The one path that all boosters share: the learner proposes hypotheses, the booster takes their columns and weighs the examples anew.
+
+    dataset -> Learner.propose(example_weights) -> Proposal -> Booster.absorb(proposal) -> Absorbed -> ... -> Ensemble + Certificate
+
+A learner is anything with the three methods of `Learner`, a booster anything with those of `Booster`; both are pytrees, so that the
+numbers inside them may be traced. `start`, `step` and `finish` walk the path by hand; `run` walks it in one compiled loop.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, loops, numerics
+from jboost.base.status import Status
+from jboost.base.types import Array, Dataset, PyTree
+
+
+class Proposal(NamedTuple):
+    """What a learner offers under some example weights: k hypotheses, the best first."""
+
+    hypotheses: PyTree  # leaves [k, ...]
+    outputs: Array  # [k, m] in [-1, 1], on the examples of the data set
+    values: Array  # [k] what the learner maximises: the edge, sum_i example_weights_i y_i h(x_i), unless its docstring says otherwise
+    upper_bound: Array  # [] no hypothesis of the learner, nor its negation, has a greater edge, rounding included; +inf proves nothing
+    state: PyTree  # for the next call
+
+
+class Learner(Protocol):
+    """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any other pytree."""
+
+    def init(self, key: Array | None, dataset: Dataset) -> PyTree:
+        """The state that `propose` starts from; rows where `dataset.mask` is False hold anything."""
+
+    def propose(self, state: PyTree, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
+        """The best hypotheses under example weights [m], which are not negative, sum to one, and are 0 on padding."""
+
+    def outputs(self, hypothesis: PyTree, features: Array) -> Array:
+        """The outputs [k] of one hypothesis on features [k, N], in [-1, 1]."""
+
+
+class Ensemble(NamedTuple):
+    """A weighted vote of hypotheses. Each hypothesis h adds votes[0] h(x) where h(x) > 0 and votes[1] h(x) where h(x) < 0.
+
+    An infinite vote settles a row: the first hypothesis, in order, that casts one decides alone, with an infinite score.
+    """
+
+    learner: Any  # the learner, which knows how to evaluate a hypothesis
+    hypotheses: PyTree  # leaves [capacity, ...]
+    votes: Array  # [capacity, 2] for positive and for negative outputs; 0 in slots that are not in use
+    constant: Array  # [] added to every score
+    count: Array  # [] int32, slots in use
+
+
+class Certificate(NamedTuple):
+    """Bounds that anyone can recompute from the ensemble and from `example_weights`; each booster says of what."""
+
+    lower_bound: Array  # []
+    upper_bound: Array  # [] over all hypotheses of the learner; +inf where the learner proves nothing
+    seen_upper_bound: Array  # [] over the hypotheses that were proposed
+    example_weights: Array  # [m] that prove `seen_upper_bound`
+
+
+class Trace(NamedTuple):
+    """One number per round; +inf past the last round."""
+
+    edges: Array  # [max_rounds] of the best proposed hypothesis
+    lower_bounds: Array  # [max_rounds]
+    upper_bounds: Array  # [max_rounds]
+    seen_upper_bounds: Array  # [max_rounds]
+
+
+class Absorbed(NamedTuple):
+    """What a booster makes of a proposal."""
+
+    memory: PyTree
+    example_weights: Array  # [m] for the next proposal
+    slots: Array  # [k] int32, where the proposed hypotheses go; the capacity for those that are dropped
+    votes: Array  # [capacity, 2], of all slots
+    constant: Array  # []
+    count: Array  # [] int32
+    certificate: Any  # a `Certificate`, or a record with its fields and more
+    edge: Array  # [] of the best proposed hypothesis
+    status: Array  # [] int32, UNFINISHED to go on
+
+
+class Booster(Protocol):
+    """How a column changes the example weights: the one thing in which boosters differ."""
+
+    def capacity(self, max_rounds: int, num_proposed: int) -> int:
+        """The slots that `max_rounds` proposals of `num_proposed` hypotheses need."""
+
+    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
+        """Memory, first example weights, and what is certified before the first round; `slots` is [0]."""
+
+    def absorb(self, memory: PyTree, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+        """Takes the columns of a proposal."""
+
+
+class State(NamedTuple):
+    """What the next step needs: `step(state, dataset)`."""
+
+    booster: Any
+    learner: PyTree  # the learner's state
+    memory: PyTree  # the booster's
+    example_weights: Array  # [m] under which the next hypothesis is asked for
+    ensemble: Ensemble
+    certificate: Any  # a `Certificate`, or a record with its fields and more
+    trace: Trace
+    num_rounds: Array  # [] int32
+    status: Array  # [] int32, UNFINISHED while rounds remain and nothing stopped them
+
+
+class Info(NamedTuple):
+    """One round, as a progress bar would show it."""
+
+    num_rounds: Array  # []
+    edge: Array  # []
+    lower_bound: Array  # []
+    upper_bound: Array  # []
+    seen_upper_bound: Array  # []
+
+
+class Fit(NamedTuple):
+    """What a booster returns."""
+
+    ensemble: Ensemble
+    certificate: Any  # a `Certificate`, or a record with its fields and more
+    trace: Trace
+    num_rounds: Array  # [] int32
+    status: Array  # [] int32
+
+
+def is_valid(dataset: Dataset) -> Array:
+    """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's outputs."""
+    labels_are_signs = (dataset.labels == 1) | (dataset.labels == -1)
+    weights_are_positive = (dataset.weights > 0) & (dataset.weights < jnp.inf)
+    return jnp.any(dataset.mask) & jnp.all((labels_are_signs & weights_are_positive) | ~dataset.mask)
+
+
+def signs(dataset: Dataset) -> Array:
+    """The labels as floats [m], 0 on padding: what turns outputs into margins."""
+    return jnp.where(dataset.mask, jnp.sign(dataset.labels.astype(jnp.result_type(float))), 0.0)
+
+
+def initial_distribution(dataset: Dataset) -> Array:
+    """The weights that the user gives, as a distribution over the examples, [m]."""
+    weights = jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0)
+    return numerics.safe_divide(weights, jnp.full_like(weights, jnp.sum(weights)))
+
+
+def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
+    """The state before the first round, with room for `max_rounds`.
+
+    Raises:
+      ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no pytree of numbers, outputs of a wrong
+        shape, a learner's state whose shapes change from one round to the next.
+    """
+    _judge_arguments(learner, max_rounds)
+    state = learner.init(key, dataset)
+    num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
+    capacity = booster.capacity(max_rounds, num_proposed)
+    first = booster.init(dataset, capacity)
+    slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)
+    unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
+    return State(
+        booster=booster,
+        learner=state,
+        memory=first.memory,
+        example_weights=first.example_weights,
+        ensemble=Ensemble(learner, slots, first.votes, first.constant, first.count),
+        certificate=first.certificate,
+        trace=Trace(unused, unused, unused, unused),
+        num_rounds=jnp.zeros((), jnp.int32),
+        status=jnp.where(is_valid(dataset), first.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _judge_arguments(learner: Learner, max_rounds: int) -> None:
+    check.count("max_rounds", max_rounds, low=1)
+    check.pytree_of_numbers(
+        "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
+    )
+
+
+def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:
+    example_weights = jax.ShapeDtypeStruct((num_examples,), jnp.result_type(float))
+    proposal = jax.eval_shape(learner.propose, state, example_weights)
+    shape = proposal.outputs.shape
+    if len(shape) != 2 or shape[1] != num_examples:
+        raise ValueError(f"learner proposes outputs of shape {list(shape)}: [k, {num_examples}] is wanted, a row for each hypothesis")
+    sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(proposal.hypotheses)} | {proposal.values.shape}
+    if sizes != {shape[:1]}:
+        raise ValueError(f"learner proposes {shape[0]} rows of outputs, but hypotheses or values of leading sizes {sorted(sizes)}")
+    before, after = (jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree) for tree in (state, proposal.state))
+    if before != after:
+        raise ValueError(f"learner changes the shapes of its state from {before} to {after}: keep shapes and dtypes from round to round")
+    return shape[0], proposal.hypotheses
+
+
+def step(state: State, dataset: Dataset) -> tuple[State, Info]:
+    """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED is returned as it is."""
+    state = lax.cond(unfinished(state), advance, lambda same, _: same, state, dataset)
+    certificate = state.certificate
+    edge = state.trace.edges[jnp.maximum(state.num_rounds - 1, 0)]
+    return state, Info(state.num_rounds, edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)
+
+
+def unfinished(state: State) -> Array:
+    """Whether there is a round to come, [] bool."""
+    return (state.status == int(Status.UNFINISHED)) & (state.num_rounds < len(state.trace.edges))
+
+
+def advance(state: State, dataset: Dataset) -> State:
+    """One round, whatever the status."""
+    proposal = state.ensemble.learner.propose(state.learner, state.example_weights)
+    proposal = proposal._replace(outputs=jnp.where(dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)))
+    now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
+    sound = jnp.all(jnp.abs(proposal.outputs) <= 1)
+    hypotheses = jax.tree.map(lambda slots, new: slots.at[now.slots].set(new, mode="drop"), state.ensemble.hypotheses, proposal.hypotheses)
+    bounds = (now.edge, now.certificate.lower_bound, now.certificate.upper_bound, now.certificate.seen_upper_bound)
+    return State(
+        booster=state.booster,
+        learner=proposal.state,
+        memory=now.memory,
+        example_weights=now.example_weights,
+        ensemble=Ensemble(state.ensemble.learner, hypotheses, now.votes, now.constant, now.count),
+        certificate=now.certificate,
+        trace=Trace(*(column.at[state.num_rounds].set(bound) for column, bound in zip(state.trace, bounds, strict=True))),
+        num_rounds=state.num_rounds + 1,
+        status=jnp.where(sound, now.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def finish(state: State) -> Fit:
+    """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used."""
+    used_up = (state.status == int(Status.UNFINISHED)) & (state.num_rounds >= len(state.trace.edges))
+    status = jnp.where(used_up, int(Status.ROUND_LIMIT), state.status).astype(jnp.int32)
+    return Fit(state.ensemble, state.certificate, state.trace, state.num_rounds, status)
+
+
+def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> Fit:
+    """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises."""
+    _judge_arguments(learner, max_rounds)
+    return _run(booster, learner, dataset, key, max_rounds=max_rounds)
+
+
+@functools.partial(jax.jit, static_argnames=("max_rounds",))
+def _run(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> Fit:
+    first = start(booster, learner, dataset, key=key, max_rounds=max_rounds)
+    last, _ = loops.bounded_loop(lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds)
+    return finish(last)

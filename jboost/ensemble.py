@@ -1,0 +1,101 @@
+"""The vote of many hypotheses that every booster returns: its scores, and its rules as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jboost.base import check
+from jboost.base.boosting import Ensemble
+from jboost.base.predict import predict_scores
+from jboost.base.types import Array, ArrayLike, PyTree
+
+__all__ = ["Ensemble", "describe", "outputs", "scores"]
+
+_OUTPUTS_AT_ONCE = 1 << 22
+
+
+def outputs(ensemble: Ensemble, features: Array) -> Array:
+    """The outputs [capacity, k] of all hypotheses on features [k, N]; those of unused slots mean nothing."""
+    return jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(ensemble.hypotheses)
+
+
+def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
+    """The score of each row: the constant plus all votes, or +-inf where a hypothesis settled the row.
+
+    A block of hypotheses is evaluated at a time, so that memory is bounded whatever the capacity.
+
+    Args:
+      ensemble: of capacity T.
+      features: [k, N], as the ensemble was fitted on.
+
+    Returns:
+      [k] scores in the default float type.
+
+    Raises:
+      ValueError: at trace time, if `features` is no matrix of numbers.
+    """
+    features = check.numeric("features", features, shape=("k", "N"), kinds="fiub")
+    capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
+    block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))
+    padding = -capacity % block
+
+    def blocks(leaf: Array) -> Array:
+        return jnp.pad(leaf, [(0, padding)] + [(0, 0)] * (leaf.ndim - 1)).reshape(-1, block, *leaf.shape[1:])
+
+    def add_block(carry: tuple[Array, Array], part: tuple[PyTree, Array]) -> tuple[tuple[Array, Array], None]:
+        total, verdict = carry
+        hypotheses, votes = part
+        said = jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(hypotheses)
+        vote = jnp.where(said > 0, votes[:, :1], jnp.where(said < 0, votes[:, 1:], 0.0))
+        settles = jnp.isinf(vote)
+        total += jnp.sum(jnp.where(settles, 0.0, vote) * said, axis=0)
+        first = jnp.argmax(settles, axis=0)[None, :]
+        ruling = jnp.sign(jnp.take_along_axis(vote * said, first, axis=0)[0])
+        return (total, jnp.where((verdict == 0) & jnp.any(settles, axis=0), ruling, verdict)), None
+
+    start = (jnp.full((num_rows,), ensemble.constant), jnp.zeros((num_rows,), ensemble.votes.dtype))
+    (total, verdict), _ = lax.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, ensemble.votes)))
+    return jnp.where(verdict == 0, total, jnp.where(verdict > 0, jnp.inf, -jnp.inf))
+
+
+@predict_scores.register
+def _(model: Ensemble, features: ArrayLike) -> Array:
+    return scores(model, features)
+
+
+def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
+    """The ensemble as rules, one line each: what is asked, and the votes for either answer.
+
+    Args:
+      ensemble: of concrete arrays, of a learner that can put a hypothesis in words (`describe(hypothesis, names)`).
+      names: of the features, N of them.
+
+    Returns:
+      Lines of text: settling rules first, in their order, then votes from the greatest down; unused slots are left out.
+
+    Raises:
+      ValueError: if the learner has no words for its hypotheses.
+    """
+    if not hasattr(ensemble.learner, "describe"):
+        raise ValueError(
+            f"ensemble is of a {type(ensemble.learner).__name__}, which has no describe(hypothesis, names): add that method to the learner"
+        )
+    votes = np.asarray(ensemble.votes)
+    sizes = np.abs(votes).max(axis=1)
+    order = [*np.flatnonzero(np.isinf(sizes)), *(slot for slot in np.argsort(-sizes, kind="stable") if 0 < sizes[slot] < np.inf)]
+    lines = [_rule(ensemble, int(slot), votes[slot], names) for slot in order]
+    constant = float(ensemble.constant)
+    return "\n".join([*lines, *([f"{constant:+.4g} always"] if constant else [])]) or "no hypothesis votes"
+
+
+def _rule(ensemble: Ensemble, slot: int, votes: Any, names: Sequence[str]) -> str:
+    hypothesis = jax.tree.map(lambda leaf: np.asarray(leaf[slot]), ensemble.hypotheses)
+    what = ensemble.learner.describe(hypothesis, names)
+    weight = f"{votes[0]:.4g}" if votes[0] == votes[1] else f"{votes[0]:.4g} if positive, {votes[1]:.4g} if negative"
+    return f"{weight} * [{what}]"

@@ -1,0 +1,113 @@
+"""What makes a hypothesis the best: its edge, or InfoBoost's normalizer.
+
+Paper 002: tp, fp, tn, fn are the weights of the `Cells`, Z the `normalizer`. A learner that has the choice keeps it in a field
+`criterion`, "edge" or "normalizer", which `replace_criterion` sets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import check, numerics
+from jboost.base.types import Array
+
+CRITERIA = ("edge", "normalizer")
+
+
+class Cells(NamedTuple):
+    """Weights of the confusion table, [...] each: sums of non-negative terms, exactly 0 where nothing of positive weight is inside."""
+
+    true_positive: Array  # h > 0, y > 0
+    false_positive: Array  # h > 0, y < 0
+    true_negative: Array  # h < 0, y < 0
+    false_negative: Array  # h < 0, y > 0
+    abstained: Array  # h = 0
+
+
+def normalizer(cells: Cells) -> Array:
+    """Z = abstained + 2 sqrt(tp fp) + 2 sqrt(tn fn), [...]; roots first, so that no product of small weights is lost."""
+    on_positive = jnp.sqrt(cells.true_positive) * jnp.sqrt(cells.false_positive)
+    on_negative = jnp.sqrt(cells.true_negative) * jnp.sqrt(cells.false_negative)
+    return cells.abstained + 2 * on_positive + 2 * on_negative
+
+
+def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
+    """The edges [k] of outputs [k, m], summed in 64 bits, and a bound [] that no exact |edge| exceeds.
+
+    Args:
+      outputs: [k, m] in [-1, 1], finite.
+      signed_weights: [m], example weight times label.
+    """
+    dtype = outputs.dtype
+
+    def summed(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
+        wide = signed_weights.astype(jnp.float64)
+        sums = jnp.sum(outputs.astype(jnp.float64) * wide[None, :], axis=1)
+        bound = jnp.max(jnp.abs(sums), initial=0.0) + slack(signed_weights)
+        return sums.astype(dtype), numerics.round_up(bound, dtype)
+
+    sums, bound = numerics.in_64_bits(summed)(outputs, signed_weights)
+    return sums, bound
+
+
+def slack(signed_weights: Array) -> Array:
+    """Twice what rounding can do to a sum of the m terms in 64 bits, in any order, float64 []; within the 64-bit scope.
+
+    The terms are at most the |signed_weights| in size. A processor that takes subnormal numbers for 0 loses no more than the least
+    normal number in each.
+    """
+    num_terms, tiny = signed_weights.shape[0] + 2, float(jnp.finfo(signed_weights.dtype).tiny)
+    return num_terms * (2.0**-52 * jnp.sum(jnp.abs(signed_weights.astype(jnp.float64))) + 2 * tiny)
+
+
+def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
+    """The confusion table [k] of outputs [k, m] under weights [m] and labels [m], 0 on padding."""
+    positive = jnp.where(labels > 0, example_weights, 0.0)
+    negative = jnp.where(labels < 0, example_weights, 0.0)
+    said_yes, said_no = outputs > 0, outputs < 0
+
+    def weight(chosen: Array, weights: Array) -> Array:
+        return jnp.sum(jnp.where(chosen, weights[None, :], 0.0), axis=1)
+
+    return Cells(
+        weight(said_yes, positive),
+        weight(said_yes, negative),
+        weight(said_no, negative),
+        weight(said_no, positive),
+        weight(~(said_yes | said_no), positive + negative),
+    )
+
+
+def replace_criterion(learner: Any, criterion: str) -> Any:
+    """The learner with another `criterion`, also where `signs` wraps it; a learner that has no such choice comes back unchanged.
+
+    Args:
+      learner: any learner.
+      criterion: "edge" or "normalizer".
+
+    Raises:
+      ValueError: if `criterion` is none of the two.
+
+    >>> from jboost import learners
+    >>> learners.replace_criterion(learners.stumps(), "normalizer").criterion
+    'normalizer'
+    """
+    check.choice("criterion", criterion, CRITERIA)
+    if not dataclasses.is_dataclass(learner) or isinstance(learner, type):
+        return learner
+    names = {field.name for field in dataclasses.fields(learner)}
+    if "criterion" in names:
+        return dataclasses.replace(learner, criterion=criterion)
+    if "learner" in names:
+        return dataclasses.replace(learner, learner=replace_criterion(learner.learner, criterion))  # type: ignore[attr-defined]
+    return learner
+
+
+def refuse_prices(learner: str, pair_weights: Any, costs: Any) -> None:
+    """Raises ValueError where a learner that knows of edges only is asked to price pairs or orders."""
+    for name, value in (("pair_weights", pair_weights), ("costs", costs)):
+        if value is not None:
+            raise ValueError(f"{name} is not None: {learner} maximises the edge alone; hand in a learner that prices pairs, or None")

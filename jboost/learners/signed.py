@@ -1,0 +1,104 @@
+"""A learner seen through the signs of its outputs, as InfoBoost votes (paper 002, Figure 1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import boosting, check, records
+from jboost.base.boosting import Proposal
+from jboost.base.types import Array, Dataset, PyTree
+from jboost.learners import criteria
+
+
+class SignsState(NamedTuple):
+    """What `propose` needs."""
+
+    labels: Array  # [m] +1 or -1, 0 on padding
+    bound_holds: Array  # [] bool, the other learner gives signs alone, so that its bound is one on the edges of signs
+    state: PyTree  # of the other learner
+
+
+@dataclasses.dataclass(frozen=True)
+class Signs:
+    """The learner behind `signs`."""
+
+    learner: Any
+
+    @property
+    def criterion(self) -> str | None:
+        """The criterion of the other learner, None if it has no choice; `replace_criterion` changes it."""
+        found: str | None = getattr(self.learner, "criterion", None)
+        return found
+
+    def init(self, key: Array | None, dataset: Dataset) -> SignsState:
+        """The state of the other learner, and the labels."""
+        state = self.learner.init(key, dataset)
+        declared = getattr(self.learner, "outputs_are_signs", None)
+        bound_holds = jnp.zeros((), bool) if declared is None else declared(state)
+        return SignsState(boosting.signs(dataset), bound_holds, state)
+
+    def propose(self, state: SignsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
+        """The other learner's proposal, in signs, the best first."""
+        prices = {name: value for name, value in (("pair_weights", pair_weights), ("costs", costs)) if value is not None}
+        proposal = self.learner.propose(state.state, example_weights, **prices)
+        outputs = jnp.sign(proposal.outputs)
+        values, hypotheses = proposal.values, proposal.hypotheses
+        if self.criterion != "normalizer":
+            values, _ = criteria.edges(outputs, example_weights * state.labels)
+            if len(values) > 1:
+                order = jnp.argsort(-values, stable=True)
+                values, outputs, hypotheses = jax.tree.map(lambda leaf: leaf[order], (values, outputs, hypotheses))
+        upper_bound = jnp.where(state.bound_holds, proposal.upper_bound, jnp.inf)
+        return Proposal(hypotheses, outputs, values, upper_bound, state._replace(state=proposal.state))
+
+    def outputs(self, hypothesis: PyTree, features: Array) -> Array:
+        """The signs of the other learner's outputs, [k]."""
+        return jnp.sign(self.learner.outputs(hypothesis, features))
+
+    def outputs_are_signs(self, state: SignsState) -> Array:
+        """Always, [] bool."""
+        del state
+        return jnp.ones((), bool)
+
+    def describe(self, hypothesis: PyTree, names: Any) -> str:
+        """The hypothesis in words, if the other learner has them."""
+        return str(self.learner.describe(hypothesis, names))
+
+
+records.register(Signs)
+
+
+def signs(learner: Any) -> Signs:
+    """The learner whose hypotheses are the signs of another's outputs: -1, 0 or +1.
+
+    The proposals are the other's, so the best edge among signs may be missed. `values` are the edges of the signs (which may be
+    negative where the other's are not), or the other's own where its criterion is "normalizer", which goes by signs already.
+    `upper_bound` is the other's where all of its hypotheses answer in signs (it says so by a method `outputs_are_signs(state)`), and
+    +inf elsewhere. Its `criterion` is the other's; `replace_criterion` changes it.
+
+    Args:
+      learner: any learner; one that gives signs by this very function comes back unchanged.
+
+    Raises:
+      ValueError: naming `learner`, if it is none.
+
+    Paper 002, Figure 1.
+
+    >>> import jax.numpy as jnp
+    >>> import jboost
+    >>> from jboost import learners
+    >>> dataset = jboost.make_dataset([[0.2], [0.9], [-0.5]], [1, -1, -1])
+    >>> learner = learners.signs(learners.pool())
+    >>> learner.propose(learner.init(None, dataset), jnp.array([0.5, 0.25, 0.25])).outputs.tolist()
+    [[1.0, 1.0, -1.0]]
+    """
+    if isinstance(learner, Signs):
+        return learner
+    if not all(callable(getattr(learner, name, None)) for name in ("init", "propose", "outputs")) or isinstance(learner, type):
+        raise ValueError(f"learner is {learner!r}: something with init, propose and outputs is wanted, such as jboost.learners.pool()")
+    check.pytree_of_numbers("learner", learner, remedy="register its dataclass by jboost.learners.register")
+    return Signs(learner)

@@ -1,0 +1,65 @@
+"""Losses of a vote: the exponential loss as boosters carry it from round to round, and the training error that it bounds.
+
+The exponential loss of a vote F on labelled examples is the mean of exp(-y F(x)) under the user's weights. It bounds the training
+error, and telescopes: it is the product of the normalisers Z_t of AdaBoost and InfoBoost (paper 002, Theorem 1).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import boosting, numerics
+from jboost.base.types import Array, Dataset
+
+_LIGHTEST = -60.0  # log of an example's weight against the heaviest: what is not settled never weighs 0, whatever the rounding
+
+
+class ExponentialLoss(NamedTuple):
+    """The loss of each example, in logs, so that nothing under- or overflows."""
+
+    log_losses: Array  # [m] log(weight share) - margin; -inf on padding and where the margin is infinite
+    rounding: Array  # [] how far any of them may be off, as a multiple of the float's epsilon
+
+
+def start_exponential(dataset: Dataset) -> ExponentialLoss:
+    """The loss of the vote that is 0 everywhere: the user's weights as a distribution."""
+    return ExponentialLoss(jnp.log(boosting.initial_distribution(dataset)), jnp.full((), 4.0))
+
+
+def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
+    """The loss after a term with margins [m] was added to the vote; an infinite margin takes its example out for good."""
+    gone = (loss.log_losses == -jnp.inf) | (margins == jnp.inf)
+    added = jnp.where(gone, -jnp.inf, loss.log_losses - jnp.where(gone, 0.0, margins))
+    largest = jnp.max(jnp.where(gone, 0.0, jnp.abs(added)), initial=0.0)
+    return ExponentialLoss(added, loss.rounding + 2 * largest + 2)
+
+
+def example_weights(loss: ExponentialLoss) -> Array:
+    """The distribution over the examples proportional to their losses, [m], 0 exactly where there is none; all 0 where none is left."""
+    largest = jnp.max(loss.log_losses, initial=-jnp.inf)
+    shares = jnp.exp(jnp.maximum(loss.log_losses - jnp.where(largest == -jnp.inf, 0.0, largest), _LIGHTEST))
+    shares = jnp.where(loss.log_losses == -jnp.inf, 0.0, shares)
+    return numerics.safe_divide(shares, jnp.full_like(shares, jnp.sum(shares)))
+
+
+def mean_exponential(loss: ExponentialLoss) -> Array:
+    """A number at or above the mean loss, [], rounding included: the product of all normalisers."""
+    largest = jnp.max(loss.log_losses, initial=-jnp.inf)
+    shift = jnp.where(largest == -jnp.inf, 0.0, largest)
+    shares = jnp.exp(loss.log_losses - shift)
+    _, total = numerics.bracket_dot(shares, jnp.ones_like(shares))
+    number = jnp.finfo(shares.dtype)
+    mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny
+    return jnp.where(largest == -jnp.inf, 0.0, mean)
+
+
+def training_error(dataset: Dataset, scores: Array) -> Array:
+    """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [], rounded down; a score of 0 predicts -1."""
+    weights = jnp.where(dataset.mask, dataset.weights.astype(scores.dtype), 0.0)
+    wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & dataset.mask
+    ones = jnp.ones_like(weights)
+    lost, _ = numerics.bracket_dot(jnp.where(wrong, weights, 0.0), ones)
+    _, total = numerics.bracket_dot(weights, ones)
+    return numerics.safe_divide(jnp.maximum(lost, 0.0), total) * (1 - 2 * jnp.finfo(scores.dtype).eps)

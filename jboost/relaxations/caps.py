@@ -1,0 +1,167 @@
+"""The hard margin, and soft margins: a cap on every example weight (paper 004, Section 4.1)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.projections import kl_projection_capped_simplex
+from jboost.relaxations import bounds
+from jboost.relaxations.types import lifted, num_examples, number, safe_log, shares, softmax
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class HardMargin:
+    """f = 0: the least margin counts."""
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """0."""
+        return jnp.zeros((), example_weights.dtype)
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """0 where no example falls short, else inf."""
+        falls_short = jnp.any((shortfalls > 0) & (shares(prior, shortfalls) > 0))
+        return jnp.where(falls_short, jnp.inf, 0.0).astype(shortfalls.dtype)
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """A softmax."""
+        return softmax(margins, strength, shares(prior, margins))
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """The least margin."""
+        return numerics.masked_min(margins, shares(prior, margins) > 0, fill=jnp.inf)
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """0."""
+        return jnp.zeros((), example_weights.dtype)
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Always."""
+        return jnp.ones((), bool)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class SoftMargin:
+    """f is 0 where every d_i <= cap m p_i, else inf: the mean of the worst margins counts. One of the two numbers is None."""
+
+    cap: Array | None  # [] for an example of average weight
+    nu: Array | None  # [] the share of the examples whose margins are averaged: cap = 1 / (nu m)
+
+    def caps(self, prior: Array) -> Array:
+        """The largest weight of each example, [m]."""
+        per_share = number(self.cap, prior) * num_examples(prior) if self.nu is None else 1 / number(self.nu, prior)
+        return jnp.where(prior > 0, per_share * prior, 0.0)
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """0 where the caps are kept, up to rounding."""
+        over = example_weights > self.caps(shares(prior, example_weights)) * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
+        return jnp.where(jnp.any(over), jnp.inf, 0.0).astype(example_weights.dtype)
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """The capped sum of shortfalls: the hinge loss."""
+        caps = self.caps(shares(prior, shortfalls))
+        return jnp.sum(jnp.where(caps > 0, caps * jnp.maximum(shortfalls, 0.0), 0.0))
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """A softmax, projected by relative entropy onto the capped simplex (Section 5.2)."""
+        prior = shares(prior, margins)
+        _, above = lifted(margins, prior)
+        logits = jnp.where(prior > 0, safe_log(prior) - above / number(strength, margins), -jnp.inf)
+        return kl_projection_capped_simplex(logits, self.caps(prior), mask=prior > 0, method="newton")
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """The mean of the smallest margins, by one sort."""
+        prior = shares(prior, margins)
+        dtype = margins.dtype
+
+        def bound(relaxation: SoftMargin, margins: Array, prior: Array) -> Array:
+            caps = relaxation.caps(prior)
+            keys, sorted_caps = lax.sort((jnp.where(prior > 0, margins, jnp.inf), caps), num_keys=1, is_stable=False)
+            before = jnp.cumsum(sorted_caps) - sorted_caps
+            place = jnp.sum((before < 1) & (sorted_caps > 0), dtype=jnp.int32) - 1
+            threshold = keys[jnp.maximum(place, 0)]
+            hinge = bounds.sum_up(caps * jnp.maximum(threshold - margins, 0.0))
+            return numerics.round_down(bounds.lowered(threshold - hinge, threshold, hinge), dtype)
+
+        return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior)
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """Twice the weight above the caps, which is rounding if d came from a projection; inf if the caps do not sum to one."""
+        prior = shares(prior, example_weights)
+        dtype = example_weights.dtype
+
+        def bound(relaxation: SoftMargin, example_weights: Array, prior: Array) -> Array:
+            weights, caps = bounds.scaled(example_weights, prior), relaxation.caps(prior)
+            grown = weights * (1 + (weights.shape[0] + 8) * bounds.UNIT)  # at least what they stand for
+            return numerics.round_up(2 * bounds.sum_up(jnp.maximum(grown - caps * (1 - 4 * bounds.UNIT), 0.0)), dtype)
+
+        return jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Whether the caps sum to one at least, up to rounding; a `cap` asks for the prior."""
+        if prior is None:
+            if self.nu is None:
+                raise ValueError("prior is None: whether a cap is feasible depends on the number of examples")
+            return self.nu <= 1
+        return jnp.sum(self.caps(prior)) >= 1 - 16 * jnp.finfo(prior.dtype).eps
+
+
+def hard_margin() -> HardMargin:
+    """The relaxation that relaxes nothing: the least margin over the examples is maximised (paper 004, Theorem 4).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> float(jboost.relaxations.hard_margin().lower_bound(jnp.array([0.5, -0.25])))
+    -0.25
+    """
+    return HardMargin()
+
+
+def soft_margin(cap: ArrayLike | None = None, *, nu: ArrayLike | None = None) -> SoftMargin:
+    """The relaxation that caps example weights: the mean of the worst 1 / cap margins is maximised (paper 004, Section 4.1).
+
+    Args:
+      cap: [] positive, the largest weight of an example; with m examples, 1 / m at least. In data of unequal weights the cap of an
+        example is cap * m times its share.
+      nu: [] in (0, 1], instead of `cap`: the share of the examples whose margins are averaged, cap = 1 / (nu m).
+
+    Raises:
+      ValueError: unless exactly one is given, or if it is out of range.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> round(float(jboost.relaxations.soft_margin(0.5).lower_bound(jnp.array([0.5, -0.25, 0.75]))), 6)
+    0.125
+    """
+    if (cap is None) == (nu is None):
+        raise ValueError("cap and nu: give exactly one of them")
+    if nu is not None:
+        return SoftMargin(None, check.number("nu", nu, low=0, high=1, open_low=True).astype(float))
+    return SoftMargin(check.number("cap", cap, low=0, open_low=True).astype(float), None)
+
+
+def num_worst(num_noisy: int, margin: float) -> int:
+    """How many of the worst margins to average when some examples are noise: the least k with k >= 2 t (rho + 1) / rho.
+
+    With a vote of margin rho on all but t examples, the best soft margin of cap 1 / k leaves m - k examples at a margin of rho / 2 at
+    least (paper 004, Section 4.1).
+
+    Args:
+      num_noisy: t, how many examples may be wrong.
+      margin: rho in (0, 1], attained on the others.
+
+    Returns:
+      k; `soft_margin(1 / k)` is the relaxation.
+
+    >>> num_worst(3, 0.5)
+    18
+    """
+    check.count("num_noisy", num_noisy, low=0)
+    check.number("margin", margin, low=0, high=1, open_low=True)
+    return max(1, math.ceil(2 * num_noisy * (margin + 1) / margin * (1 - 1e-12)))

@@ -1,0 +1,111 @@
+"""A relaxation of one's own."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax.numpy as jnp
+
+from jboost.base import check, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, PyTree
+from jboost.relaxations.roots import best_threshold
+from jboost.relaxations.types import shares
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class CustomRelaxation:
+    """Three functions and the numbers that they need. Bounds allow for 16 + m ** 0.5 units of rounding in what the functions return."""
+
+    parameters: PyTree
+    value_function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(metadata={"static": True})
+    conjugate_function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(metadata={"static": True})
+    argmin_function: Callable[[PyTree, Array, Array, Array], Array] = dataclasses.field(metadata={"static": True})
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """The user's f(d)."""
+        value = self.value_function(self.parameters, example_weights, shares(prior, example_weights))
+        return jnp.asarray(value, example_weights.dtype)
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """The user's f* of the positive parts of the shortfalls (Theorem 7)."""
+        prior = shares(prior, shortfalls)
+        positive = jnp.where(prior > 0, jnp.maximum(shortfalls, 0.0), 0.0)
+        return jnp.asarray(self.conjugate_function(self.parameters, positive, prior), shortfalls.dtype)
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """The user's argmin, scaled to sum to one."""
+        prior = shares(prior, margins)
+        clean = jnp.where(prior > 0, margins, 0.0)
+        weights = jnp.where(prior > 0, self.argmin_function(self.parameters, clean, strength, prior), 0.0).astype(margins.dtype)
+        return numerics.safe_divide(weights, jnp.full_like(weights, jnp.sum(weights)))
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """gamma - f*([gamma - margins]_+) at the best gamma found, rounded down."""
+        prior = shares(prior, margins)
+        low = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+
+        def gain(threshold: Array) -> Array:
+            return threshold - self.conjugate(threshold - margins, prior)
+
+        unit = jnp.maximum(numerics.masked_max(margins, prior > 0, fill=-jnp.inf) - low, 1.0)
+        threshold = best_threshold(gain, low, unit)
+        loss = self.conjugate(threshold - margins, prior)
+        bound = threshold - loss
+        return bound - _unit(margins) * (jnp.abs(loss) + jnp.abs(threshold)) - jnp.finfo(bound.dtype).tiny
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """f(d), as the user computes it of weights that sum to one, rounded up."""
+        prior = shares(prior, example_weights)
+        kept = jnp.where(prior > 0, example_weights, 0.0)
+        charged = self.value(kept / jnp.sum(kept), prior)
+        return charged + _unit(example_weights) * jnp.abs(charged) + jnp.finfo(charged.dtype).tiny
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Taken on trust."""
+        return jnp.ones((), bool)
+
+
+def _unit(like: Array) -> Array:
+    return (16 + like.shape[0] ** 0.5) * jnp.finfo(like.dtype).eps
+
+
+def from_functions(
+    value: Callable[[PyTree, Array, Array], Array],
+    conjugate: Callable[[PyTree, Array, Array], Array],
+    smoothed_argmin: Callable[[PyTree, Array, Array, Array], Array],
+    *,
+    parameters: PyTree = (),
+) -> CustomRelaxation:
+    """A relaxation made of one's own f, its conjugate, and the argmin of Figure 1 of paper 004.
+
+    f must be convex with 0 in the core of its domain. With f*(z) >= f*(z - a z_i e_i) for a in [0, 1] (the condition of Theorem 7) the
+    certified bounds meet; without it they stay valid, and a gap may remain.
+
+    Args:
+      value: (parameters, d [m], prior [m]) -> [], f(d), inf where d is not allowed.
+      conjugate: (parameters, z [m], prior [m]) -> [], f*(z); it is asked at z >= 0, with z = 0 on padding.
+      smoothed_argmin: (parameters, margins [m], strength [], prior [m]) -> d [m], the distribution of least
+        <margins, d> + f(d) + strength * sum d log(d / prior).
+      parameters: any pytree of numbers, which may be traced. The functions are best module-level, or every new lambda compiles anew.
+
+    Raises:
+      ValueError: if one of the three is no function, or the parameters hold what is no number.
+
+    >>> import jax, jax.numpy as jnp, jboost
+    >>> relaxation = jboost.relaxations.from_functions(
+    ...     lambda scale, d, prior: scale * jnp.sum(d**2) / 2,
+    ...     lambda scale, z, prior: jnp.sum(z**2) / (2 * scale),
+    ...     lambda scale, margins, strength, prior: jax.nn.softmax(-margins / strength),
+    ...     parameters=2.0,
+    ... )
+    >>> round(float(relaxation.lower_bound(jnp.array([0.0, 0.0]))), 4)
+    0.5
+    """
+    for name, function in (("value", value), ("conjugate", conjugate), ("smoothed_argmin", smoothed_argmin)):
+        if not callable(function):
+            raise ValueError(f"{name} is a {type(function).__name__}: a function is wanted")
+    check.pytree_of_numbers("parameters", parameters, remedy="numbers and arrays only; what is static belongs in the functions")
+    return CustomRelaxation(parameters, value, conjugate, smoothed_argmin)

@@ -1,0 +1,197 @@
+"""Binary entropies of the example weights: boosting for the log-loss (paper 004, Section 6).
+
+With c_i = nu d_i / p_i the chance of a coin and t_i its log odds, the smoothed argmin has slope * t_i + strength * log c_i = level - margin_i
+with slope = nu * scale. In units of slope + strength that is log c - ease * log(1 - c) = y, an increasing function of c, where ease = slope /
+(slope + strength) goes from 0 (a cap) to 1 (the logistic function). One level is sought at which the coins have mean nu; the same function
+of the mean is nearly linear in the level.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import check, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.relaxations import bounds
+from jboost.relaxations.roots import bracketed_root, newton
+from jboost.relaxations.types import lifted, number, shares
+
+_LOG_TWO = 0.6931471805599453
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class BinaryEntropy:
+    """f(d) = scale * sum_i p_i (log 2 - H(nu d_i / p_i)) with H the entropy of a coin: a soft margin with the corners rounded off."""
+
+    nu: Array  # []
+    scale: Array  # []
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """scale times the mean of what the coins lack in entropy; inf beyond the caps p_i / nu."""
+        prior = shares(prior, example_weights)
+        coins = number(self.nu, prior) * numerics.safe_divide(example_weights, prior)
+        beyond = jnp.any(coins > 1 + 16 * jnp.finfo(coins.dtype).eps)
+        coins = jnp.clip(coins, 0.0, 1.0)
+        return jnp.where(beyond, jnp.inf, number(self.scale, prior) * jnp.sum(prior * _missing_entropy(2 * coins - 1, jnp.minimum(coins, 1 - coins))))
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """The mean log-loss of the shortfalls: scale * mean(log((1 + e^(z / (nu scale))) / 2))."""
+        prior = shares(prior, shortfalls)
+        scale = number(self.scale, prior)
+        odds = jnp.where(prior > 0, shortfalls, 0.0) / (number(self.nu, prior) * scale)
+        return scale * jnp.sum(prior * _log_loss(odds))
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """The coins at the level where the weights sum to one."""
+        prior = shares(prior, margins)
+        strength = number(strength, margins)
+        slope = number(self.nu, margins) * number(self.scale, margins)
+        _, above = lifted(margins, prior)
+        ground, ease = above / (slope + strength), slope / (slope + strength)
+        log_odds = _log_odds(_level(ground, ease, number(self.nu, margins), prior) - ground, ease)
+        weights = prior * jax.nn.sigmoid(log_odds)
+        return weights / jnp.sum(weights)
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """gamma minus the mean log-loss of gamma - margins, at its best gamma."""
+        prior = shares(prior, margins)
+        dtype = margins.dtype
+        nu, slope = number(self.nu, margins), number(self.nu, margins) * number(self.scale, margins)
+        least, above = lifted(margins, prior)
+        threshold = least + slope * _level(above / slope, jnp.ones_like(slope), nu, prior)
+
+        def odds(relaxation: BinaryEntropy, threshold: Array, margins: Array) -> Array:
+            return (threshold - margins) / (relaxation.nu * relaxation.scale)
+
+        def rounded_odds(relaxation: BinaryEntropy, threshold: Array, margins: Array) -> Array:
+            return odds(relaxation, threshold, margins).astype(dtype)
+
+        def bound(relaxation: BinaryEntropy, threshold: Array, margins: Array, prior: Array, is_near: Array, rest: Array, errors: Array) -> Array:
+            places = odds(relaxation, threshold, margins)
+            linear = jnp.where(is_near, 0.5 * places, jnp.maximum(places, 0.0))
+            gain = relaxation.scale * jnp.sum(prior * (linear + rest))
+            slack = prior * (errors + (prior.shape[0] + 8) * bounds.UNIT * (jnp.abs(linear) + jnp.abs(rest)))
+            return numerics.round_down(bounds.lowered(threshold - gain, threshold, gain) - relaxation.scale * bounds.sum_up(slack), dtype)
+
+        clean = jnp.where(prior > 0, margins, threshold)
+        places = bounds.widely(rounded_odds)(self, threshold, clean)
+        is_near, _, rest = _log_loss_parts(places)
+        errors = 4 * jnp.finfo(dtype).eps * jnp.minimum(places * places, 1.0)
+        return bounds.widely(bound)(self, threshold, clean, prior, is_near, rest, errors)
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """f of d, after as much of the prior is mixed in as brings it below the caps, and how far that moves d; inf if nu is above 1."""
+        prior = shares(prior, example_weights)
+        dtype = example_weights.dtype
+
+        def move(relaxation: BinaryEntropy, example_weights: Array, prior: Array) -> tuple[Array, Array, Array]:
+            weights, total = bounds.scaled(example_weights, prior), jnp.sum(prior)
+            density, cap = bounds.densities(weights, prior), 1 / relaxation.nu
+            over = jnp.maximum(density * (1 + (weights.shape[0] + 8) * bounds.UNIT) - cap, 0.0)
+            share = jnp.max(numerics.safe_divide(over, jnp.maximum(density - 1 / total, over)), initial=0.0)
+            coins = jnp.clip(relaxation.nu * (density + share * (jnp.where(prior > 0, 1 / total, 0.0) - density)), 0.0, 1.0)
+            moved = share * (bounds.sum_up(jnp.abs(weights - prior / total)) + (weights.shape[0] + 8) * bounds.UNIT)
+            return (2 * coins - 1).astype(dtype), jnp.minimum(coins, 1 - coins).astype(dtype), numerics.round_up(moved, dtype)
+
+        def bound(relaxation: BinaryEntropy, prior: Array, missing: Array, moved: Array) -> Array:
+            return numerics.round_up(relaxation.scale * bounds.sum_up(prior * missing) + moved, dtype)
+
+        bias, less, moved = bounds.widely(move)(self, example_weights, prior)
+        missing = _missing_entropy(bias, less) * (1 + 16 * jnp.finfo(dtype).eps)
+        error = (prior.shape[0] + 16) * bounds.UNIT  # of the coins, in 64 bits
+        missing = missing + error * jnp.where(jnp.abs(bias) <= 0.5, 3 * jnp.abs(bias) + 2 * error, 40.0)
+        return jnp.where(self.is_feasible(), bounds.widely(bound)(self, prior, missing, moved), jnp.inf)
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Whether the caps p_i / nu sum to one."""
+        return jnp.asarray(self.nu) <= 1
+
+
+def _missing_entropy(bias: Array, less: Array) -> Array:
+    """log 2 - H of coins, to a few roundings of itself, from the difference of the two chances and the smaller of them."""
+    small = jnp.clip(bias, -0.5, 0.5)
+    near = small * jnp.arctanh(small) + 0.5 * jnp.log1p(-small * small)
+    less = jnp.clip(less, jnp.finfo(less.dtype).tiny, 0.5)
+    far = _LOG_TWO + less * jnp.log(less) + (1 - less) * jnp.log1p(-less)
+    return jnp.where(jnp.abs(bias) <= 0.5, near, far)
+
+
+def _log_loss(odds: Array) -> Array:
+    """log((1 + e^x) / 2)."""
+    _, linear, rest = _log_loss_parts(odds)
+    return linear + rest
+
+
+def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
+    """Whether |x| <= 1; then x / 2, else [x]_+; and the rest of log((1 + e^x) / 2), to a few roundings of min(x^2 / 4, 1)."""
+    is_near = jnp.abs(odds) <= 1
+    small = jnp.clip(odds, -1.0, 1.0)
+    rest = jnp.where(is_near, jnp.log1p(2 * jnp.sinh(0.25 * small) ** 2), jnp.log1p(jnp.exp(-jnp.abs(odds))) - _LOG_TWO)
+    return is_near, jnp.where(is_near, 0.5 * odds, jnp.maximum(odds, 0.0)), rest
+
+
+def _level(ground: Array, ease: Array, nu: Array, prior: Array) -> Array:
+    """The level at which the coins under level - ground [m], the least of which is 0, have mean nu, []."""
+    eps = jnp.finfo(ground.dtype).eps
+    total = jnp.sum(prior)
+    others = jnp.maximum(1 - nu, 0.25 * eps)
+    target = jnp.log(nu) - ease * jnp.log(others)
+
+    def excess(level: Array) -> tuple[Array, Array]:
+        log_odds = _log_odds(level - ground, ease)
+        heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
+        mean, rest = jnp.sum(prior * heads) / total, jnp.sum(prior * tails) / total
+        growth = jnp.sum(prior * heads * tails / (ease + (1 - ease) * tails)) / total
+        value = (jnp.log(mean) - jnp.log(nu)) - ease * (jnp.log(rest) - jnp.log(others))
+        return value, newton(level, value, growth * (1 / mean + ease / rest))
+
+    by_caps = jnp.log(nu) - jnp.log(jnp.sum(prior * jnp.exp(-ground)) / total)  # since no coin is above e^y
+    low = jnp.maximum(target, by_caps)
+    high = target + jnp.max(ground)
+    slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
+    return bracketed_root(excess, low - slack, high + slack, jnp.minimum(low, high), tolerance=4 * eps)
+
+
+def _log_odds(y: Array, ease: Array) -> Array:
+    """t with t - (1 - ease) * log(1 + e^t) = y, by Halley's iteration from a solution for e^t either small or large."""
+    log_ease = jnp.log(ease)
+    bend = -log_ease - y / ease
+    near = -jnp.log(jnp.maximum(-ease * log_ease - y, jnp.finfo(y.dtype).tiny))
+    far = y / ease + jnp.log1p(jnp.exp(jnp.minimum(bend, 1.0)))
+    t = jnp.where(y < -1, y, jnp.where(bend > 1, near, far))
+    for _ in range(2 if jnp.finfo(y.dtype).bits == 32 else 3):
+        decay = jnp.exp(-jnp.abs(t))
+        softplus = jnp.maximum(t, 0.0) + jnp.log1p(decay)
+        heads, tails = jnp.where(t > 0, 1.0, decay) / (1 + decay), jnp.where(t > 0, decay, 1.0) / (1 + decay)
+        slope = ease + (1 - ease) * tails
+        linear = jnp.where(t > 0, ease * t - (1 - ease) * jnp.log1p(decay), t - (1 - ease) * softplus)
+        error = linear - y
+        t = t - error / (slope + 0.5 * error * (1 - ease) * heads * tails / slope)
+    return t
+
+
+def binary_entropy(nu: ArrayLike, scale: ArrayLike) -> BinaryEntropy:
+    """The relaxation by binary entropies, whose primal is a margin minus a mean log-loss (paper 004, Section 6).
+
+    It rounds off the corner of the soft margin of the same nu, which it approaches as the scale goes to 0: the loss of an example is
+    scale * log((1 + exp((gamma - margin) / (nu scale))) / 2) instead of [gamma - margin]_+ / nu.
+
+    Args:
+      nu: [] in (0, 1]: no example weighs more than 1 / nu of its share.
+      scale: [] positive, in units of the margin.
+
+    Raises:
+      ValueError: naming the argument that is out of range.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> relaxation = jboost.relaxations.binary_entropy(0.5, 1.0)
+    >>> bool(relaxation.lower_bound(jnp.array([0.5, -0.25])) <= 0.125)
+    True
+    """
+    nu = check.number("nu", nu, low=0, high=1, open_low=True).astype(float)
+    return BinaryEntropy(nu, check.number("scale", scale, low=0, open_low=True).astype(float))

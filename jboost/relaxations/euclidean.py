@@ -1,0 +1,347 @@
+"""The Euclidean norm of the example weights, as a ball and as a penalty (paper 004, Sections 4 and 6).
+
+Both argmins lie on one curve. With a quadratic charge on the norm, density x_i = d_i / p_i solves kappa x_i + log x_i = level - margin_i /
+strength, that is, kappa x_i = omega(s - margin_i / strength) where omega, the Wright omega function, solves omega + log omega = t. So d is
+proportional to p_i omega(s - margin_i / strength), and one number s is sought: for the ball, where the norm is the radius; for the penalty,
+where m kappa |d|_2 is scale / strength. As s falls, omega becomes exp, and d the softmax.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.records import register
+from jboost.base.types import Array
+from jboost.relaxations import bounds
+from jboost.relaxations.roots import bracketed_root, newton
+from jboost.relaxations.types import lifted, num_examples, number, shares
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class EuclideanBall:
+    """f is 0 where |d|_2 <= radius, else inf."""
+
+    radius: Array  # []
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """0 inside, up to rounding."""
+        inside = _norm(example_weights, shares(prior, example_weights)) <= self.radius * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
+        return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """radius times the norm of the shortfalls."""
+        return number(self.radius, shortfalls) * _shortfall_norm(shortfalls, shares(prior, shortfalls))
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """The softmax with the least quadratic charge that brings it into the ball."""
+        prior = shares(prior, margins)
+        _, above = lifted(margins, prior)
+        above = above / number(strength, margins)
+        eps = jnp.finfo(margins.dtype).eps
+        wanted = jnp.maximum(self._variance(prior), eps * eps)
+
+        def excess(log_charge: Array) -> tuple[Array, Array]:
+            """How far log variance is below the wanted, along log(1 + omega(s))."""
+            charged = _charged(jnp.expm1(log_charge), above)
+            total = jnp.sum(prior * charged.weights)
+            spread = jnp.where(prior > 0, charged.weights / total - 1, 0.0)
+            damping = 1 / (1 + charged.omega)
+            moment = prior * spread * (spread + 1)
+            slope = 2 * (jnp.sum(moment * damping) - jnp.sum(moment) * jnp.sum(prior * (spread + 1) * damping))
+            variance = jnp.maximum(jnp.sum(prior * spread * spread), jnp.finfo(margins.dtype).tiny)
+            growth = jnp.exp(log_charge) * (1 + 1 / jnp.expm1(log_charge))  # of s
+            value = jnp.log(wanted) - jnp.log(variance)
+            return value, newton(log_charge, value, -slope / variance * growth)
+
+        mean = jnp.sum(prior * above)
+        deviation = jnp.sqrt(jnp.sum(prior * (above - mean) ** 2))
+        enough = jnp.log1p(jnp.maximum(mean + _level_of(deviation / jnp.sqrt(wanted)), 1.0))
+        free, _ = excess(jnp.zeros_like(mean))
+        high = jnp.where(free >= 0, 0.0, enough)
+        log_charge = bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=16 * eps)
+        weights = prior * _charged(jnp.expm1(log_charge), above).weights
+        return self._pulled_inside(weights / jnp.sum(weights), prior)
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """gamma - radius * |[gamma - margins]_+|_2 at its best gamma, or the bound by Cauchy and Schwarz, which does not know that d >= 0."""
+        prior = shares(prior, margins)
+        dtype = margins.dtype
+        _, above = lifted(margins, prior)
+        reach = self._best_reach(above, prior)
+        is_apart = reach > 0
+        reach = jnp.where(is_apart, reach, 1.0)
+        size = num_examples(prior)
+
+        def squares(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array) -> tuple[Array, Array]:
+            least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+            square = bounds.shortfall_sum_up(least + reach, margins, prior, 2) / (reach * reach)
+            return square.astype(dtype), _cauchy(relaxation.radius, margins, prior)[1].astype(dtype)
+
+        def bound(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array, guess: Array, other_guess: Array) -> Array:
+            least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+            threshold = least + reach
+            shortfall = threshold - least
+            size = num_examples(prior)
+            square = bounds.shortfall_sum_up(threshold, margins, prior, 2) / (reach * reach) * size
+            loss = relaxation.radius * reach * bounds.root_up(square, guess)
+            by_threshold = bounds.lowered(threshold - loss, threshold, shortfall, loss, loss)
+            mean, square = _cauchy(relaxation.radius, margins, prior)
+            loss = bounds.root_up(square, other_guess)
+            by_mean = bounds.lowered(mean - loss, loss)
+            return numerics.round_down(jnp.maximum(jnp.where(is_apart, by_threshold, least), by_mean), dtype)
+
+        clean = jnp.where(prior > 0, margins, 0.0)
+        square, other = bounds.widely(squares)(self, clean, prior, reach)
+        guess = jnp.sqrt(jnp.maximum(square * size, jnp.finfo(dtype).tiny))
+        return bounds.widely(bound)(self, clean, prior, reach, guess, jnp.sqrt(jnp.maximum(other, jnp.finfo(dtype).tiny)))
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """How far d moves when as much of the prior is mixed in as brings it into the ball; inf if that is empty."""
+        prior = shares(prior, example_weights)
+        dtype = example_weights.dtype
+
+        def bound(relaxation: EuclideanBall, example_weights: Array, prior: Array) -> Array:
+            weights = bounds.scaled(example_weights, prior)
+            share = 1 - _kept_share(relaxation.radius, weights, prior, jnp.zeros_like(relaxation.radius))
+            moved = bounds.sum_up(jnp.abs(weights - prior / jnp.sum(prior)))
+            return numerics.round_up(share * (moved + (weights.shape[0] + 8) * bounds.UNIT), dtype)
+
+        return jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Whether the radius is m ** -0.5 at least, up to rounding."""
+        if prior is None:
+            raise ValueError("prior is None: whether a radius is feasible depends on the number of examples")
+        return self._variance(prior) >= -32 * jnp.finfo(prior.dtype).eps
+
+    def _variance(self, prior: Array) -> Array:
+        """m radius^2 - 1, without loss: the variance that the densities may have."""
+        dtype = prior.dtype
+
+        def variance(radius: Array, prior: Array) -> Array:
+            return (num_examples(prior) * radius * radius - 1).astype(dtype)
+
+        return bounds.widely(variance)(self.radius, prior)
+
+    def _pulled_inside(self, weights: Array, prior: Array) -> Array:
+        """Weights a hair outside the ball, moved inside by mixing in the prior."""
+        dtype = weights.dtype
+        allowed = jnp.maximum(self._variance(prior), 0.0)
+        hair = jnp.finfo(dtype).eps * jnp.sqrt(allowed * (1 + allowed))
+
+        def mix(relaxation: EuclideanBall, weights: Array, prior: Array, hair: Array) -> Array:
+            weights = bounds.scaled(weights, prior)
+            kept = _kept_share(relaxation.radius, weights, prior, hair)
+            return (kept * weights + (1 - kept) * prior / jnp.sum(prior)).astype(dtype)
+
+        return bounds.widely(mix)(self, weights, prior, hair)
+
+    def _best_reach(self, above: Array, prior: Array) -> Array:
+        """The threshold of the best lower bound, above the least margin, []: there the weights p_i [threshold - margin_i]_+ have norm radius."""
+        eps = jnp.finfo(above.dtype).eps
+        wanted = jnp.maximum(self._variance(prior), eps)
+
+        def excess(reach: Array) -> tuple[Array, Array]:
+            count, mean, variance = _below(reach, above, prior)
+            height = jnp.maximum(reach - mean, 0.0)
+            square = variance / (count * height * height)  # relative, in the active set
+            value = (1 + wanted) * count - 1 - square
+            room = (1 + wanted) * count - 1
+            proposal = jnp.where(room > 0, mean + jnp.sqrt(variance / (count * jnp.where(room > 0, room, 1.0))), jnp.nan)
+            return jnp.where(height > 0, value, -1.0), proposal
+
+        _, mean, variance = _below(jnp.asarray(jnp.inf, above.dtype), above, prior)
+        high = (mean + jnp.sqrt(variance / wanted)) * (1 + 8 * eps)
+        free, _, _ = _below(jnp.zeros_like(high), above, prior)
+        high = jnp.where((1 + wanted) * free >= 1, 0.0, high)
+        return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=4 * eps, floor=0.0)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class EuclideanPenalty:
+    """f(d) = scale * |d|_2."""
+
+    scale: Array  # []
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """scale * |d|_2."""
+        return number(self.scale, example_weights) * _norm(example_weights, shares(prior, example_weights))
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """0 where the norm of the shortfalls is the scale at most, else inf."""
+        beyond = _shortfall_norm(shortfalls, shares(prior, shortfalls)) > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)
+        return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """The softmax with the quadratic charge whose slope is that of the norm."""
+        prior = shares(prior, margins)
+        _, above = lifted(margins, prior)
+        above = above / number(strength, margins)
+        wanted = number(self.scale, margins) / number(strength, margins) / jnp.sqrt(num_examples(prior))
+
+        def excess(level: Array) -> tuple[Array, Array]:
+            """Of the level at which equal margins would have this norm."""
+            charged = _charged_at(level, above)
+            square = jnp.sum(prior * charged.weights**2)
+            slope = jnp.sum(prior * charged.weights**2 / (1 + charged.omega)) / square
+            log_norm = charged.log_unit + 0.5 * jnp.log(square)
+            norm = jnp.exp(log_norm)
+            value = (log_norm - jnp.log(wanted)) + (norm - wanted)
+            return value, newton(level, value, (1 + norm) * slope)
+
+        low = _level_of(wanted)
+        by_one = jnp.where(prior > 0, wanted / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), 1.0)
+        high = jnp.min(above + _level_of(by_one), initial=jnp.inf, where=prior > 0)
+        high = jnp.minimum(high, low + jnp.sum(prior * above))
+        slack = 8 * jnp.finfo(margins.dtype).eps * (1 + jnp.abs(low) + jnp.abs(high))
+        level = bracketed_root(excess, low - slack, high + slack, high, tolerance=4 * jnp.finfo(margins.dtype).eps)
+        weights = prior * _charged_at(level, above).weights
+        return weights / jnp.sum(weights)
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """The greatest threshold below which the norm of the shortfalls is the scale."""
+        prior = shares(prior, margins)
+        dtype = margins.dtype
+        _, above = lifted(margins, prior)
+        scale, size = number(self.scale, margins), num_examples(prior)
+
+        def excess(reach: Array) -> tuple[Array, Array]:
+            count, mean, variance = _below(reach, above, prior)
+            height = jnp.maximum(reach - mean, 0.0)
+            value = jnp.sqrt(variance + count * height * height) * jnp.sqrt(size) / scale - 1
+            rest = jnp.maximum((scale / jnp.sqrt(size)) ** 2 - variance, 0.0) / count
+            return value, mean + jnp.sqrt(rest)
+
+        low = scale / jnp.sqrt(size)
+        high = jnp.min(above + low / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), initial=jnp.inf, where=prior > 0)
+        eps = jnp.finfo(dtype).eps
+        reach = bracketed_root(excess, low * (1 - 8 * eps), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
+
+        def bound(relaxation: EuclideanPenalty, margins: Array, prior: Array, reach: Array) -> Array:
+            least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+            target = relaxation.scale * relaxation.scale / num_examples(prior)
+            clean = jnp.where(prior > 0, margins, least)
+            gaps = jnp.maximum(least + reach - clean, 0.0)
+            reach = reach - (jnp.sum(prior * gaps * gaps) - target) / (2 * jnp.sum(prior * gaps))
+            threshold = least + reach
+            square = bounds.shortfall_sum_up(threshold, clean, prior, 2)
+            share = bounds.root_share_down(target / jnp.maximum(square, target))
+            return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
+
+        return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """f of the scaled weights."""
+        prior = shares(prior, example_weights)
+        dtype = example_weights.dtype
+        guess = _norm(example_weights / jnp.sum(jnp.where(prior > 0, example_weights, 0.0)), prior)
+
+        def bound(relaxation: EuclideanPenalty, example_weights: Array, prior: Array, guess: Array) -> Array:
+            weights = bounds.scaled(example_weights, prior)
+            square = bounds.sum_up(weights * bounds.densities(weights, prior)) * (1 + (2 * weights.shape[0] + 8) * bounds.UNIT)
+            return numerics.round_up(relaxation.scale * bounds.root_up(square / num_examples(prior), guess) * (1 + 4 * bounds.UNIT), dtype)
+
+        return bounds.widely(bound)(self, example_weights, prior, guess)
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Always."""
+        return jnp.ones((), bool)
+
+
+# --- norms -----------------------------------------------------------------------------------------------------------------
+
+
+def _norm(example_weights: Array, prior: Array) -> Array:
+    square = jnp.sum(jnp.where(prior > 0, numerics.safe_divide(example_weights**2, num_examples(prior) * prior), 0.0))
+    return _root(square)
+
+
+def _shortfall_norm(shortfalls: Array, prior: Array) -> Array:
+    return _root(jnp.sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0)))
+
+
+def _root(square: Array) -> Array:
+    is_positive = square > 0
+    return jnp.where(is_positive, jnp.sqrt(jnp.where(is_positive, square, 1.0)), 0.0)
+
+
+def _kept_share(radius: Array, weights: Array, prior: Array, hair: Array) -> Array:
+    """A share of d that is in the ball when the rest is the prior, [], nearly the greatest; in the 64-bit scope.
+
+    The square of the norm is that of the prior and a part that shrinks with the square of the share.
+    """
+    total = jnp.sum(prior)
+    slack = (2 * weights.shape[0] + 16) * bounds.UNIT
+    square = jnp.sum(weights * bounds.densities(weights, prior)) * (1 + slack) + hair
+    allowed = num_examples(prior) * radius * radius * (1 - slack)
+    room, variance = allowed - (1 + slack) / total, square - (1 - slack) / total
+    share = bounds.root_share_down(jnp.clip(room / jnp.where(variance > 0, variance, 1.0), 0.0, 1.0))
+    return jnp.where(square <= allowed, 1.0, share)
+
+
+def _cauchy(radius: Array, margins: Array, prior: Array) -> tuple[Array, Array]:
+    """A mean and a square such that no d in the ball has <margins, d> below mean - sqrt(square); in the 64-bit scope."""
+    total = jnp.sum(prior)
+    slack = (margins.shape[0] + 8) * bounds.UNIT
+    mean = jnp.sum(prior * margins) / total
+    rounding = slack * jnp.sum(prior * jnp.abs(margins)) / total
+    allowed = jnp.maximum(num_examples(prior) * radius * radius * (1 + slack) - (1 - slack) / total, 0.0)
+    deviations = jnp.where(prior > 0, jnp.abs(margins - mean), 0.0)
+    return mean - 2 * rounding, bounds.sum_up(prior * deviations**2) * allowed
+
+
+def _below(reach: Array, above: Array, prior: Array) -> tuple[Array, Array, Array]:
+    """Of the margins below a threshold, the least always among them: their share, their mean, and the sum of squares about it."""
+    active = jnp.where((above < reach) | (above == 0), prior, 0.0)
+    count = jnp.sum(active)
+    mean = jnp.sum(active * above) / count
+    return count, mean, jnp.sum(active * (above - mean) ** 2)
+
+
+# --- the curve -------------------------------------------------------------------------------------------------------------
+
+
+class _Charged(NamedTuple):
+    """One point of the curve."""
+
+    weights: Array  # [m] omega(s - margin_i / strength), in a unit that keeps them in range
+    omega: Array  # [m] the same, which may be 0 where that underflows
+    log_unit: Array  # []
+
+
+def _charged(omega: Array, above: Array) -> _Charged:
+    """The point where the largest weight, of a margin of 0 above the least, is omega [], which may be 0."""
+    return _charged_at(_level_of(omega), above)
+
+
+def _charged_at(level: Array, above: Array) -> _Charged:
+    omegas = _omega(level - above)
+    is_small = level < 0
+    unit = jnp.maximum(level, 1.0)
+    return _Charged(jnp.where(is_small, jnp.exp(-above - omegas), omegas / unit), omegas, jnp.where(is_small, level, jnp.log(unit)))
+
+
+def _level_of(omega: Array) -> Array:
+    """t of omega(t)."""
+    return omega + jnp.log(jnp.maximum(omega, jnp.finfo(omega.dtype).tiny))
+
+
+def _omega(t: Array) -> Array:
+    """The solution of omega + log omega = t, by two steps of Fritsch, Shafer and Crowley (1973), of fourth order each."""
+    eps, tiny = jnp.finfo(t.dtype).eps, jnp.finfo(t.dtype).tiny
+    growth = jnp.exp(jnp.minimum(t, 1.5))
+    omega = jnp.where(t > 1.5, t - jnp.log(jnp.maximum(t, 1.5)), growth / (1 + 0.72 * growth))
+    omega = jnp.maximum(omega, 4 * tiny)
+    inside = jnp.maximum(t, jnp.log(tiny) + 2)
+    for _ in range(2):
+        rest = inside - omega - jnp.log(omega)
+        one = 1 + omega
+        cube = one * (one + rest * (2 / 3))
+        omega = omega * (1 + rest / one * (cube - 0.5 * rest) / (cube - rest))
+    return jnp.where(t < jnp.log(eps) - 1, growth, omega)

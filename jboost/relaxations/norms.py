@@ -1,0 +1,227 @@
+"""Norm balls and norm penalties on the example weights, of orders 1, 2 and infinity (paper 004, Sections 4 and 6).
+
+With unequal shares norms are those of the density d_i / (m p_i) under the measure m p_i, so that one example of weight two counts like
+two examples: order 1 is sum d_i, order 2 the root of sum d_i^2 / (m p_i), order infinity the largest d_i / (m p_i).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import jax.numpy as jnp
+
+from jboost.base import check, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.relaxations import bounds
+from jboost.relaxations.caps import HardMargin, SoftMargin
+from jboost.relaxations.euclidean import EuclideanBall, EuclideanPenalty
+from jboost.relaxations.roots import bracketed_root
+from jboost.relaxations.types import lifted, num_examples, number, shares, softmax
+
+
+def norm_ball(order: float, radius: ArrayLike) -> Any:
+    """The relaxation that keeps the example weights in a norm ball: f is 0 inside and inf outside.
+
+    Args:
+      order: 1, 2 or infinity; static.
+      radius: [], for m examples at least 1 for order 1, m ** -0.5 for order 2 and 1 / m for order infinity, or the ball misses the simplex.
+
+    Returns:
+      A relaxation; for order infinity that is `soft_margin(cap=radius)`.
+
+    Raises:
+      ValueError: naming the argument, for another order or a radius that is not positive; for order 1 also below 1.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> round(float(jboost.relaxations.norm_ball(2, 0.8).lower_bound(jnp.array([0.0, 1.0]))), 3)
+    0.235
+    """
+    _judge_order(order)
+    radius = check.number("radius", radius, low=1.0 if order == 1 else 0.0, open_low=order != 1).astype(float)
+    if order == 1:
+        return AbsoluteBall(radius)
+    return EuclideanBall(radius) if order == 2 else SoftMargin(radius, None)
+
+
+def norm_penalty(order: float, scale: ArrayLike) -> Any:
+    """The relaxation that charges a norm of the example weights: f(d) = scale * |d|.
+
+    Args:
+      order: 1, 2 or infinity; static.
+      scale: [] positive.
+
+    Returns:
+      A relaxation. For order 1 it is constant on the simplex, and lifts the hard margin by `scale`.
+
+    Raises:
+      ValueError: naming the argument, for another order or a scale that is not positive.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> round(float(jboost.relaxations.norm_penalty(1, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3)
+    0.5
+    """
+    _judge_order(order)
+    scale = check.number("scale", scale, low=0, open_low=True).astype(float)
+    if order == 1:
+        return AbsolutePenalty(scale)
+    return EuclideanPenalty(scale) if order == 2 else LargestPenalty(scale)
+
+
+def _judge_order(order: Any) -> None:
+    if not isinstance(order, (int, float)) or order not in (1, 2, math.inf):
+        raise ValueError(f"order is {order!r}: the orders are 1, 2 and infinity")
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class AbsoluteBall:
+    """f is 0 where sum d <= radius, else inf: no relaxation at all on the simplex, once the radius is 1."""
+
+    radius: Array  # []
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """0 inside."""
+        inside = jnp.sum(example_weights) <= self.radius * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
+        return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """radius times the largest shortfall."""
+        return number(self.radius, shortfalls) * numerics.masked_max(jnp.maximum(shortfalls, 0.0), shares(prior, shortfalls) > 0, fill=0.0)
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """A softmax."""
+        return softmax(margins, strength, shares(prior, margins))
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """The least margin."""
+        return HardMargin().lower_bound(margins, prior)
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """0, or inf if the ball misses the simplex."""
+        return jnp.where(self.is_feasible(), 0.0, jnp.inf).astype(example_weights.dtype)
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Whether the radius is 1 at least."""
+        return jnp.asarray(self.radius) >= 1
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class AbsolutePenalty:
+    """f(d) = scale * sum d."""
+
+    scale: Array  # []
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """scale * sum d."""
+        return number(self.scale, example_weights) * jnp.sum(example_weights)
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """0 where no example falls short by more than the scale, else inf."""
+        beyond = jnp.any((shortfalls > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)) & (shares(prior, shortfalls) > 0))
+        return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """A softmax."""
+        return softmax(margins, strength, shares(prior, margins))
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """The least margin plus the scale."""
+        least = HardMargin().lower_bound(margins, prior)
+
+        def bound(scale: Array, least: Array) -> Array:
+            return numerics.round_down(bounds.lowered(least + scale), margins.dtype)
+
+        return bounds.widely(bound)(self.scale, least)
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """The scale."""
+        return bounds.widely(lambda scale: numerics.round_up(scale, example_weights.dtype))(self.scale)
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Always."""
+        return jnp.ones((), bool)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class LargestPenalty:
+    """f(d) = scale * max d_i / (m p_i)."""
+
+    scale: Array  # []
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """scale * the largest density."""
+        prior = shares(prior, example_weights)
+        density = numerics.safe_divide(example_weights, num_examples(prior) * prior)
+        return number(self.scale, example_weights) * jnp.max(density, initial=0.0)
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """0 where the shortfalls sum to the scale at most, else inf."""
+        prior = shares(prior, shortfalls)
+        total = jnp.sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0), 0.0))
+        beyond = total > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)
+        return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """A softmax whose densities are cut at the level where what is cut, in logs, is worth scale / strength."""
+        prior = shares(prior, margins)
+        strength = number(strength, margins)
+        _, above = lifted(margins, prior)
+        above = above / strength
+        level = _water_level(number(self.scale, margins) / strength, above, prior)
+        weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
+        return weights / jnp.sum(weights)
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """The greatest threshold below which the shortfalls sum to the scale: water poured on the margins."""
+        prior = shares(prior, margins)
+        dtype = margins.dtype
+        _, above = lifted(margins, prior)
+        reach = _water_level(number(self.scale, margins), above, prior)
+
+        def bound(relaxation: LargestPenalty, margins: Array, prior: Array, reach: Array) -> Array:
+            least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+            target = relaxation.scale / num_examples(prior)
+            clean = jnp.where(prior > 0, margins, least)
+            active = jnp.where(clean < least + reach, prior, 0.0)
+            threshold = least + (target + jnp.sum(active * (clean - least))) / jnp.sum(active)
+            total = bounds.shortfall_sum_up(threshold, clean, prior, 1)
+            share = target / jnp.maximum(total, target) * (1 - 4 * bounds.UNIT)
+            return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
+
+        return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """f of the scaled weights."""
+        dtype = example_weights.dtype
+
+        def bound(relaxation: LargestPenalty, example_weights: Array, prior: Array) -> Array:
+            density = jnp.max(bounds.densities(bounds.scaled(example_weights, prior), prior), initial=0.0)
+            slack = 1 + (example_weights.shape[0] + 8) * bounds.UNIT
+            return numerics.round_up(relaxation.scale * density / num_examples(prior) * slack, dtype)
+
+        return bounds.widely(bound)(self, example_weights, shares(prior, example_weights))
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Always."""
+        return jnp.ones((), bool)
+
+
+def _water_level(volume: Array, ground: Array, prior: Array) -> Array:
+    """Where water of a volume stands on the ground [m], whose lowest place is 0 and whose areas are m p_i, by Newton from above."""
+    target = volume / num_examples(prior)
+
+    def excess(level: Array) -> tuple[Array, Array]:
+        under = jnp.where((ground < level) | (ground == 0), prior, 0.0)
+        area = jnp.sum(under)
+        proposal = (target + jnp.sum(under * ground)) / area
+        return (level - proposal) * area / target, proposal
+
+    by_one = jnp.min(ground + target / jnp.where(prior > 0, prior, 1.0), initial=jnp.inf, where=prior > 0)
+    high = jnp.minimum(by_one, (target + jnp.sum(prior * ground)) / jnp.sum(prior))
+    eps = jnp.finfo(ground.dtype).eps
+    return bracketed_root(excess, jnp.zeros_like(high), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)

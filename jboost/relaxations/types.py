@@ -1,0 +1,72 @@
+"""What a relaxation is, and the helpers that all of them share.
+
+Paper 004 (Shalev-Shwartz, Singer 2008): rho_f = min over example weights d of max_j |(d'A)_j| + f(d), which by Theorem 7 is the maximum
+over votes w and thresholds gamma of gamma - f*([gamma 1 - A w]_+). f is `value`, f* `conjugate`, line "d_t" of Figure 1 `smoothed_argmin`
+with beta as `strength`, (Aw)_i the `margins`. The paper weighs all examples alike; here each has a prior share p_i, so that an example of
+weight two counts like two: caps are cap m p_i, norms are those of d_i / (m p_i) under the measure m p_i, entropies are relative to p.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.types import Array
+
+
+class Relaxation(Protocol):
+    """A convex f of the example weights. `prior` [m] sums to one and is 0 on padding, which may hold anything; None stands for equal shares."""
+
+    def value(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """f(d), []; inf where d is not allowed."""
+
+    def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
+        """The maximum over d >= 0 of <d, shortfalls> - f(d), [], where shortfalls [m] are gamma 1 - A w."""
+
+    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+        """The d [m] in the simplex of least <margins, d> + f(d) + strength * sum d log(d / prior)."""
+
+    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
+        """The minimum over the simplex of <margins, d> + f(d), [], never rounded up: the value that these margins prove."""
+
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+        """At least f(d') + |d' - d|_1 for some allowed d', where d is `example_weights` scaled to sum to one: what d adds to the best edge."""
+
+    def is_feasible(self, prior: Array | None = None) -> Array:
+        """Whether any distribution is allowed, [] bool."""
+
+
+def shares(prior: Array | None, like: Array) -> Array:
+    """The prior, or equal shares of the length of `like`; in its dtype."""
+    return jnp.full(like.shape, 1.0 / like.shape[0], like.dtype) if prior is None else prior.astype(like.dtype)
+
+
+def number(value: Any, like: Array) -> Array:
+    """A parameter in the dtype of the data."""
+    return jnp.asarray(value).astype(like.dtype)
+
+
+def num_examples(prior: Array) -> Array:
+    """How many examples have a share, [] in the dtype of the prior."""
+    return jnp.sum(prior > 0, dtype=prior.dtype)
+
+
+def safe_log(values: Array) -> Array:
+    """Logarithms, -inf for 0, without a NaN in the derivative."""
+    is_positive = values > 0
+    return jnp.where(is_positive, jnp.log(jnp.where(is_positive, values, 1.0)), -jnp.inf)
+
+
+def lifted(margins: Array, prior: Array) -> tuple[Array, Array]:
+    """The least margin [], and the margins above it [m]; 0 on padding."""
+    least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+    return least, jnp.where(prior > 0, margins - least, 0.0)
+
+
+def softmax(margins: Array, strength: Array, prior: Array) -> Array:
+    """The distribution proportional to prior * exp(-margins / strength), [m]."""
+    _, above = lifted(margins, prior)
+    weights = prior * jnp.exp(-above / number(strength, margins))
+    return weights / jnp.sum(weights)

@@ -1,0 +1,127 @@
+"""What the votes w pay for their size: the unit ball of the l1 norm, or a regulariser in its place (paper 004, Section 6).
+
+With g the price of the votes, the primal is the maximum over w and gamma of gamma - f*([gamma 1 - A w]_+) - g(w), and the dual the
+minimum over d of f(d) + g*(A'd). Both prices depend on |w|_1 alone, hence both duals on the best edge alone.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Protocol
+
+import jax.numpy as jnp
+
+from jboost.base import check, loops, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.relaxations.types import number
+
+
+class VotePenalty(Protocol):
+    """A convex price of |w|_1."""
+
+    def price(self, norm: Array) -> Array:
+        """What votes of this l1 norm cost, [], never rounded down."""
+
+    def conjugate(self, edge: Array) -> Array:
+        """The maximum over norms t >= 0 of t * edge - price(t), [], never rounded down; of an edge of 0, a tiny number at most."""
+
+    def proximal(self, votes: Array, step: Array) -> Array:
+        """argmin over w [n] of |w - votes|^2 / 2 + step * price(|w|_1)."""
+
+    def scale(self, edge: Array) -> Array:
+        """The norm that an edge deserves, []: where t * edge - price(t) is largest."""
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class UnitBall:
+    """Norms up to 1 are free, others not allowed."""
+
+    def price(self, norm: Array) -> Array:
+        """0 up to 1."""
+        return jnp.where(norm <= 1, 0.0, jnp.inf).astype(norm.dtype)
+
+    def conjugate(self, edge: Array) -> Array:
+        """The edge itself."""
+        return jnp.maximum(edge, 0.0)
+
+    def proximal(self, votes: Array, step: Array) -> Array:
+        """The projection onto the ball, a hair inside: the soft threshold by Newton, which comes from the left and ends after few steps."""
+        sizes = jnp.abs(votes)
+
+        def climb(state: tuple[Array, Array]) -> tuple[Array, Array]:
+            threshold, _ = state
+            above = jnp.maximum(sizes - threshold, 0.0)
+            excess = jnp.sum(above) - 1
+            count = jnp.maximum(jnp.sum(above > 0, dtype=votes.dtype), 1.0)
+            return threshold + jnp.maximum(excess, 0.0) / count, excess
+
+        start = (jnp.zeros((), votes.dtype), jnp.full((), jnp.inf, votes.dtype))
+        rounding = 4 * jnp.finfo(votes.dtype).eps
+        (threshold, _), _ = loops.bounded_loop(climb, lambda state: state[1] > rounding, numerics.start_loop_beside(start, votes), max_checks=64)
+        projected = jnp.sign(votes) * jnp.maximum(sizes - threshold, 0.0)
+        return projected * jnp.minimum((1 - 4 * jnp.finfo(votes.dtype).eps) / jnp.maximum(norm_bound(projected), 0.5), 1.0)
+
+    def scale(self, edge: Array) -> Array:
+        """1."""
+        return jnp.ones_like(edge)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class SquaredNorm:
+    """price(t) = strength / 2 * t^2."""
+
+    strength: Array  # []
+
+    def price(self, norm: Array) -> Array:
+        """strength / 2 * norm^2."""
+        return _raised(0.5 * number(self.strength, norm) * norm * norm)
+
+    def conjugate(self, edge: Array) -> Array:
+        """edge^2 / (2 strength)."""
+        return _raised(jnp.maximum(edge, 0.0) ** 2 / (2 * number(self.strength, edge)))
+
+    def proximal(self, votes: Array, step: Array) -> Array:
+        """A soft threshold at step * strength * |w|_1, found by one sort."""
+        sizes = jnp.sort(jnp.abs(votes), descending=True)
+        counts = jnp.arange(1, sizes.shape[0] + 1, dtype=votes.dtype)
+        thresholds = jnp.cumsum(sizes) / (counts + 1 / (step * number(self.strength, votes)))
+        threshold = jnp.max(thresholds, initial=0.0)
+        return jnp.sign(votes) * jnp.maximum(jnp.abs(votes) - threshold, 0.0)
+
+    def scale(self, edge: Array) -> Array:
+        """edge / strength."""
+        return jnp.maximum(edge, 0.0) / number(self.strength, edge)
+
+
+def unit_ball() -> UnitBall:
+    """The paper's constraint |w|_1 <= 1: the default."""
+    return UnitBall()
+
+
+def squared_norm(strength: ArrayLike) -> SquaredNorm:
+    """The regulariser strength / 2 * |w|_1^2 in place of the constraint |w|_1 <= 1 (paper 004, Section 6).
+
+    Args:
+      strength: [] positive; the larger, the smaller the votes.
+
+    Raises:
+      ValueError: if it is not positive.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> float(jboost.relaxations.squared_norm(2.0).conjugate(jnp.array(0.5))) >= 0.0625
+    True
+    """
+    return SquaredNorm(check.number("strength", strength, low=0, open_low=True).astype(float))
+
+
+def _raised(value: Array) -> Array:
+    limits = jnp.finfo(value.dtype)
+    return value * (1 + 4 * limits.eps) + limits.tiny
+
+
+def norm_bound(votes: Array) -> Array:
+    """|votes|_1, [], rounded up."""
+    return numerics.bracket_dot(jnp.abs(votes), jnp.ones_like(votes))[1]

@@ -1,0 +1,7 @@
+"""Relaxed margins maximised: `solve` for a whole matrix of margins, `fit` for a learner that proposes columns (paper 004)."""
+
+from jboost.relaxed_margin.booster import RelaxedMargin, finish, fit, init, step
+from jboost.relaxed_margin.first_order import SolverConfig
+from jboost.relaxed_margin.solve import RelaxedMarginSolution, solve
+
+__all__ = ["RelaxedMargin", "RelaxedMarginSolution", "SolverConfig", "finish", "fit", "init", "solve", "step"]

@@ -1,0 +1,261 @@
+"""Relaxed margin boosting for a learner: columns come one proposal at a time, bounds with each (paper 004, Figure 1)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import boosting, check
+from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.records import register
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.relaxations import UnitBall, soft_margin, unit_ball
+from jboost.relaxations.votes import norm_bound
+from jboost.relaxed_margin import certify, updates
+from jboost.relaxed_margin.first_order import Game, SolverConfig
+from jboost.relaxed_margin.solve import check_feasible, judge
+from jboost.relaxed_margin.updates import Votes
+
+_INNER_ITERATIONS = 8000  # of the solver between two proposals; bounds are valid wherever it stops
+
+__all__ = ["RelaxedMargin", "finish", "fit", "init", "step"]
+
+
+class Proven(NamedTuple):
+    """The best votes and the best example weights so far."""
+
+    coefficients: Array  # [capacity]
+    lower: Array  # []
+    example_weights: Array  # [m]
+    edge: Array  # [] the largest |edge| of a column seen, under them
+    upper: Array  # [] over all hypotheses, +inf where the learner proves nothing
+    seen_upper: Array  # []
+
+
+class Memory(NamedTuple):
+    """What the booster carries from round to round."""
+
+    columns: Array  # [capacity, m] y_i h_j(x_i); rows of unused slots are 0
+    prior: Array  # [m]
+    votes: Votes
+    proven: Proven
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class RelaxedMargin:
+    """The booster: example weights are the worst case that the relaxation allows against the vote so far."""
+
+    relaxation: Any
+    price: Any
+    tolerance: Array  # []
+    update: str = dataclasses.field(metadata={"static": True})
+    stop_on: str = dataclasses.field(metadata={"static": True})
+    config: SolverConfig = dataclasses.field(metadata={"static": True})
+
+    def capacity(self, max_rounds: int, num_proposed: int) -> int:
+        """All proposed columns are taken where the votes are corrected fully, else the best."""
+        return max_rounds * num_proposed if self.update == "fully_corrective" else max_rounds
+
+    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
+        """No votes: the example weights nearest to the user's that the relaxation allows."""
+        prior = boosting.initial_distribution(dataset)
+        zero, no_votes = jnp.zeros((), prior.dtype), jnp.zeros((capacity,), prior.dtype)
+        weights = self.relaxation.smoothed_argmin(jnp.zeros_like(prior), jnp.ones_like(zero), prior)
+        lower = certify.lower_from_margins(jnp.zeros_like(prior), norm_bound(no_votes), self.relaxation, self.price, prior)
+        proven = Proven(no_votes, lower, weights, zero, zero + jnp.inf, zero + jnp.inf)
+        columns = jnp.zeros((capacity, prior.shape[0]), prior.dtype)
+        is_feasible = self.relaxation.is_feasible(prior)
+        return Absorbed(
+            memory=Memory(columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven),
+            example_weights=weights,
+            slots=jnp.zeros((1,), jnp.int32),
+            votes=jnp.zeros((capacity, 2), prior.dtype),
+            constant=zero,
+            count=jnp.zeros((), jnp.int32),
+            certificate=_certificate(proven),
+            edge=zero,
+            status=jnp.where(is_feasible, int(Status.UNFINISHED), int(Status.INFEASIBLE)),
+        )
+
+    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+        """One round: columns in, an upper bound from what was asked, votes moved, a lower bound from them."""
+        asked = memory.votes.example_weights
+        rows = proposal.outputs * boosting.signs(dataset)[None, :]
+        edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
+        best = jnp.argmax(edges)
+        wanted = jnp.ones_like(edges, bool) if self.update == "fully_corrective" else jnp.arange(edges.shape[0]) == best
+        columns, slots, count = _enter(memory.columns, ensemble.count, rows, wanted)
+        game = Game(columns.T, self.relaxation, self.price, memory.prior)
+
+        proven = self._prove_upper(game, memory.proven, asked, rows, proposal.upper_bound)
+        strength = self._strength(proven, memory.prior)
+        votes = self._move(memory.votes, game, slots[best], strength)
+        proven = _prove_lower(game, proven, votes)
+        return Absorbed(
+            memory=Memory(columns, memory.prior, votes, proven),
+            example_weights=votes.example_weights,
+            slots=slots,
+            votes=jnp.stack([proven.coefficients, proven.coefficients], axis=1),
+            constant=ensemble.constant,
+            count=count,
+            certificate=_certificate(proven),
+            edge=edges[best],
+            status=self._status(proven),
+        )
+
+    def _prove_upper(self, game: Game, before: Proven, asked: Array, rows: Array, best_edge: Array) -> Proven:
+        """The bounds of the example weights that were best so far, with the new columns seen; or those of what was asked, if better."""
+        edge = jnp.maximum(before.edge, certify.largest_edge(rows, before.example_weights))
+        known = before._replace(edge=edge, seen_upper=self._upper(game, edge, before.example_weights))
+        known = known._replace(seen_upper=jnp.where(before.seen_upper == jnp.inf, jnp.inf, known.seen_upper))
+        edge = certify.largest_edge(game.margins.T, asked)
+        upper = self._upper(game, certify.scaled_edge(best_edge, asked), asked)
+        fresh = before._replace(example_weights=asked, edge=edge, upper=upper, seen_upper=self._upper(game, edge, asked))
+        is_better = self._goal(fresh) < self._goal(known)
+        return Proven(*(jnp.where(is_better, new, old) for new, old in zip(fresh, known, strict=True)))
+
+    def _upper(self, game: Game, edge: Array, weights: Array) -> Array:
+        return certify.upper_from_edge(edge, weights, self.relaxation, self.price, game.prior)
+
+    def _goal(self, proven: Proven) -> Array:
+        if self.stop_on == "seen":
+            return proven.seen_upper
+        if self.stop_on == "all":
+            return proven.upper
+        return jnp.where(proven.upper == jnp.inf, proven.seen_upper, proven.upper)
+
+    def _strength(self, proven: Proven, prior: Array) -> Array:
+        """beta = eps / (2 log m), with eps the tolerance, or while the gap is wide half the gap."""
+        accuracy = self.tolerance.astype(prior.dtype)
+        if self.update != "analytic":
+            gap = self._goal(proven) - proven.lower
+            accuracy = jnp.maximum(accuracy, jnp.where(gap < jnp.inf, gap / 2, 1.0))
+        return accuracy / (2 * jnp.log(jnp.maximum(jnp.sum(prior > 0, dtype=prior.dtype), 2.0)))
+
+    def _move(self, votes: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+        if self.update == "fully_corrective":
+            return updates.fully_corrective(votes, game, self.tolerance.astype(strength.dtype), self.config)
+        move = {"analytic": updates.analytic, "line_search": updates.line_search, "pairwise": updates.pairwise}[self.update]
+        return move(votes, game, slot, strength)
+
+    def _status(self, proven: Proven) -> Array:
+        goal = self._goal(proven)
+        verdict = judge(self.relaxation, proven.lower, goal, self.tolerance, jnp.ones((), bool), jnp.ones((), bool))
+        return jnp.where(goal - proven.lower > self.tolerance, int(Status.UNFINISHED), verdict)
+
+
+def _enter(columns: Array, count: Array, rows: Array, wanted: Array) -> tuple[Array, Array, Array]:
+    """Writes the wanted rows into slots: that of an equal column if there is one, else the next free; returns columns, slots and count."""
+    capacity = columns.shape[0]
+
+    def enter(carry: tuple[Array, Array], item: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        columns, count = carry
+        row, is_wanted = item
+        is_same = jnp.all(columns == row[None, :], axis=1) & (jnp.arange(capacity) < count)
+        is_known = jnp.any(is_same)
+        slot = jnp.where(is_wanted, jnp.where(is_known, jnp.argmax(is_same), count), capacity).astype(jnp.int32)
+        entered = columns.at[slot].set(row, mode="drop")
+        return (entered, count + (is_wanted & ~is_known & (count < capacity)).astype(jnp.int32)), slot
+
+    (columns, count), slots = lax.scan(enter, (columns, count), (rows, wanted))
+    return columns, slots, count
+
+
+def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
+    """The bound of the new votes, if an estimate says that it is the better one."""
+    estimate = certify.lower_from_margins(votes.reached, jnp.sum(votes.coefficients) * (1 - 1e-5), game.relaxation, game.votes, game.prior)
+
+    def prove(_: None) -> Proven:
+        norm = jnp.maximum(norm_bound(votes.coefficients), 1.0) * (1 + 4 * jnp.finfo(estimate.dtype).eps)
+        within = votes.coefficients / norm if isinstance(game.votes, UnitBall) else votes.coefficients
+        lower = certify.prove_lower(game.margins, within, game.relaxation, game.votes, game.prior)
+        is_better = lower > before.lower
+        return before._replace(
+            coefficients=jnp.where(is_better, within, before.coefficients),
+            lower=jnp.where(is_better, lower, before.lower),
+        )
+
+    return lax.cond(estimate > before.lower, prove, lambda _: before, None)
+
+
+def _certificate(proven: Proven) -> Certificate:
+    return Certificate(proven.lower, proven.upper, proven.seen_upper, proven.example_weights)
+
+
+def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
+    return boosting.start(_booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def fit(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    relaxation: Any = None,
+    tolerance: ArrayLike = 1e-2,
+    update: Literal["fully_corrective", "pairwise", "line_search", "analytic"] = "fully_corrective",
+    votes: Any = None,
+    stop_on: Literal["provable", "all", "seen"] = "provable",
+    config: SolverConfig | None = None,
+) -> Fit:
+    """Boosting to the largest relaxed margin over all hypotheses of a learner, in one compiled loop (paper 004, Figure 1).
+
+    Args:
+      dataset: of m examples; `weights` count as multiplicities.
+      learner: what proposes hypotheses; its outputs lie in [-1, 1].
+      key: for learners that draw random numbers.
+      max_rounds: how many proposals there is room for; static.
+      relaxation: f; `jboost.relaxations.soft_margin(nu=0.1)` where None.
+      tolerance: [] the gap between the bounds at which to stop.
+      update: how votes move: "fully_corrective" over all columns seen, "pairwise" or "line_search" along one direction, or "analytic", the
+        paper's own step, which is eps-accurate after 32 log(m) / eps^2 rounds at most (Theorem 8) and as a rule not long before.
+      votes: g, what votes cost; |w|_1 <= 1 where None. Another price asks for "fully_corrective".
+      stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
+        seen where it proves none ("provable").
+      config: static sizes of the solver behind "fully_corrective".
+
+    Returns:
+      A `Fit` whose certificate holds lower_bound <= largest relaxed margin <= upper_bound. The lower bound follows from the votes of the
+      ensemble, the upper bounds from `certificate.example_weights`.
+
+    Raises:
+      ValueError: at trace time, naming the argument; on concrete arrays also if no distribution meets the relaxation. Traced, that is
+        status INFEASIBLE. A hard margin of 0 is status NO_EDGE.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
+    >>> fitted = jboost.relaxed_margin.fit(dataset, jboost.learners.stumps(), relaxation=jboost.relaxations.hard_margin())
+    >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
+    (True, [1, 1, -1, 1])
+    """
+    booster = _booster(dataset, relaxation=relaxation, tolerance=tolerance, update=update, votes=votes, stop_on=stop_on, config=config)
+    return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def _booster(
+    dataset: Dataset,
+    *,
+    relaxation: Any = None,
+    tolerance: ArrayLike = 1e-2,
+    update: str = "fully_corrective",
+    votes: Any = None,
+    stop_on: str = "provable",
+    config: SolverConfig | None = None,
+) -> RelaxedMargin:
+    check.choice("update", update, updates.NAMES)
+    check.choice("stop_on", stop_on, ("provable", "all", "seen"))
+    price = unit_ball() if votes is None else votes
+    if not isinstance(price, UnitBall) and update != "fully_corrective":
+        raise ValueError(f"update is {update!r}, which keeps |w|_1 <= 1: take 'fully_corrective' with another price of the votes")
+    relaxation = soft_margin(nu=0.1) if relaxation is None else relaxation
+    check.pytree_of_numbers("relaxation", relaxation, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
+    check_feasible(relaxation, dataset.weights, dataset.mask)
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
+    return RelaxedMargin(relaxation, price, tolerance, update, stop_on, config or SolverConfig(max_iterations=_INNER_ITERATIONS))

@@ -1,0 +1,204 @@
+"""A restarted primal-dual method for games: minimise over d, maximise over w, <d, A w> + f(d) - g(w).
+
+Chambolle and Pock's method with relative entropy on the example side, where the proximal map is the argmin of Figure 1 of paper 004, and the
+Euclidean norm on the side of the votes. Steps adapt to the curvature that is met (Malitsky and Pock 2018; Applegate et al. 2021), the balance of
+the two sides and the restarts to the certified gap. Work: two products with A a step.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, loops, numerics
+from jboost.base.types import Array
+
+
+@dataclasses.dataclass(frozen=True)
+class SolverConfig:
+    """Static sizes of the first-order method."""
+
+    max_iterations: int = 200_000
+    iterations_per_check: int = 40
+
+    def __post_init__(self) -> None:
+        check.count("config.max_iterations", self.max_iterations, low=1)
+        check.count("config.iterations_per_check", self.iterations_per_check, low=1)
+
+
+class Point(NamedTuple):
+    """Votes and example weights, with their products."""
+
+    coefficients: Array  # [n]
+    reached: Array  # [m] A w
+    example_weights: Array  # [m]
+    edges: Array  # [n] A'd
+
+
+class Bounds(NamedTuple):
+    """The best that was met, in working precision: estimates until they are proven."""
+
+    coefficients: Array  # [n]
+    lower: Array  # []
+    example_weights: Array  # [m]
+    upper: Array  # []
+
+
+class _State(NamedTuple):
+    point: Point
+    sums: Point  # weighted by the steps since the last restart
+    total_step: Array  # [] since the last restart
+    anchor: Point  # where the last restart was
+    anchor_gap: Array  # []
+    last_gap: Array  # []
+    step_size: Array  # []
+    balance: Array  # [] step on the example side over step on the side of the votes, rooted
+    num_steps: Array  # [] float, trials counted
+    num_since: Array  # [] float, since the last restart
+    best: Bounds
+    num_checks: Array  # [] int32
+
+
+class Game(NamedTuple):
+    """The game and what its two sides pay."""
+
+    margins: Array  # [m, n], 0 on padding
+    relaxation: Any
+    votes: Any
+    prior: Array  # [m]
+
+
+def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Array, Array] | None = None) -> tuple[Bounds, Array]:
+    """Runs until the estimated gap is below the tolerance; returns the best of both sides and the number of steps."""
+    if initial is None:
+        nearest = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
+        initial = (jnp.zeros((game.margins.shape[1],), game.margins.dtype), nearest)
+    start = _complete(game, *initial)
+    best = _improve(Bounds(start.coefficients, -jnp.inf * jnp.ones(()), start.example_weights, jnp.inf * jnp.ones(())), game, start)
+    row_norms = jnp.sum(game.margins**2, axis=1)
+    zero = jnp.zeros((), game.margins.dtype)
+    first_step = lax.rsqrt(jnp.maximum(jnp.max(row_norms, initial=0.0), 1.0))
+    nothing = jax.tree.map(jnp.zeros_like, start)
+    gap = best.upper - best.lower
+    state = _State(start, nothing, zero, start, gap, zero + jnp.inf, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
+    state = numerics.start_loop_beside(state, game.margins)
+    target = 0.98 * tolerance - 8 * jnp.finfo(game.margins.dtype).eps
+    steps_per_check = min(config.iterations_per_check, config.max_iterations)
+
+    def round_of_steps(state: _State) -> _State:
+        return _check(game, lax.fori_loop(0, steps_per_check, lambda _, now: _step(game, now), state))
+
+    last, _ = loops.bounded_loop(
+        round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=config.max_iterations // steps_per_check
+    )
+    return last.best, last.num_checks * steps_per_check
+
+
+def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
+    return Point(coefficients, _forward(game, coefficients), example_weights, _backward(game, example_weights))
+
+
+def _forward(game: Game, coefficients: Array) -> Array:
+    return jnp.matmul(game.margins, coefficients, precision=lax.Precision.HIGHEST)
+
+
+def _backward(game: Game, example_weights: Array) -> Array:
+    return jnp.matmul(example_weights, game.margins, precision=lax.Precision.HIGHEST)
+
+
+def _step(game: Game, state: _State) -> _State:
+    """One trial: kept if the step was short enough for the curvature that it met."""
+    now = state.point
+    tiny = jnp.finfo(game.prior.dtype).tiny
+    lightest = jnp.finfo(game.prior.dtype).eps ** 1.25
+    vote_step, example_step = state.step_size / state.balance, state.step_size * state.balance
+    coefficients = game.votes.proximal(now.coefficients + vote_step * now.edges, vote_step)
+    reached = _forward(game, coefficients)
+    densities = jnp.maximum(now.example_weights / jnp.maximum(game.prior, tiny), lightest)
+    pull = 2 * reached - now.reached - jnp.log(densities) / example_step
+    example_weights = game.relaxation.smoothed_argmin(pull, 1 / example_step, game.prior)
+    trial = Point(coefficients, reached, example_weights, _backward(game, example_weights))
+
+    moved, shifted = coefficients - now.coefficients, example_weights - now.example_weights
+    heavier = jnp.maximum(jnp.maximum(example_weights, now.example_weights), tiny)
+    divergence = 0.5 * jnp.sum(shifted * shifted / heavier)
+    length = divergence / state.balance + 0.5 * state.balance * jnp.sum(moved * moved)
+    bend = jnp.abs(jnp.sum((trial.edges - now.edges) * moved))
+    limit = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), jnp.inf)
+    fits = state.step_size <= limit
+    count = state.num_steps + 1
+    step_size = jnp.minimum((1 - (count + 1) ** -0.3) * limit, (1 + (count + 1) ** -0.6) * state.step_size)
+    weight = jnp.where(fits, state.step_size, 0.0)
+    return state._replace(
+        point=jax.tree.map(lambda new, old: jnp.where(fits, new, old), trial, now),
+        sums=jax.tree.map(lambda total, new: total + weight * new, state.sums, trial),
+        total_step=state.total_step + weight,
+        step_size=jnp.where(step_size > 0, step_size, state.step_size),
+        num_steps=count,
+        num_since=state.num_since + 1,
+    )
+
+
+def _check(game: Game, state: _State) -> _State:
+    """Estimates the bounds at the last point and at the average, and restarts from the better where that pays."""
+    total = jnp.where(state.total_step > 0, state.total_step, 1.0)
+    average = jax.tree.map(lambda weighted, last: jnp.where(state.total_step > 0, weighted / total, last), state.sums, state.point)
+    last_gap, average_gap = _gap(game, state.point), _gap(game, average)
+    best = _improve(_improve(state.best, game, state.point), game, average)
+    better = jax.tree.map(lambda mean, last: jnp.where(average_gap < last_gap, mean, last), average, state.point)
+    gap = jnp.minimum(average_gap, last_gap)
+
+    has_shrunk = gap <= 0.5 * state.anchor_gap
+    has_stalled = (gap <= 0.8 * state.anchor_gap) & (gap > state.last_gap)
+    is_long = state.num_since >= 0.36 * state.num_steps
+    restarts = has_shrunk | has_stalled | is_long
+    return jax.tree.map(lambda fresh, same: jnp.where(restarts, fresh, same), _restart(state, better, gap), state._replace(last_gap=gap))._replace(
+        best=best, num_checks=state.num_checks + 1
+    )
+
+
+def _restart(state: _State, point: Point, gap: Array) -> _State:
+    tiny = jnp.finfo(gap.dtype).tiny
+    moved = jnp.sqrt(jnp.sum((point.coefficients - state.anchor.coefficients) ** 2))
+    heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)
+    shifted = jnp.sqrt(jnp.sum((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
+    is_known = (moved > 1e-6) & (shifted > 1e-6)
+    balance = jnp.sqrt(jnp.where(is_known, shifted / jnp.where(is_known, moved, 1.0), state.balance) * state.balance)
+    return state._replace(
+        point=point,
+        sums=jax.tree.map(jnp.zeros_like, state.sums),
+        total_step=jnp.zeros_like(state.total_step),
+        anchor=point,
+        anchor_gap=gap,
+        last_gap=jnp.full_like(gap, jnp.inf),
+        balance=jnp.clip(balance, 1e-3, 1e4),
+        num_since=jnp.zeros_like(state.num_since),
+    )
+
+
+def _lower(game: Game, point: Point) -> Array:
+    return game.relaxation.lower_bound(point.reached, game.prior) - game.votes.price(jnp.sum(jnp.abs(point.coefficients)) * (1 - 1e-5))
+
+
+def _upper(game: Game, point: Point) -> Array:
+    edge = jnp.max(jnp.abs(point.edges), initial=0.0)
+    return game.votes.conjugate(edge) + game.relaxation.charge(point.example_weights, game.prior)
+
+
+def _gap(game: Game, point: Point) -> Array:
+    return _upper(game, point) - _lower(game, point)
+
+
+def _improve(best: Bounds, game: Game, point: Point) -> Bounds:
+    lower, upper = _lower(game, point), _upper(game, point)
+    rises, falls = lower > best.lower, upper < best.upper
+    return Bounds(
+        coefficients=jnp.where(rises, point.coefficients, best.coefficients),
+        lower=jnp.where(rises, lower, best.lower),
+        example_weights=jnp.where(falls, point.example_weights, best.example_weights),
+        upper=jnp.where(falls, upper, best.upper),
+    )

@@ -1,0 +1,135 @@
+"""The best votes over a whole matrix of margins, with bounds."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import check, types
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.relaxations import AbsoluteBall, HardMargin, unit_ball
+from jboost.relaxed_margin import certify, first_order
+from jboost.relaxed_margin.first_order import Game, SolverConfig
+
+
+class RelaxedMarginSolution(NamedTuple):
+    """Votes, example weights, and what they prove about each other."""
+
+    coefficients: Array  # [n] the votes w
+    example_weights: Array  # [m] the distribution d
+    lower_bound: Array  # [] what the votes attain, rounded down
+    upper_bound: Array  # [] what no votes exceed, as d proves, rounded up
+    num_iterations: Array  # [] int32
+    status: Array  # [] int32
+
+
+def solve(
+    margins: ArrayLike,
+    relaxation: Any,
+    *,
+    tolerance: ArrayLike = 1e-3,
+    votes: Any = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    config: SolverConfig | None = None,
+) -> RelaxedMarginSolution:
+    """The votes of largest relaxed margin over the columns of a matrix, between certified bounds.
+
+    Maximises gamma - f*([gamma 1 - A w]_+) - g(w) over votes w and thresholds gamma (paper 004, Theorem 7), against the minimum over
+    distributions d of g*(max_j |(d'A)_j|) + f(d), by a restarted primal-dual method. It may be jitted, and vmapped over matrices and over
+    the numbers in the relaxation.
+
+    Args:
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign.
+      relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
+      tolerance: [] the gap between the bounds at which to stop; in float32 not below 1e-6.
+      votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's |w|_1 <= 1.
+      weights: [m] positive importance of each example; two examples of weight one count as one of weight two. None for ones.
+      mask: [m] bool, False for rows that only pad.
+      config: static sizes.
+
+    Returns:
+      A `RelaxedMarginSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` (scaled to sum to one)
+      alone, in exact arithmetic: products are carried in 64 bits and rounded outwards.
+
+    Raises:
+      ValueError: at trace time, naming the argument; on concrete arrays also if no distribution meets the relaxation (a cap below 1 / m). Traced,
+        that is status INFEASIBLE, as entries outside [-1, 1] and NaN are INVALID_INPUT.
+
+    >>> import jboost
+    >>> solution = jboost.relaxed_margin.solve([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], jboost.relaxations.hard_margin())
+    >>> bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound), bool(solution.upper_bound - solution.lower_bound <= 1e-3)
+    (True, True)
+    """
+    margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
+    weights, mask = types.fill(weights, mask, margins.shape[0])
+    if config is not None and not isinstance(config, SolverConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.relaxed_margin.SolverConfig is wanted")
+    check.pytree_of_numbers("relaxation", relaxation, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
+    check_feasible(relaxation, weights, mask)
+    return _solve(margins, relaxation, tolerance, unit_ball() if votes is None else votes, weights, mask, config=config or SolverConfig())
+
+
+def check_feasible(relaxation: Any, weights: Array, mask: Array) -> None:
+    """Raises ValueError where all values are concrete and no distribution over the examples meets the relaxation."""
+    leaves = [*jax.tree.leaves(relaxation), weights, mask]
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or not bool(jnp.any(mask)):
+        return
+    if not bool(relaxation.is_feasible(share(weights, mask))):
+        raise ValueError(
+            f"relaxation {relaxation} allows no distribution over {int(mask.sum())} examples: raise its cap to 1 / m at least (nu to at most 1), "
+            "or the radius to m ** -0.5 for order 2"
+        )
+
+
+def share(weights: Array, mask: Array) -> Array:
+    """The weights as a distribution [m], 0 on padding."""
+    kept = jnp.where(mask, weights.astype(jnp.result_type(float)), 0.0)
+    total = jnp.sum(kept)
+    return kept / jnp.where(total > 0, total, 1.0)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _solve(
+    margins: Array, relaxation: Any, tolerance: Array, votes: Any, weights: Array, mask: Array, *, config: SolverConfig
+) -> RelaxedMarginSolution:
+    dtype = jnp.result_type(float)
+    weights_are_positive = jnp.all(((weights > 0) & (weights < jnp.inf)) | ~mask)
+    is_valid = jnp.any(mask) & weights_are_positive & jnp.all((jnp.abs(margins) <= 1) | ~mask[:, None])
+    is_real = mask & is_valid
+    num_columns = margins.shape[1]
+    matrix = jnp.where(is_real[:, None], margins.astype(dtype), 0.0)
+    matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
+    prior = share(weights, is_real)
+    is_feasible = relaxation.is_feasible(prior) | ~is_valid
+    game = Game(matrix, relaxation, votes, prior)
+    goal = jnp.where(is_valid & is_feasible, tolerance.astype(dtype), jnp.inf)
+    best, num_iterations = first_order.play(game, goal, config)
+    lower = certify.prove_lower(matrix, best.coefficients, relaxation, votes, prior)
+    edge = certify.largest_edge(matrix.T, best.example_weights)
+    upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
+    spoiled = jnp.where(is_valid, 0.0, jnp.nan)
+    return RelaxedMarginSolution(
+        coefficients=best.coefficients[:num_columns],
+        example_weights=best.example_weights,
+        lower_bound=jnp.where(is_feasible, lower, -jnp.inf) + spoiled,
+        upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
+        num_iterations=num_iterations,
+        status=judge(relaxation, lower, upper, goal, is_valid, is_feasible),
+    )
+
+
+def judge(relaxation: Any, lower: Array, upper: Array, tolerance: Array, is_valid: Array, is_feasible: Array) -> Array:
+    """The status that bounds deserve, [] int32; ROUND_LIMIT where they are further apart than the tolerance."""
+    is_useless = isinstance(relaxation, (HardMargin, AbsoluteBall)) & (lower <= 0)
+    is_precise = upper - lower <= 256 * jnp.finfo(upper.dtype).eps
+    converged = jnp.where(is_useless, int(Status.NO_EDGE), int(Status.OPTIMAL))
+    missed = jnp.where(is_precise, int(Status.PRECISION_LIMIT), int(Status.ROUND_LIMIT))
+    status = jnp.where(upper - lower <= tolerance, converged, missed)
+    status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
+    return jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)

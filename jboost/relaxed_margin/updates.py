@@ -1,0 +1,101 @@
+"""How the votes move once a column is in: the four steps that `fit` offers.
+
+Paper 004, Figure 1 for "analytic"; Mitsuboshi, Hatano and Takimoto 2022 for "line_search" and "pairwise"; Warmuth, Glocer and Vishwanathan 2008 for
+"fully_corrective". All but the last move along one direction of the smoothed game min over d of <A w, d> + f(d) + beta KL(d || prior).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.relaxed_margin import first_order
+from jboost.relaxed_margin.first_order import Game, SolverConfig
+
+NAMES = ("fully_corrective", "pairwise", "line_search", "analytic")
+_HALVINGS = 24
+
+
+class Votes(NamedTuple):
+    """The votes, the margins they reach, and the example weights that they ask the learner about."""
+
+    coefficients: Array  # [capacity]
+    reached: Array  # [m] A w
+    example_weights: Array  # [m]
+
+
+def analytic(now: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+    """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1)."""
+    vertex = _vertex(now, slot)
+    direction = _column(game, slot) - now.reached
+    slope = _edge(now.example_weights, direction)
+    share = jnp.clip(numerics.safe_divide(strength * slope, jnp.max(jnp.abs(direction)) ** 2), 0.0, 1.0)
+    return _moved(now, game, vertex - now.coefficients, direction, share, strength)
+
+
+def line_search(now: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+    """The best step towards the new column."""
+    vertex = _vertex(now, slot)
+    direction = _column(game, slot) - now.reached
+    share = _best_share(now, game, direction, jnp.ones(()), strength)
+    return _moved(now, game, vertex - now.coefficients, direction, share, strength)
+
+
+def pairwise(now: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+    """The best step that takes weight from the worst column in use, or from the votes not yet cast, and gives it to the new one."""
+    edges = jnp.matmul(now.example_weights, game.margins, precision=lax.Precision.HIGHEST)
+    in_use = jnp.where(now.coefficients > 0, edges, jnp.inf)
+    worst = jnp.argmin(in_use)
+    uncast = 1.0 - jnp.sum(now.coefficients)
+    takes_uncast = (uncast > 0) & (in_use[worst] > 0)
+    source = jnp.where(takes_uncast, jnp.zeros_like(now.coefficients), _vertex(now, worst))
+    given_up = jnp.where(takes_uncast, 0.0, _column(game, worst))
+    direction = _column(game, slot) - given_up
+    longest = jnp.where(takes_uncast, uncast, now.coefficients[worst])
+    share = _best_share(now, game, direction, longest, strength)
+    return _moved(now, game, _vertex(now, slot) - source, direction, share, strength)
+
+
+def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverConfig) -> Votes:
+    """The game over all columns seen so far, played to a gap of a quarter of the tolerance from where it stands."""
+    best, _ = first_order.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
+    reached = jnp.matmul(game.margins, best.coefficients, precision=lax.Precision.HIGHEST)
+    return Votes(best.coefficients, reached, best.example_weights)
+
+
+def _column(game: Game, slot: Array) -> Array:
+    return jnp.take(game.margins, slot, axis=1)
+
+
+def _vertex(now: Votes, slot: Array) -> Array:
+    return (jnp.arange(now.coefficients.shape[0]) == slot).astype(now.coefficients.dtype)
+
+
+def _edge(example_weights: Array, direction: Array) -> Array:
+    return jnp.sum(example_weights * direction)
+
+
+def _best_share(now: Votes, game: Game, direction: Array, longest: Array, strength: Array) -> Array:
+    """By bisection on the slope, which falls along the way."""
+
+    def slope(share: Array) -> Array:
+        return _edge(game.relaxation.smoothed_argmin(now.reached + share * direction, strength, game.prior), direction)
+
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = bracket
+        middle = low + (high - low) / 2
+        rises = slope(middle) > 0
+        return jnp.where(rises, middle, low), jnp.where(rises, high, middle)
+
+    low, _ = lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(longest), longest))
+    return jnp.where(slope(longest) > 0, longest, low)
+
+
+def _moved(now: Votes, game: Game, change: Array, direction: Array, share: Array, strength: Array) -> Votes:
+    coefficients = jnp.maximum(now.coefficients + share * change, 0.0)
+    reached = now.reached + share * direction
+    return Votes(coefficients, reached, game.relaxation.smoothed_argmin(reached, strength, game.prior))

@@ -1,0 +1,298 @@
+"""Relaxed margins: bounds judged by float64 recomputation and by HiGHS, the steps of `fit`, and bad input."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import jboost
+from jboost import learners, relaxations, relaxed_margin
+from jboost.relaxed_margin import SolverConfig
+
+ROWS, COLUMNS = 12, 7
+
+
+def random_games(count, seed, rows=ROWS, columns=COLUMNS):
+    """Games of +-1, of reals, and of stumps in turn; some with a constant column, copied columns, conflicting rows."""
+    rng = np.random.default_rng(seed)
+    signs = rng.choice([-1.0, 1.0], (count, rows, columns))
+    reals = rng.uniform(-1, 1, (count, rows, columns))
+    feature = rng.normal(size=(count, rows, 1))
+    stumps = np.where(feature > rng.normal(size=(count, 1, columns)), 1.0, -1.0) * rng.choice([-1.0, 1.0], (count, rows, 1))
+    kind = rng.integers(0, 3, count)[:, None, None]
+    games = np.where(kind == 0, signs, np.where(kind == 1, reals, stumps))
+    games[rng.random(count) < 0.1, :, 0] = 1.0
+    copied = rng.random(count) < 0.2
+    games[copied, :, 1] = games[copied, :, 2]
+    conflict = rng.random(count) < 0.2
+    games[conflict, 1] = -games[conflict, 0]
+    return games
+
+
+def soft_value(margins, nu):
+    """The mean of the worst nu of the margins, the last counted in part."""
+    ordered = np.sort(margins)
+    shares = np.clip(nu * len(ordered) - np.arange(len(ordered)), 0, 1)
+    return float(ordered @ shares / (nu * len(ordered)))
+
+
+def soft_optimum(matrix, nu):
+    """The largest soft margin by HiGHS."""
+    rows, columns = matrix.shape
+    cost = np.r_[np.zeros(2 * columns), np.full(rows, 1 / (nu * rows)), -1.0]
+    constraints = np.hstack([-matrix, matrix, -np.eye(rows), np.ones((rows, 1))])
+    norm = np.r_[np.ones(2 * columns), np.zeros(rows + 1)][None]
+    bounds = [(0, None)] * (2 * columns + rows) + [(None, None)]
+    found = linprog(cost, np.vstack([constraints, norm]), np.r_[np.zeros(rows), 1.0], bounds=bounds, method="highs")
+    return -found.fun
+
+
+@functools.partial(jax.jit, static_argnames="hard")
+def solve_all(games, nus, hard=False):
+    config = SolverConfig(max_iterations=2000, iterations_per_check=40)
+
+    def one(game, nu):
+        relaxation = relaxations.hard_margin() if hard else relaxations.soft_margin(nu=nu)
+        return relaxed_margin.solve(game, relaxation, tolerance=2e-3, config=config)
+
+    return jax.vmap(one)(games, nus)
+
+
+def judge(games, nus, solutions):
+    """Recomputes both bounds of every game in float64, from the returned arrays alone."""
+    for game, nu, solution in zip(games, nus, zip(*solutions, strict=True), strict=True):
+        coefficients, weights, lower, upper = (np.asarray(field, np.float64) for field in solution[:4])
+        game = np.asarray(game, np.float64)
+        assert np.abs(coefficients).sum() <= 1
+        assert (weights >= 0).all()
+        assert lower <= soft_value(game @ coefficients, nu) + 1e-14
+        weights = weights / weights.sum()
+        over = np.maximum(weights - 1 / (nu * len(weights)), 0).sum()
+        assert over <= 1e-5
+        assert upper >= np.abs(weights @ game).max() - 1e-14
+
+
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
+def test_no_false_certificate(wide, hard):
+    with jax.enable_x64(wide):
+        games = jnp.asarray(random_games(2500, seed=1 + 2 * hard + wide))
+        rng = np.random.default_rng(3)
+        nus = jnp.asarray(np.full(2500, 1e-9) if hard else rng.uniform(1 / ROWS, 1, 2500))
+        solutions = jax.device_get(solve_all(games, nus, hard=hard))
+        games, nus = np.asarray(games, np.float64), np.asarray(nus, np.float64)
+    if hard:
+        nus = np.full(len(games), 1 / ROWS)
+    judge(games, nus, solutions)
+    for index in range(0, 2500, 40):
+        optimum = soft_optimum(games[index], nus[index])
+        assert solutions.lower_bound[index] <= optimum + 1e-9 <= solutions.upper_bound[index] + 2e-9
+    assert np.mean(solutions.upper_bound - solutions.lower_bound <= 2e-3) > 0.97
+
+
+def test_larger_game_meets_highs_and_its_tolerance():
+    game = random_games(1, seed=9, rows=120, columns=60)[0]
+    solution = relaxed_margin.solve(game, relaxations.soft_margin(cap=1 / 12), tolerance=1e-3)
+    optimum = soft_optimum(game, 0.1)
+    assert solution.lower_bound <= optimum + 1e-9
+    assert optimum <= solution.upper_bound + 1e-9
+    assert solution.upper_bound - solution.lower_bound <= 1e-3
+    assert int(solution.status) == jboost.status.Status.OPTIMAL
+
+
+def test_weights_count_like_copies_and_padding_does_not_count():
+    game = random_games(1, seed=4)[0]
+    relaxation = relaxations.soft_margin(nu=0.4)
+    doubled = relaxed_margin.solve(np.vstack([game, game[:3]]), relaxation, tolerance=1e-4)
+    weighted = relaxed_margin.solve(game, relaxation, weights=np.r_[np.full(3, 2.0), np.ones(ROWS - 3)], tolerance=1e-4)
+    padded = relaxed_margin.solve(
+        np.vstack([game, np.full((3, COLUMNS), np.nan)]),
+        relaxation,
+        weights=np.r_[np.full(3, 8.0), np.full(ROWS - 3, 4.0), np.full(3, -1.0)],
+        mask=np.arange(ROWS + 3) < ROWS,
+        tolerance=1e-4,
+    )
+    for other in (weighted, padded):
+        assert other.lower_bound <= doubled.upper_bound
+        assert doubled.lower_bound <= other.upper_bound
+        assert int(other.status) == 0
+
+
+RELAXATIONS = {
+    "hard": relaxations.hard_margin(),
+    "soft": relaxations.soft_margin(nu=0.3),
+    "ball": relaxations.norm_ball(2, 0.4),
+    "penalty 1": relaxations.norm_penalty(1, 0.2),
+    "penalty 2": relaxations.norm_penalty(2, 0.3),
+    "penalty inf": relaxations.norm_penalty(jnp.inf, 0.5),
+    "entropy": relaxations.binary_entropy(0.3, 0.2),
+}
+
+
+@pytest.mark.parametrize("name", RELAXATIONS)
+def test_bounds_meet_for_every_relaxation(name):
+    """Theorem 7: primal and dual meet, on a random and on a structured matrix; both values recomputed from the relaxation's own f and f*."""
+    relaxation = RELAXATIONS[name]
+    for seed in (0, 5):
+        game = random_games(1, seed=seed)[0]
+        solution = relaxed_margin.solve(game, relaxation, tolerance=1e-3)
+        assert 0 <= solution.upper_bound - solution.lower_bound <= 1e-3
+        reached = game @ np.asarray(solution.coefficients, np.float64)
+        thresholds = np.linspace(-1.5, 1.5, 3001)
+        gain = jax.vmap(lambda gamma, reached: gamma - relaxation.conjugate(gamma - reached), (0, None))
+        values = gain(jnp.asarray(thresholds), jnp.asarray(reached))
+            jnp.asarray(thresholds), jnp.asarray(reached)
+        )
+        assert abs(float(np.max(values)) - float(solution.lower_bound)) < 3e-3
+
+
+def test_squared_norm_in_place_of_the_ball():
+    """For the hard margin the best votes are those of the ball scaled by rho / strength, worth rho^2 / (2 strength)."""
+    game = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
+    solution = relaxed_margin.solve(game, relaxations.hard_margin(), votes=relaxations.squared_norm(0.5), tolerance=1e-4)
+    assert solution.lower_bound <= 1 / 9 <= solution.upper_bound
+    assert float(jnp.abs(solution.coefficients).sum()) == pytest.approx(2 / 3, abs=0.02)
+
+
+UPDATES = ("fully_corrective", "pairwise", "line_search", "analytic")
+
+
+@pytest.mark.parametrize("update", UPDATES)
+def test_every_update_reaches_the_optimum_over_a_pool(update):
+    game = random_games(1, seed=12)[0]
+    labels = np.where(np.arange(ROWS) % 2, 1, -1)
+    dataset = jboost.make_dataset(game * labels[:, None], labels)
+    fitted = relaxed_margin.fit(dataset, learners.pool(), relaxation=relaxations.soft_margin(nu=0.5), tolerance=0.05, update=update, max_rounds=2000)
+    optimum = soft_optimum(game, 0.5)
+    certificate = fitted.certificate
+    assert int(fitted.status) == jboost.status.Status.OPTIMAL
+    assert certificate.lower_bound - 1e-9 <= optimum <= certificate.upper_bound + 1e-9
+    assert certificate.seen_upper_bound <= certificate.upper_bound + 1e-6
+    scores = np.asarray(jboost.predict_scores(fitted.ensemble, dataset.features), np.float64)
+    assert soft_value(scores * labels, 0.5) >= float(certificate.lower_bound) - 1e-6
+    edges = np.abs(np.asarray(certificate.example_weights, np.float64) @ game)
+    assert edges.max() <= float(certificate.upper_bound) + 1e-6
+
+
+def test_the_paper_s_step_keeps_its_promise():
+    """T <= 32 log(m) / eps^2 (Theorem 8)."""
+    games = random_games(6, seed=21)
+    tolerance = 0.3
+    promised = int(32 * np.log(ROWS) / tolerance**2)
+
+    def rounds(game):
+        dataset = jboost.make_dataset(game, jnp.ones(ROWS))
+        fitted = relaxed_margin.fit(
+            dataset, learners.pool(), relaxation=relaxations.soft_margin(nu=0.3), tolerance=tolerance, update="analytic", max_rounds=promised
+        )
+        return fitted.num_rounds, fitted.status
+
+    num_rounds, status = jax.vmap(rounds)(jnp.asarray(games, jnp.float32))
+    assert (np.asarray(status) == jboost.status.Status.OPTIMAL).all()
+    assert (np.asarray(num_rounds) <= promised).all()
+
+
+def test_stumps_are_certified_over_all_of_them():
+    rng = np.random.default_rng(2)
+    features, labels = rng.normal(size=(30, 2)), rng.choice([-1, 1], 30)
+    dataset = jboost.make_dataset(features, labels)
+    fitted = relaxed_margin.fit(dataset, learners.stumps(), relaxation=relaxations.soft_margin(nu=0.5), tolerance=5e-3, max_rounds=100)
+    columns = [np.ones(30)] + [np.where(features[:, j] > t, 1, -1) for j in range(2) for t in features[:, j]]
+    optimum = soft_optimum(np.stack(columns, axis=1) * labels[:, None], 0.5)
+    assert fitted.certificate.lower_bound - 1e-9 <= optimum <= fitted.certificate.upper_bound + 1e-9
+    assert int(fitted.status) == 0
+
+
+def test_a_trained_network_proves_nothing_and_says_so():
+    import optax
+
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(40, 2))
+    labels = np.where(features[:, 0] * features[:, 1] > 0, 1, -1)
+    dataset = jboost.make_dataset(features, labels)
+    learner = learners.trained(*learners.mlp((4,)), optax.adam(0.05), num_steps=20)
+    fit = jax.jit(lambda key: relaxed_margin.fit(dataset, learner, key=key, relaxation=relaxations.soft_margin(nu=0.3), max_rounds=4, tolerance=1e-3))
+    fitted = jax.vmap(fit)(jax.random.split(jax.random.key(0), 5))
+    assert np.isinf(fitted.certificate.upper_bound).all()
+    assert np.isfinite(fitted.certificate.seen_upper_bound).all()
+    assert (fitted.certificate.lower_bound <= fitted.certificate.seen_upper_bound).all()
+    with pytest.raises(ValueError, match="key"):
+        relaxed_margin.fit(dataset, learner, max_rounds=2)
+
+
+def test_step_by_hand_is_fit():
+    game = random_games(1, seed=30)[0]
+    dataset = jboost.make_dataset(game, np.ones(ROWS))
+    options = {"relaxation": relaxations.soft_margin(nu=0.4), "tolerance": 0.01, "update": "pairwise"}
+    state = relaxed_margin.init(dataset, learners.pool(), max_rounds=20, **options)
+    state, info = jax.jit(lambda state: jax.lax.scan(lambda now, _: relaxed_margin.step(now, dataset), state, length=25))(state)
+    fitted = relaxed_margin.fit(dataset, learners.pool(), max_rounds=20, **options)
+    by_hand = relaxed_margin.finish(state)
+    np.testing.assert_allclose(by_hand.certificate.lower_bound, fitted.certificate.lower_bound, rtol=1e-5)
+    assert int(by_hand.num_rounds) == int(fitted.num_rounds) == int(info.num_rounds[-1])
+
+
+def test_a_pool_no_better_than_chance_ends_at_once():
+    game = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])
+    solution = relaxed_margin.solve(game, relaxations.hard_margin())
+    fitted = relaxed_margin.fit(jboost.make_dataset(game, np.ones(3)), learners.pool(), relaxation=relaxations.hard_margin())
+    assert int(solution.status) == int(fitted.status) == jboost.status.Status.NO_EDGE
+    assert float(solution.lower_bound) == float(fitted.certificate.lower_bound) == 0
+    assert solution.upper_bound <= 1e-3
+    assert int(fitted.num_rounds) < 100
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 1), (3, 0)])
+def test_tiny_games(shape):
+    solution = relaxed_margin.solve(np.ones(shape), relaxations.soft_margin(nu=1.0))
+    value = float(shape[1] > 0)
+    assert solution.lower_bound <= value <= solution.upper_bound + 1e-30
+    assert solution.upper_bound - solution.lower_bound <= 1e-3
+    assert solution.coefficients.shape == shape[1:]
+
+
+def test_infeasible_relaxations():
+    game = np.ones((4, 2))
+    for relaxation in (relaxations.soft_margin(0.2), relaxations.norm_ball(2, 0.4)):
+        with pytest.raises(ValueError, match="relaxation"):
+            relaxed_margin.solve(game, relaxation)
+        with pytest.raises(ValueError, match="relaxation"):
+            relaxed_margin.fit(jboost.make_dataset(game, np.ones(4)), learners.pool(), relaxation=relaxation)
+    traced = jax.jit(lambda cap: relaxed_margin.solve(game, relaxations.soft_margin(cap)))(0.2)
+    assert int(traced.status) == jboost.status.Status.INFEASIBLE
+    assert np.isinf(traced.upper_bound)
+    with pytest.raises(ValueError, match="radius"):
+        relaxations.norm_ball(1, 0.5)
+
+
+def test_bad_values_and_arguments():
+    soft = relaxations.soft_margin(nu=0.5)
+    for game in (np.array([[1.0, np.nan]]), np.array([[2.0, 0.0]])):
+        assert int(relaxed_margin.solve(game, soft).status) == jboost.status.Status.INVALID_INPUT
+    assert int(relaxed_margin.solve(np.ones((2, 2)), soft, mask=np.zeros(2, bool)).status) == jboost.status.Status.INVALID_INPUT
+    dataset = jboost.make_dataset(np.ones((3, 2)), np.ones(3))
+    with pytest.raises(ValueError, match="update"):
+        relaxed_margin.fit(dataset, learners.pool(), update="corrective")
+    with pytest.raises(ValueError, match="update"):
+        relaxed_margin.fit(dataset, learners.pool(), update="pairwise", votes=relaxations.squared_norm(1.0))
+    with pytest.raises(ValueError, match="stop_on"):
+        relaxed_margin.fit(dataset, learners.pool(), stop_on="never")
+    with pytest.raises(ValueError, match="tolerance"):
+        relaxed_margin.solve(np.ones((2, 2)), soft, tolerance=0.0)
+    with pytest.raises(ValueError, match="config"):
+        relaxed_margin.solve(np.ones((2, 2)), soft, config={})
+    with pytest.raises(ValueError, match="relaxation"):
+        relaxed_margin.solve(np.ones((2, 2)), "soft")
+
+
+def test_vmap_over_nu_equals_a_loop():
+    game = random_games(1, seed=8)[0]
+    nus = jnp.array([0.2, 0.5, 0.9])
+    together = jax.vmap(lambda nu: relaxed_margin.solve(game, relaxations.soft_margin(nu=nu)))(nus)
+    for index, nu in enumerate(nus):
+        alone = relaxed_margin.solve(game, relaxations.soft_margin(nu=nu))
+        np.testing.assert_allclose(together.lower_bound[index], alone.lower_bound, atol=1e-3)
+        assert int(together.status[index]) == int(alone.status) == 0
