@@ -144,8 +144,6 @@ def test_bounds_meet_for_every_relaxation(name):
         thresholds = np.linspace(-1.5, 1.5, 3001)
         gain = jax.vmap(lambda gamma, reached: gamma - relaxation.conjugate(gamma - reached), (0, None))
         values = gain(jnp.asarray(thresholds), jnp.asarray(reached))
-            jnp.asarray(thresholds), jnp.asarray(reached)
-        )
         assert abs(float(np.max(values)) - float(solution.lower_bound)) < 3e-3
 
 

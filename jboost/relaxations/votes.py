@@ -29,8 +29,8 @@ class VotePenalty(Protocol):
     def proximal(self, votes: Array, step: Array) -> Array:
         """argmin over w [n] of |w - votes|^2 / 2 + step * price(|w|_1)."""
 
-    def scale(self, edge: Array) -> Array:
-        """The norm that an edge deserves, []: where t * edge - price(t) is largest."""
+    def allowed(self, votes: Array) -> Array:
+        """The votes [n], scaled by rounding's worth if their price would else be infinite."""
 
 
 @register
@@ -61,11 +61,12 @@ class UnitBall:
         rounding = 4 * jnp.finfo(votes.dtype).eps
         (threshold, _), _ = loops.bounded_loop(climb, lambda state: state[1] > rounding, numerics.start_loop_beside(start, votes), max_checks=64)
         projected = jnp.sign(votes) * jnp.maximum(sizes - threshold, 0.0)
-        return projected * jnp.minimum((1 - 4 * jnp.finfo(votes.dtype).eps) / jnp.maximum(norm_bound(projected), 0.5), 1.0)
+        return self.allowed(projected)
 
-    def scale(self, edge: Array) -> Array:
-        """1."""
-        return jnp.ones_like(edge)
+    def allowed(self, votes: Array) -> Array:
+        """Within the ball, whatever the rounding."""
+        norm = norm_bound(votes)
+        return jnp.where(norm <= 1, votes, votes * ((1 - 4 * jnp.finfo(votes.dtype).eps) / jnp.maximum(norm, 1.0)))
 
 
 @register
@@ -91,9 +92,9 @@ class SquaredNorm:
         threshold = jnp.max(thresholds, initial=0.0)
         return jnp.sign(votes) * jnp.maximum(jnp.abs(votes) - threshold, 0.0)
 
-    def scale(self, edge: Array) -> Array:
-        """edge / strength."""
-        return jnp.maximum(edge, 0.0) / number(self.strength, edge)
+    def allowed(self, votes: Array) -> Array:
+        """As they are."""
+        return votes
 
 
 def unit_ball() -> UnitBall:

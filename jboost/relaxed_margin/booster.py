@@ -171,8 +171,7 @@ def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
     estimate = certify.lower_from_margins(votes.reached, jnp.sum(votes.coefficients) * (1 - 1e-5), game.relaxation, game.votes, game.prior)
 
     def prove(_: None) -> Proven:
-        norm = jnp.maximum(norm_bound(votes.coefficients), 1.0) * (1 + 4 * jnp.finfo(estimate.dtype).eps)
-        within = votes.coefficients / norm if isinstance(game.votes, UnitBall) else votes.coefficients
+        within = game.votes.allowed(votes.coefficients)
         lower = certify.prove_lower(game.margins, within, game.relaxation, game.votes, game.prior)
         is_better = lower > before.lower
         return before._replace(

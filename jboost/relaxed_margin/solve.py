@@ -110,12 +110,13 @@ def _solve(
     game = Game(matrix, relaxation, votes, prior)
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(dtype), jnp.inf)
     best, num_iterations = first_order.play(game, goal, config)
-    lower = certify.prove_lower(matrix, best.coefficients, relaxation, votes, prior)
+    coefficients = votes.allowed(best.coefficients)
+    lower = certify.prove_lower(matrix, coefficients, relaxation, votes, prior)
     edge = certify.largest_edge(matrix.T, best.example_weights)
     upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     return RelaxedMarginSolution(
-        coefficients=best.coefficients[:num_columns],
+        coefficients=coefficients[:num_columns],
         example_weights=best.example_weights,
         lower_bound=jnp.where(is_feasible, lower, -jnp.inf) + spoiled,
         upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
