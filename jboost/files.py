@@ -1,18 +1,20 @@
 """Model files without pickle, and writing that leaves nothing half-written.
 
 A model file is a zip archive that `numpy.load(path, allow_pickle=False)` reads as well. It holds one `<field>.npy` for every array of
-the model (a field of a model inside a model is `<field>.<field>.npy`) and `header.json`:
+the model (a field of a model inside a model is `<field>.<field>.npy`, an entry of a list `<field>.<index>.npy`) and `header.json`:
 
     format           "jboost-model"
     format_version   1; a reader refuses a greater one
     jboost_version   the version that wrote the file
-    model            {"type": name, "fields": {field: {"dtype", "shape"} of an array, or a model again}}
+    model            {"type": name, "fields": {field: {"dtype", "shape"} of an array, or a model, list, tuple or dict again}}; the field
+                     `learner` of an ensemble is {"type": name, "settings": its fields, or null where a file cannot hold them}
     metadata         what the writer added, any JSON; the command line keeps the names of the scores and of the labels there
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib.metadata
 import io
 import json
@@ -29,27 +31,36 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base.boosting import Ensemble
+from jboost.learners.columns import Column, Columns
+from jboost.learners.signed import Signs, signs
+from jboost.learners.stumps import Stump, Stumps
+from jboost.learners.trained import Model
 from jboost.pair.types import Separator
 
 FORMAT = "jboost-model"
 FORMAT_VERSION = 1
 _HEADER = "header.json"
+_LEARNER = "learner"  # the field of an ensemble that is no array
 _TYPES: dict[str, Any] = {}
+_LEARNERS: dict[str, Any] = {learner.__name__: learner for learner in (Columns, Stumps)}  # whose fields are numbers and words
+_CONTAINERS: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, tuple)}
 
 
 def register(model_type: Any) -> None:
-    """Lets `save` and `load` know a NamedTuple of arrays (and of registered models) by the name of its type."""
+    """Lets `save` and `load` know a NamedTuple of arrays (and of registered models) by the name of its type, a hypothesis of one's own too."""
     _TYPES[model_type.__name__] = model_type
 
 
-register(Separator)
+for _known in (Separator, Ensemble, Column, Stump, Model):
+    register(_known)
 
 
 def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None) -> None:
     """Writes a model to a file, atomically: the file is either the old one or the whole new one.
 
     Args:
-      model: a fitted model of a registered type, such as `jboost.pair.Separator`, of concrete arrays.
+      model: a fitted model of a registered type, such as `jboost.pair.Separator` or the ensemble of a booster, of concrete arrays.
       path: of the file, `.npz` by custom; its folder exists.
       metadata: what else the file shall hold, JSON.
 
@@ -84,20 +95,21 @@ def load(path: str | os.PathLike[str], *, learner: Any = None) -> Any:
 
     Args:
       path: of a file that `save` wrote.
-      learner: for models that hold functions, which a file cannot: the learner they were fitted with. None for all others.
+      learner: for ensembles of a learner that holds functions, which a file cannot (`jboost.learners.trained`, or one's own): the learner they
+        were fitted with. None for all others.
 
     Returns:
       The model, of JAX arrays.
 
     Raises:
       ValueError: if the file is missing, damaged, no model file, of a newer format or of an unknown type; if it holds 64-bit arrays and
-        64-bit types are not enabled; or if a `learner` is given for a model that has none.
+        64-bit types are not enabled; if a `learner` is given for a model that has none; or if it is missing, or another than the file's.
     """
     with _opened(path) as archive:
         description = _read_header(archive, path)["model"]
-        if learner is not None:
+        if learner is not None and _LEARNER not in description.get("fields", {}):
             raise ValueError(f"{path}: a {description['type']} has no learner: leave `learner` out")
-        return _rebuild(archive, path, description, "")
+        return _rebuild(archive, path, description, "", learner)
 
 
 def load_metadata(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -167,11 +179,15 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The header's description of a model; its arrays are added to `arrays`."""
     name = type(model).__name__
-    if _TYPES.get(name) is not type(model):
-        raise ValueError(f"model is a {name}: the types that can be saved are {', '.join(sorted(_TYPES))}")
+    if _TYPES.get(name, _CONTAINERS.get(name)) is not type(model):
+        place, known = f"model.{prefix}".rstrip("."), ", ".join(sorted(_TYPES))
+        raise ValueError(f"{place} is a {name}: the types that can be saved are {known}; jboost.files.register adds another")
     fields: dict[str, Any] = {}
-    for field, value in model._asdict().items():
-        if type(value) in _TYPES.values():
+    for field, value in _parts(model).items():
+        if isinstance(model, Ensemble) and field == _LEARNER:
+            fields[field] = _describe_learner(value)
+            continue
+        if isinstance(value, tuple | list | dict):
             fields[field] = _describe(value, f"{prefix}{field}.", arrays)
             continue
         array = np.asarray(value)
@@ -180,6 +196,25 @@ def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
         arrays[f"{prefix}{field}"] = array
         fields[field] = {"dtype": str(array.dtype), "shape": list(array.shape)}
     return {"type": name, "fields": fields}
+
+
+def _parts(model: Any) -> dict[str, Any]:
+    """The fields of a NamedTuple, or the entries of a list, tuple or dict, by name."""
+    if isinstance(model, dict):
+        for key in model:
+            if not isinstance(key, str) or "/" in key:
+                raise ValueError(f"model holds a dict with the key {key!r}: keys are strings without slashes")
+        return model
+    return dict(model._asdict()) if hasattr(model, "_asdict") else {str(index): value for index, value in enumerate(model)}
+
+
+def _describe_learner(learner: Any) -> dict[str, Any]:
+    """The name of a learner and its settings, None where they are more than numbers and words."""
+    name = type(learner).__name__
+    if isinstance(learner, Signs):
+        return {"type": name, "settings": {_LEARNER: _describe_learner(learner.learner)}}
+    is_known = _LEARNERS.get(name) is type(learner)
+    return {"type": name, "settings": dataclasses.asdict(learner) if is_known else None}
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
@@ -229,26 +264,63 @@ def _check_description(description: Mapping[str, Any]) -> None:
     if not isinstance(description.get("type"), str):
         raise ValueError("it names no type of model")
     for field, part in description.get("fields", {}).items():
-        if "type" in part:
+        if field == _LEARNER and "settings" in part:
+            _check_learner(part)
+        elif "type" in part:
             _check_description(part)
         elif not {"dtype", "shape"} <= set(part):
             raise ValueError(f"it does not say what {field} is")
 
 
-def _rebuild(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str) -> Any:
+def _check_learner(description: Mapping[str, Any]) -> None:
+    settings = description["settings"]
+    if not isinstance(description.get("type"), str) or not (settings is None or isinstance(settings, dict)):
+        raise ValueError("it names no learner")
+    if description["type"] == Signs.__name__:
+        if not settings or _LEARNER not in settings:
+            raise ValueError("it does not say whose signs the learner takes")
+        _check_learner(settings[_LEARNER])
+
+
+def _rebuild(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str, learner: Any) -> Any:
     name = description["type"]
-    if name not in _TYPES:
+    if name not in _TYPES and name not in _CONTAINERS:
         raise ValueError(f"{path}: the file holds a {name}, which this jboost does not know; it knows {', '.join(sorted(_TYPES))}")
     fields = {}
     for field, part in description["fields"].items():
-        if "type" in part:
-            fields[field] = _rebuild(archive, path, part, f"{prefix}{field}.")
+        if field == _LEARNER and "settings" in part:
+            fields[field] = _rebuild_learner(path, part, learner)
+        elif "type" in part:
+            fields[field] = _rebuild(archive, path, part, f"{prefix}{field}.", learner)
         else:
             fields[field] = _read_array(archive, path, f"{prefix}{field}", part)
+    if name in _CONTAINERS:
+        return fields if name == "dict" else _CONTAINERS[name](fields.values())
     try:
         return _TYPES[name](**fields)
     except TypeError as error:
         raise ValueError(f"{path}: the fields of the {name} in the file do not fit this jboost ({error})") from None
+
+
+def _rebuild_learner(path: str | os.PathLike[str], description: Mapping[str, Any], given: Any) -> Any:
+    """The learner of an ensemble: from the file where it can hold it, else the one that the caller hands in."""
+    name, settings = description["type"], description["settings"]
+    if name == Signs.__name__:
+        inner = given.learner if isinstance(given, Signs) else given
+        return signs(_rebuild_learner(path, settings[_LEARNER], inner))
+    if settings is None:
+        if given is None:
+            raise ValueError(f"{path}: the learner, a {name}, holds what a file cannot: hand in the one of the fit, load(path, learner=...)")
+        if type(given).__name__ != name:
+            raise ValueError(f"{path}: learner is a {type(given).__name__}, but the model was fitted with a {name}: hand in that one")
+        return given
+    try:
+        known = _LEARNERS[name](**settings)
+    except (KeyError, TypeError):
+        raise ValueError(f"{path}: the learner {name} in the file does not fit this jboost: install a newer one") from None
+    if given is not None and given != known:
+        raise ValueError(f"{path}: learner is {given!r}, but the model was fitted with {known!r}: leave `learner` out")
+    return known
 
 
 def _read_array(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str, wanted: Mapping[str, Any]) -> jax.Array:

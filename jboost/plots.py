@@ -21,6 +21,9 @@ _INSET = 0.28  # the width of the inset, as a share of the axes
 _THINNEST, _THINNEST_SEEN = 1e-6, 0.0075  # half a band that is magnified: not thinner than what floats resolve, too thin to be seen
 _BAND = 0.16  # the width of half the band in the inset, as a share of the inset
 
+_MARGIN_BINS = 40
+_MOST_MARKED = 60  # rounds, past which a curve has no markers
+
 
 def plot_separator(
     points: ArrayLike,
@@ -71,6 +74,103 @@ def plot_separator(
     _magnify_margin(axes, plane, signs, separator, low, high)
     _dress(axes, plane, separator, names, low, high)
     _write_title(axes, separator, names, len(plane))
+    _write(figure, path)
+
+
+def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str) -> None:
+    """Draws the histogram of the normalized margins of an ensemble: misclassified examples to the left of 0, the others to the right.
+
+    Args:
+      margins: [n] y F(x) over the sum of the votes, in [-1, 1]; those that are infinite, of settled examples, stand in bins of their own
+        past either end.
+      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      title: of the figure.
+
+    Raises:
+      ValueError: if a margin is NaN, or matplotlib knows no such format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "margins.png"
+    >>> plot_margins([-0.2, 0.1, 0.4, float("inf")], path=path, title="Training margins")
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    values = np.asarray(check.numeric("margins", margins, shape=("n",), kinds="fiu"), np.float64)
+    if np.isnan(values).any():
+        raise ValueError(f"margins[{int(np.isnan(values).argmax())}] is NaN: a margin is a number or infinite")
+    figure, axes = _new_axes(title, f"{int((values <= 0).sum()):,} of {len(values):,} examples have no positive margin")
+    counts, edges = np.histogram(values[np.isfinite(values)], bins=_MARGIN_BINS, range=(-1, 1))
+    width, (negative, positive) = edges[1] - edges[0], (colour for _, colour, _ in _CLASSES)
+    middles = edges[:-1] + width / 2
+    axes.bar(middles, counts, width=0.9 * width, color=[_INK if middle < 0 else positive for middle in middles], zorder=3)
+    settled = {-1.0: int((values == -np.inf).sum()), 1.0: int((values == np.inf).sum())}
+    for side, count in settled.items():
+        if count:
+            place = side * (1 + 2 * width)
+            axes.bar(place, count, width=0.9 * width, color=negative, hatch="//", edgecolor="white", linewidth=0, zorder=3)
+            axes.annotate(f"settled: {count:,}", (place, count), (0, 3), textcoords="offset points", ha="center", fontsize=8, color=_INK)
+    axes.axvline(0, color=_INK, linewidth=1)
+    axes.set_xlabel("margin: label times score, over the sum of the votes", color=_INK)
+    axes.set_ylabel("examples", color=_INK)
+    axes.yaxis.get_major_locator().set_params(integer=True)
+    _write(figure, path)
+
+
+def plot_bounds(lower: ArrayLike, upper: ArrayLike, *, path: str | os.PathLike[str], title: str, quantity: str) -> None:
+    """Draws a lower and an upper bound per round, and the gap between them.
+
+    Args:
+      lower: [rounds]; what is not finite, such as the rounds of a `Trace` that were not needed, is left out.
+      upper: [rounds], likewise.
+      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      title: of the figure.
+      quantity: what is bounded, for the axis.
+
+    Raises:
+      ValueError: if the two differ in length, or matplotlib knows no such format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "gap.png"
+    >>> plot_bounds([0.0, 0.2, float("inf")], [0.5, 0.3, float("inf")], path=path, title="Bounds", quantity="margin")
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    lows = np.asarray(check.numeric("lower", lower, shape=("rounds",), kinds="fiu"), np.float64)
+    highs = np.asarray(check.numeric("upper", upper, shape=lows.shape, kinds="fiu"), np.float64)
+    rounds = np.arange(1, len(lows) + 1)
+    both = np.isfinite(lows) & np.isfinite(highs)
+    gap = f"gap {highs[both][-1] - lows[both][-1]:.3g} after {rounds[both][-1]:,} rounds" if both.any() else "no round with two bounds"
+    figure, axes = _new_axes(title, gap)
+    axes.fill_between(rounds[both], lows[both], highs[both], color=_INK, alpha=0.08, linewidth=0, zorder=1)
+    for bound, name, (_, colour, marker) in ((highs, "upper bound", _CLASSES[1]), (lows, "lower bound", _CLASSES[0])):
+        known = np.isfinite(bound)
+        size = 4 if known.sum() <= _MOST_MARKED else 0
+        axes.plot(rounds[known], bound[known], color=colour, marker=marker, markersize=size, linewidth=1.5, label=name, zorder=3)
+    axes.set_xlabel("round", color=_INK)
+    axes.set_ylabel(quantity, color=_INK)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(frameon=False, fontsize=9)
+    _write(figure, path)
+
+
+def _new_axes(title: str, subtitle: str) -> tuple[Any, Any]:
+    """A figure with one pair of axes, in the style of all."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.6, 5.0), dpi=160, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.set_title(title, loc="left", fontsize=13, color=_INK, pad=24, fontweight="bold")
+    axes.annotate(subtitle, (0, 1), (0, 8), xycoords="axes fraction", textcoords="offset points", fontsize=10, color=_INK)
+    axes.tick_params(colors=_FAINT, labelcolor=_INK, labelsize=9, length=3)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side in ("left", "bottom"))
+        spine.set_color(_FAINT)
+    return figure, axes
+
+
+def _write(figure: Any, path: str | os.PathLike[str]) -> None:
     with files.atomic_file(path) as temporary:
         figure.savefig(temporary, format=Path(path).suffix.removeprefix(".") or None)
 

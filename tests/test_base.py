@@ -174,3 +174,12 @@ def test_records_of_different_classes_have_different_structures():
 
     assert jax.tree.structure(First(1.0)) != jax.tree.structure(Second(1.0))
     assert jax.tree.map(lambda leaf: leaf + 1, First(1.0)) == First(2.0)
+
+
+def test_missing_values_pass_where_they_are_allowed():
+    dataset = jboost.make_dataset([[np.nan], [1.0]], [1, -1])
+    jboost.validate(dataset, allow_missing=True)
+    with pytest.raises(ValueError, match="features"):
+        jboost.validate(dataset)
+    with pytest.raises(ValueError, match="features"):
+        jboost.validate(jboost.make_dataset([[np.inf], [1.0]], [1, -1]), allow_missing=True)

@@ -1,6 +1,7 @@
 """Model files: bit for bit, without pickle, whole or not at all."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import zipfile
@@ -9,9 +10,11 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
-from jboost import files
+import jboost
+from jboost import files, learners
 from jboost.pair.types import Separator
 
 
@@ -89,7 +92,7 @@ class Twins(NamedTuple):
 
 def test_other_models_register_with_one_line(path, monkeypatch):
     model = Twins(make_separator("float32"), make_separator("float32")._replace(bias=jnp.float32(2)), jnp.arange(3))
-    with pytest.raises(ValueError, match="model is a Twins: the types that can be saved are Separator"):
+    with pytest.raises(ValueError, match="model is a Twins: the types that can be saved are Column, .*Separator"):
         files.save(model, path)
     monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
     files.register(Twins)
@@ -98,7 +101,7 @@ def test_other_models_register_with_one_line(path, monkeypatch):
     assert isinstance(loaded.second, Separator)
     assert all(np.array_equal(before, after) for before, after in zip(jax.tree.leaves(model), jax.tree.leaves(loaded), strict=True))
     monkeypatch.delitem(files._TYPES, "Twins")
-    with pytest.raises(ValueError, match="holds a Twins, which this jboost does not know; it knows Separator"):
+    with pytest.raises(ValueError, match="holds a Twins, which this jboost does not know; it knows Column, .*Separator"):
         files.load(path)
 
 
@@ -162,6 +165,117 @@ def test_a_learner_is_for_models_that_have_one(path):
     files.save(make_separator("float32"), path)
     with pytest.raises(ValueError, match="a Separator has no learner"):
         files.load(path, learner=object())
+
+
+# --- ensembles -------------------------------------------------------------------------------------------------------------
+
+NETWORK = learners.trained(*learners.mlp((3,)), optax.adam(1e-2), num_steps=2)
+
+
+class Guess(NamedTuple):
+    """A hypothesis of one's own."""
+
+    sign: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Guesses:
+    """A learner of one's own."""
+
+    size: int
+
+
+def make_ensemble(learner, hypotheses=None):
+    """An ensemble with settling, negative and tiny votes; the hypotheses are those of the learner's first proposal, twice."""
+    dataset = jboost.make_dataset([[1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [-1.0, 1.0, 1.0], [-1.0, -1.0, -1.0]], [1, 1, -1, -1])
+    if hypotheses is None:
+        state = learner.init(jax.random.key(0), dataset)
+        hypotheses = learner.propose(state, jnp.full(4, 0.25)).hypotheses
+    hypotheses = jax.tree.map(lambda leaf: jnp.concatenate([leaf, leaf]), hypotheses)
+    votes = jnp.array([[jnp.inf, 0.1], [-0.0, 1e-30]], jnp.float32)
+    return jboost.ensemble.Ensemble(learner, hypotheses, votes, jnp.float32(-1 / 3), jnp.int32(2)), dataset.features
+
+
+def assert_same(before, after):
+    assert jax.tree.structure(before) == jax.tree.structure(after)
+    for old, new in zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True):
+        assert isinstance(new, jax.Array)
+        assert (old.dtype, old.shape, np.asarray(old).tobytes()) == (new.dtype, new.shape, np.asarray(new).tobytes())
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [
+        learners.stumps(),
+        learners.stumps(abstain=True, criterion="normalizer"),
+        learners.pool(),
+        learners.literals(criterion="normalizer"),
+        learners.signs(learners.pool()),
+    ],
+    ids=repr,
+)
+def test_ensembles_come_back_without_help(path, learner):
+    model, features = make_ensemble(learner)
+    files.save(model, path)
+    for loaded in (files.load(path), files.load(path, learner=learner)):
+        assert loaded.learner == learner
+        assert_same(model, loaded)
+    np.testing.assert_array_equal(jboost.predict_scores(files.load(path), features), jboost.predict_scores(model, features))
+    with pytest.raises(ValueError, match="leave `learner` out"):
+        files.load(path, learner=learners.stumps(num_proposed=2))
+
+
+@pytest.mark.parametrize("learner", [NETWORK, learners.signs(NETWORK)], ids=["trained", "signs"])
+def test_a_learner_of_functions_is_handed_in(path, learner):
+    model, features = make_ensemble(learner)
+    files.save(model, path)
+    with np.load(path, allow_pickle=False) as archive:
+        assert {"hypotheses.params.0.0", "hypotheses.params.1.1", "hypotheses.sign"} <= set(archive.files)
+    with pytest.raises(ValueError, match=r"the learner, a Trained, holds what a file cannot: .*load\(path, learner=...\)"):
+        files.load(path)
+    with pytest.raises(ValueError, match="learner is a Stumps, but the model was fitted with a Trained"):
+        files.load(path, learner=learners.stumps())
+    for given in (learner, NETWORK):
+        loaded = files.load(path, learner=given)
+        assert loaded.learner == learner
+        assert_same(model, loaded)
+        np.testing.assert_array_equal(jboost.predict_scores(loaded, features), jboost.predict_scores(model, features))
+
+
+def test_hypotheses_of_ones_own(path, monkeypatch):
+    monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
+    learner = learners.register(Guesses, static=("size",))(3)
+    model, _ = make_ensemble(learner, {"a": Guess(jnp.ones(1)), "b": (jnp.zeros((1, 0)), [])})
+    with pytest.raises(ValueError, match="model.hypotheses.a is a Guess: .*; jboost.files.register adds another"):
+        files.save(model, path)
+    assert not path.exists()
+    files.register(Guess)
+    files.save(model, path)
+    assert_same(model, files.load(path, learner=learner))
+    with pytest.raises(ValueError, match="keys are strings"):
+        files.save(model._replace(hypotheses={3: jnp.ones(2)}), path)
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        ({"type": "Stumps", "settings": {"depth": 2}}, "the learner Stumps in the file does not fit this jboost"),
+        ({"type": "Trees", "settings": {}}, "the learner Trees in the file does not fit this jboost"),
+        ({"type": "Signs", "settings": None}, "the header of the model file is damaged"),
+        ({"type": 3, "settings": None}, "the header of the model file is damaged"),
+    ],
+)
+def test_damaged_learners_are_refused(path, learner, message):
+    files.save(make_ensemble(learners.stumps())[0], path)
+
+    def change(data):
+        header = json.loads(data)
+        header["model"]["fields"]["learner"] = learner
+        return json.dumps(header).encode()
+
+    rewrite(path, "header.json", change)
+    with pytest.raises(ValueError, match=message):
+        files.load(path)
 
 
 def test_only_arrays_of_numbers_are_saved(path):

@@ -168,3 +168,33 @@ def test_figure_of_other_points_is_refused(ripley, tmp_path):
     with pytest.raises(ValueError, match="txt"):
         plots.plot_separator(points, labels, separator, names=NAMES, path=tmp_path / "plane.txt")
     assert list(tmp_path.iterdir()) == []
+
+
+# --- the figures of boosting -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("margins", [[], [0.5, -0.2, 0.0], [math.inf] * 3, [-math.inf, 0.3, 1.0, math.inf]])
+def test_margins_have_a_figure(margins, tmp_path):
+    plots.plot_margins(np.array(margins), path=tmp_path / "margins.png", title="Training margins")
+    shares = colours(tmp_path / "margins.png")
+    assert shares["ink"] > 0
+    assert (shares["blue"] > 0.001) == any(map(math.isinf, margins))
+
+
+def test_margins_that_are_no_numbers_are_refused(tmp_path):
+    with pytest.raises(ValueError, match=r"margins\[1\] is NaN"):
+        plots.plot_margins([0.5, math.nan], path=tmp_path / "margins.png", title="")
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [([], []), ([0.0, 0.2, math.inf], [math.inf, 0.5, math.inf]), ([0.1], [math.inf]), ([0.0] * 99, [1.0] * 99)]
+)
+def test_bounds_have_a_figure(lower, upper, tmp_path):
+    plots.plot_bounds(np.array(lower), np.array(upper), path=tmp_path / "gap.png", title="Bounds", quantity="margin")
+    assert colours(tmp_path / "gap.png")["ink"] > 0
+
+
+def test_bounds_of_other_rounds_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="upper has shape"):
+        plots.plot_bounds([0.0], [1.0, 2.0], path=tmp_path / "gap.png", title="", quantity="")

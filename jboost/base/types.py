@@ -60,11 +60,12 @@ def fill(weights: Any, mask: Any, num_examples: int) -> tuple[Array, Array]:
     return weights, mask
 
 
-def validate(dataset: Dataset) -> None:
+def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
     """Judges the values of a data set on the host: the one check that the outer floor makes before any work.
 
     Args:
       dataset: as `jboost.make_dataset` makes it, with concrete arrays.
+      allow_missing: whether NaN among the features is a missing value, as `jboost.learners.stumps` takes it.
 
     Raises:
       ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite features, labels outside
@@ -78,4 +79,5 @@ def validate(dataset: Dataset) -> None:
     """
     if any(isinstance(field, jax.core.Tracer) for field in dataset):
         raise ValueError("dataset holds traced arrays, whose values are not known: call validate outside jit, vmap and grad")
-    check.values(*dataset)
+    features = jnp.where(jnp.isnan(dataset.features), 0, dataset.features) if allow_missing else dataset.features
+    check.values(features, *dataset[1:])

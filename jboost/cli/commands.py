@@ -6,17 +6,20 @@ import sys
 from typing import Any
 
 from jboost import files
+from jboost.cli import boost_fit
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
-from jboost.cli.options import OPTIONS, Option, read_config, resolve
+from jboost.cli.options import OPTIONS, PAIR, Option, read_config, resolve
 from jboost.cli.predict import inspect, predict
 
 _WIDTH = 120  # where the output is no terminal
-_HELP = """Combines two classifiers exactly: the linear combination of their scores that misclassifies the least weight, with the proof."""
+_HELP = """Combines classifiers, with the proof: two of them exactly, by the linear combination of their scores that misclassifies the least
+weight (--method pair), or many by boosting (relaxed-margin, adaboost, infoboost)."""
 _EPILOG = """\b
 Examples:
   jboost fit --data sklearn:breast_cancer --classifiers lda naive-bayes
   jboost fit --data train.csv --label ill --scores model_a model_b --output pair
+  jboost fit --data train.csv --label ill --method relaxed-margin --nu 0.05 --nu 0.2
   jboost fit --config configs/quickstart.toml --holdout 0.3
   jboost predict pair --data new.csv --output predictions.csv
   jboost evaluate --data train.csv --label ill --folds 10
@@ -45,14 +48,17 @@ def _fit_command() -> Any:
     import click
 
     def run(**values: Any) -> None:
-        fit(_settings(values), say)
+        settings = _settings(values)
+        (fit if settings.method == PAIR else boost_fit.fit)(settings, say)
 
     return click.Command(
         "fit",
         callback=run,
         params=[_config_option(), *_options("fit")],
-        help="Fits the optimal combination and writes a folder: model.npz, base.skops (trained classifiers), report.json, separator.png.",
-        epilog="\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data train.csv --label ill --scores model_a model_b",
+        help="Fits a model and writes a folder: model.npz, report.json, and for the method pair base.skops (trained classifiers) and "
+        "separator.png, for boosting margins.png and gap.png.",
+        epilog="\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data train.csv --label ill --scores model_a model_b\n"
+        "  jboost fit --data sklearn:wine --method adaboost --learner stumps --rounds 50 --holdout 0.3",
     )
 
 
@@ -67,7 +73,8 @@ def _evaluate_command() -> Any:
         "evaluate",
         callback=run,
         params=[_config_option(), *_options("evaluate"), report_option],
-        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking.",
+        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or boosting, beside "
+        "scikit-learn's AdaBoost.",
         epilog="\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm --folds 10",
     )
 
@@ -90,7 +97,7 @@ def _predict_command() -> Any:
                 ["--output"], default="-", show_default=True, metavar="FILE", help="CSV file for the predictions; - is the standard output."
             ),
         ],
-        help="Predicts every row of a file with the model in MODEL_DIR: the two scores, the combined score, the class.",
+        help="Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of a pair the two scores.",
         epilog="\b\nExample:\n  jboost predict jboost-out --data new.csv --output predictions.csv",
     )
 
@@ -105,7 +112,7 @@ def _inspect_command() -> Any:
         "inspect",
         callback=run,
         params=[click.Argument(["model_dir"])],
-        help="Shows the model in MODEL_DIR: formula, numbers, certificate and status.",
+        help="Shows the model in MODEL_DIR: formula or rules, numbers, certificate and status.",
         epilog="\b\nExample:\n  jboost inspect jboost-out",
     )
 
@@ -155,11 +162,13 @@ def _option(option: Option) -> Any:
     elif option.kind is int:
         kind = click.IntRange(min=None if option.low is None else int(option.low))
     elif option.kind is float:
-        kind = click.FloatRange(option.low, option.high, max_open=True)
+        kind = click.FloatRange(option.low, option.high, min_open=option.low_open, max_open=option.high_open)
+    is_list = option.num_values < 0
     return click.Option(
         [flag],
         type=kind,
-        nargs=option.num_values,
+        nargs=1 if is_list else option.num_values,
+        multiple=is_list,
         default=option.default,
         show_default=option.default is not None,
         metavar=option.metavar,

@@ -1,4 +1,4 @@
-"""`jboost evaluate`: stratified cross-validation of the optimal combination and of everything beside it."""
+"""`jboost evaluate`: stratified cross-validation of a method and of everything beside it; here the optimal combination."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 
 from jboost import drive
-from jboost.cli import inputs, solve
+from jboost.cli import boost, boost_evaluate, inputs, solve
 from jboost.cli.inputs import Examples, Source
-from jboost.cli.options import Settings
+from jboost.cli.options import PAIR, Settings
 from jboost.report import build, rules, text
 
 Losses = list[dict[str, Any]]
 
 
 def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
-    """Cross-validates, shows the table and writes it as JSON where that is asked for.
+    """Cross-validates the method, shows the table and writes it as JSON where that is asked for.
 
     Raises:
       ValueError: in one line, for anything that the user can put right.
@@ -29,13 +29,14 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
+    validate, notes = (cross_validate, ()) if settings.method == PAIR else (boost_evaluate.cross_validate, boost.left_out_notes(source.table))
     with drive.progress("cross-validation", len(masks)) as on_step:
-        folds = cross_validate(source, settings, masks, on_step=on_step)
+        folds = validate(source, settings, masks, on_step=on_step)
     seconds = {"all": time.perf_counter() - started}
     report: dict[str, Any] = {
         "command": "evaluate",
         "method": settings.method,
-        "data": build.describe_data(source.table, 0, source.weights, ()),
+        "data": build.describe_data(source.table, 0, source.weights, notes),
         "folds": len(folds),
         "losses": summarise(folds),
         "seconds": seconds,

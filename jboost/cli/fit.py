@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +12,9 @@ import numpy as np
 from jboost import files, plots
 from jboost.cli import inputs, solve
 from jboost.cli.options import Settings
+from jboost.cli.output import BASE, FIGURE, MODEL, REPORT, check_output, timed
 from jboost.data import classifiers
 from jboost.report import build, rules, text
-
-MODEL, BASE, REPORT, FIGURE = "model.npz", "base.skops", "report.json", "separator.png"
 
 
 def fit(settings: Settings, say: Any) -> None:
@@ -32,18 +28,18 @@ def fit(settings: Settings, say: Any) -> None:
       ValueError: in one line, for anything that the user can put right; nothing is written then.
     """
     output = Path(settings.output)
-    _check_output(output, settings.overwrite)
+    check_output(output, settings.overwrite)
     seconds: dict[str, float] = {}
-    with _timed(seconds, "reading"):
+    with timed(seconds, "reading"):
         source = inputs.read_source(settings)
         labels = source.table.labels
         assert labels is not None
         kept, apart = inputs.split_rows(labels, settings.holdout, settings.seed)
-    with _timed(seconds, "training"):
+    with timed(seconds, "training"):
         examples, base = inputs.score_training_rows(source.rows(kept), settings)
         held_out = inputs.score_other_rows(source.rows(apart), settings, base).in_float64() if len(apart) else None
     solver, seconds["compile"] = solve.compile_solver(len(kept), settings)
-    with _timed(seconds, "solve"):
+    with timed(seconds, "solve"):
         separator = solver(examples, np.ones(len(kept), bool))
 
     names = settings.scores or settings.classifiers
@@ -78,24 +74,10 @@ def fit(settings: Settings, say: Any) -> None:
             files.save(separator, folder / MODEL, metadata=metadata)
         if base:
             classifiers.save_base(base, folder / BASE)
-        with _timed(seconds, "figure"):
+        with timed(seconds, "figure"):
             plots.plot_separator(training[0], training[1], separator, names=names, path=folder / FIGURE, class_names=class_names)
         build.write(report, folder / REPORT)
     _show(report, output, say)
-
-
-def _check_output(output: Path, overwrite: bool) -> None:
-    if output.exists() and not output.is_dir():
-        raise ValueError(f"{output}: the output folder is a file: choose another --output")
-    if not output.is_dir() or not any(output.iterdir()):
-        return
-    if not overwrite:
-        raise ValueError(f"{output}: the output folder is there already: add --overwrite, or choose another --output")
-    foreign = sorted({path.name for path in output.iterdir()} - {MODEL, BASE, REPORT, FIGURE})
-    if foreign:
-        raise ValueError(
-            f"{output}: holds files that jboost did not write ({', '.join(foreign[:3])}), so it is not replaced: choose another --output"
-        )
 
 
 def _show(report: dict[str, Any], output: Path, say: Any) -> None:
@@ -106,10 +88,3 @@ def _show(report: dict[str, Any], output: Path, say: Any) -> None:
         say(line)
     say(f"seconds     {text.seconds_line(report['seconds'])}")
     say(f"written     {', '.join(sorted(path.name for path in output.iterdir()))} in {output}")
-
-
-@contextmanager
-def _timed(seconds: dict[str, float], name: str) -> Iterator[None]:
-    started = time.perf_counter()
-    yield
-    seconds[name] = time.perf_counter() - started

@@ -19,7 +19,7 @@ from jboost.data.table import Table
 class Examples:
     """Scored examples on the host, in the precision that was asked for."""
 
-    points: np.ndarray  # [n, 2]
+    points: np.ndarray  # [n, 2] scores, or [n, N] features
     labels: np.ndarray  # [n]
     weights: np.ndarray  # [n]
 
@@ -94,16 +94,16 @@ def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, B
     table = source.table
     assert table.labels is not None
     if settings.scores:
-        return _examples(_columns(table, settings.scores), source, settings), None
+        return cast_examples(_columns(table, settings.scores), source, settings), None
     assert settings.classifiers is not None
     masks = hold_out_masks(table.labels, settings) if settings.train_scores == "out-of-fold" else ()
     base = classifiers.fit_base(table, settings.classifiers, seed=settings.seed, folds=masks, scores="out-of-fold" if masks else "in-sample")
-    return _examples(base.scores, source, settings), base
+    return cast_examples(base.scores, source, settings), base
 
 
 def score_other_rows(source: Source, settings: Settings, base: BaseFit | None) -> Examples:
     """The scores of rows that nothing was fitted to."""
-    return _examples(score_rows(source.table, settings.scores, base), source, settings)
+    return cast_examples(score_rows(source.table, settings.scores, base), source, settings)
 
 
 def score_rows(table: Table, columns: Sequence[str] | None, base: BaseFit | None) -> np.ndarray:
@@ -118,14 +118,15 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
     return np.stack([table.numbers(name) for name in names], axis=1)
 
 
-def _examples(points: np.ndarray, source: Source, settings: Settings) -> Examples:
-    """Casts to the precision and judges all values before any work."""
+def cast_examples(points: np.ndarray, source: Source, settings: Settings, *, may_miss: bool = False) -> Examples:
+    """Casts to the precision and judges all values before any work; with `may_miss`, NaN is a missing value and allowed."""
     dtype = np.dtype(settings.precision)
     labels = source.table.labels
     assert labels is not None
     weights = np.ones(len(labels)) if source.weights is None else source.weights
     with np.errstate(over="ignore"):
         examples = Examples(points.astype(dtype), labels.astype(dtype), weights.astype(dtype))
+    judged = np.where(np.isnan(examples.points), 0, examples.points) if may_miss else examples.points
     with jax.enable_x64(settings.precision == "float64"):
-        types.validate(types.make_dataset(examples.points, examples.labels, weights=examples.weights))
+        types.validate(types.make_dataset(judged, examples.labels, weights=examples.weights))
     return examples

@@ -11,6 +11,10 @@ from typing import Any
 from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
+PAIR, RELAXED_MARGIN, ADABOOST, INFOBOOST = "pair", "relaxed-margin", "adaboost", "infoboost"
+BOOSTERS = (RELAXED_MARGIN, ADABOOST, INFOBOOST)
+METHODS = (PAIR, *BOOSTERS)
+_ANY_NUMBER = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,6 +26,10 @@ class Settings:
     method: str
     scores: tuple[str, str] | None
     classifiers: tuple[str, str] | None
+    learner: str
+    rounds: int
+    nu: tuple[float, ...]
+    tolerance: float
     train_scores: str
     weights: str | None
     tie_break: str
@@ -43,10 +51,13 @@ class Option:
     default: Any
     help: str
     commands: tuple[str, ...] = ("fit", "evaluate")
-    num_values: int = 1
+    methods: tuple[str, ...] = METHODS
+    num_values: int = 1  # _ANY_NUMBER: the flag may be repeated, and the key of a configuration file holds one value or a list
     metavar: str | None = None
     low: float | None = None
-    high: float | None = None  # excluded
+    high: float | None = None
+    low_open: bool = False
+    high_open: bool = True
     flags: tuple[str, ...] = ()  # further spellings
 
 
@@ -59,21 +70,59 @@ OPTIONS = (
         metavar="FILE",
     ),
     Option("label", str, None, "Column with the labels; any two values. Needed for files.", metavar="COLUMN"),
-    Option("method", ("pair",), "pair", "pair: the exact optimal combination of two classifiers."),
-    Option("scores", str, None, "Two columns that hold the scores of the two classifiers.", num_values=2, metavar="A B"),
+    Option(
+        "method",
+        METHODS,
+        PAIR,
+        "pair: the exact optimal combination of two classifiers. relaxed-margin, adaboost, infoboost: boosting of a learner on the numeric columns.",
+    ),
+    Option("scores", str, None, "Two columns that hold the scores of the two classifiers.", methods=(PAIR,), num_values=2, metavar="A B"),
     Option(
         "classifiers",
         str,
         None,
         "Two base classifiers to train, out of forest, knn, lda, logistic, naive-bayes, qda, stump, svm, tree. Without --scores: lda naive-bayes.",
+        methods=(PAIR,),
         num_values=2,
         metavar="A B",
+    ),
+    Option(
+        "learner",
+        ("stumps", "pool", "literals", "mlp"),
+        "stumps",
+        "What is boosted: decision stumps; the columns themselves, in [-1, 1]; columns of 0 and 1; a small neural network (scale the columns first).",
+        methods=BOOSTERS,
+    ),
+    Option("rounds", int, 100, "How many hypotheses boosting may take.", methods=BOOSTERS, low=1, metavar="N"),
+    Option(
+        "nu",
+        float,
+        (0.1,),
+        "Share of the weight that the soft margin may give up, in (0, 1]. Repeat it, as in --nu 0.05 --nu 0.2, and cross-validation chooses.",
+        methods=(RELAXED_MARGIN,),
+        num_values=_ANY_NUMBER,
+        metavar="NU",
+        low=0,
+        high=1,
+        low_open=True,
+        high_open=False,
+    ),
+    Option(
+        "tolerance",
+        float,
+        0.01,
+        "Gap between the bounds of the soft margin at which to stop.",
+        methods=(RELAXED_MARGIN,),
+        low=0,
+        low_open=True,
+        metavar="GAP",
     ),
     Option(
         "train_scores",
         ("out-of-fold", "in-sample"),
         "out-of-fold",
         "Scores of trained classifiers that the combination is fitted to: of rows they did not see, or of their own training rows.",
+        methods=(PAIR,),
     ),
     Option(
         "weights",
@@ -82,15 +131,21 @@ OPTIONS = (
         "Column with what it costs to misclassify each row, positive. Base classifiers are trained without it.",
         metavar="COLUMN",
     ),
-    Option("tie_break", ("margin", "none"), "margin", "Among all optimal separators: the one of largest margin, or any."),
-    Option("fat", ("removed", "flipped"), "removed", "Margin of the points without the misclassified ones, or with their labels flipped."),
+    Option("tie_break", ("margin", "none"), "margin", "Among all optimal separators: the one of largest margin, or any.", methods=(PAIR,)),
+    Option(
+        "fat",
+        ("removed", "flipped"),
+        "removed",
+        "Margin of the points without the misclassified ones, or with their labels flipped.",
+        methods=(PAIR,),
+    ),
     Option("precision", ("float32", "float64"), "float64", "Of the scores and of the result."),
     Option("seed", int, 0, "Of everything random.", low=0, metavar="N"),
-    Option("folds", int, 5, "Folds for out-of-fold scores and for cross-validation.", low=2, metavar="N"),
+    Option("folds", int, 5, "Folds for out-of-fold scores, for the choice of nu, and for cross-validation.", low=2, metavar="N"),
     Option(
         "holdout", float, 0.0, "Fraction of the rows kept apart, to judge all classifiers on.", commands=("fit",), low=0, high=1, metavar="FRACTION"
     ),
-    Option("output", str, "jboost-out", "Folder for the model, the report and the figure.", commands=("fit",), metavar="DIR"),
+    Option("output", str, "jboost-out", "Folder for the model, the report and the figures.", commands=("fit",), metavar="DIR"),
     Option("overwrite", bool, False, "Replace the output folder if an earlier fit wrote it.", commands=("fit",), flags=("--force",)),
 )
 
@@ -112,6 +167,8 @@ def read_config(path: str | Path) -> dict[str, Any]:
         if key not in known:
             raise ValueError(f"{path}: there is no option '{key}'; {close_matches(key, tuple(known), 'the options are')}")
         _check_type(path, known[key], value)
+        if known[key].num_values == _ANY_NUMBER and not isinstance(value, list):
+            values[key] = [value]
     data = values.get("data")
     if data is not None and not data.startswith(EMBEDDED):
         values["data"] = str(Path(path).parent / data)
@@ -138,14 +195,29 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         filled["label"] = None
     if not embedded and filled["label"] is None:
         raise ValueError(f"{filled['data']}: no label column: name it with --label COLUMN")
+    _keep_to_method(filled, is_flag)
     if filled["scores"] and filled["classifiers"]:
         if bool(is_flag.get("scores")) == bool(is_flag.get("classifiers")):
             raise ValueError("both score columns and classifiers are given: choose --scores or --classifiers")
         filled["classifiers" if is_flag.get("scores") else "scores"] = None
-    if not filled["scores"] and not filled["classifiers"]:
+    if filled["method"] == PAIR and not filled["scores"] and not filled["classifiers"]:
         filled["classifiers"] = ("lda", "naive-bayes")
+    filled["nu"] = tuple(dict.fromkeys(filled["nu"]))
     _check_columns(filled)
     return Settings(**filled)
+
+
+def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
+    """Refuses flags that the method does not know; what a configuration file says for other methods rests."""
+    for option in OPTIONS:
+        if values["method"] in option.methods:
+            continue
+        if is_flag.get(option.name):
+            flag = "--" + option.name.replace("_", "-")
+            raise ValueError(
+                f"{flag} is for the method {' or '.join(option.methods)}, and the method is {values['method']}: change --method or leave it out"
+            )
+        values[option.name] = option.default
 
 
 def _check_columns(values: Mapping[str, Any]) -> None:
@@ -156,7 +228,11 @@ def _check_columns(values: Mapping[str, Any]) -> None:
 
 
 def _check_type(path: str | Path, option: Option, value: Any) -> None:
-    if option.num_values > 1:
+    if option.num_values == _ANY_NUMBER:
+        parts = value if isinstance(value, list) else [value]
+        fits = bool(parts) and all(isinstance(part, int | float) and not isinstance(part, bool) for part in parts)
+        wanted = "a number or a list of numbers"
+    elif option.num_values > 1:
         fits = isinstance(value, list) and len(value) == option.num_values and all(isinstance(part, str) for part in value)
         wanted = f"a list of {option.num_values} strings"
     elif isinstance(option.kind, tuple):

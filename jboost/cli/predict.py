@@ -12,12 +12,13 @@ import numpy as np
 
 from jboost import files
 from jboost.base import predict as predict_room
-from jboost.cli import inputs, solve
-from jboost.cli.fit import BASE, MODEL
-from jboost.cli.options import EMBEDDED
+from jboost.cli import boost_predict, inputs, solve
+from jboost.cli.boost_predict import FittedEnsemble
+from jboost.cli.options import BOOSTERS, EMBEDDED
+from jboost.cli.output import BASE, MODEL
 from jboost.data import classifiers, embedded, readers
 from jboost.data.classifiers import BaseFit
-from jboost.data.table import LabelMapping
+from jboost.data.table import LabelMapping, Table
 from jboost.pair.types import Separator
 from jboost.report import build, text
 
@@ -34,13 +35,15 @@ class Fitted:
     base: BaseFit | None
 
 
-def read_folder(folder: str) -> Fitted:
+def read_folder(folder: str) -> Fitted | FittedEnsemble:
     """Reads what `fit` wrote; ValueError in one line if something is missing or damaged."""
     path = Path(folder)
     if not (path / MODEL).is_file():
         raise ValueError(f"{folder}: no output folder of jboost fit: it has no {MODEL}")
     metadata = files.load_metadata(path / MODEL)
     try:
+        if metadata.get("method") in BOOSTERS:
+            return boost_predict.read_ensemble(path / MODEL, metadata)
         columns, labels, precision = metadata["score_columns"], metadata["labels"], metadata["precision"]
         names = tuple(metadata["names"])
         mapping = LabelMapping(**labels) if labels else None
@@ -53,7 +56,7 @@ def read_folder(folder: str) -> Fitted:
 
 
 def predict(folder: str, data: str, output: str) -> int:
-    """Writes the two scores, the combined score and the prediction of every row as CSV.
+    """Writes the two scores, the combined score and the prediction of every row as CSV; of boosting, the score and the prediction.
 
     Args:
       folder: of a fit.
@@ -69,12 +72,7 @@ def predict(folder: str, data: str, output: str) -> int:
         raise ValueError(f"{output}: the predictions would replace the data: choose another --output")
     fitted = read_folder(folder)
     table = embedded.load_table(data.removeprefix(EMBEDDED)) if data.startswith(EMBEDDED) else readers.read_table(data)
-    points = inputs.score_rows(table, fitted.score_columns, fitted.base).astype(fitted.precision).astype(np.float64)
-    with jax.enable_x64(True):
-        scores = np.asarray(predict_room.predict_scores(fitted.separator, points))
-        signs = np.asarray(predict_room.predict(fitted.separator, points))
-    columns: dict[str, Any] = {f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)}
-    columns |= {"score": scores, "prediction": fitted.mapping.to_text(signs) if fitted.mapping else signs}
+    columns = boost_predict.predict_columns(fitted, table) if isinstance(fitted, FittedEnsemble) else _predict_columns(fitted, table)
     frame = polars.DataFrame(columns)
     if output == "-":
         import click
@@ -86,9 +84,21 @@ def predict(folder: str, data: str, output: str) -> int:
     return frame.height
 
 
+def _predict_columns(fitted: Fitted, table: Table) -> dict[str, Any]:
+    points = inputs.score_rows(table, fitted.score_columns, fitted.base).astype(fitted.precision).astype(np.float64)
+    with jax.enable_x64(True):
+        scores = np.asarray(predict_room.predict_scores(fitted.separator, points))
+        signs = np.asarray(predict_room.predict(fitted.separator, points))
+    columns: dict[str, Any] = {f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)}
+    return columns | {"score": scores, "prediction": fitted.mapping.to_text(signs) if fitted.mapping else signs}
+
+
 def inspect(folder: str, say: Any) -> None:
     """Shows the model, its formula and what is proven about it."""
     fitted = read_folder(folder)
+    if isinstance(fitted, FittedEnsemble):
+        boost_predict.show(fitted, say)
+        return
     kind = "score columns" if fitted.score_columns else "base classifiers"
     say(f"model       {type(fitted.separator).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
     say(f"scores      {' and '.join(fitted.names)} ({kind})")

@@ -1,0 +1,158 @@
+"""Boosting for the command line: learners by name, the features that they take, one fit, and the choice of nu by cross-validation."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import adaboost, drive, infoboost, learners, relaxations, relaxed_margin
+from jboost.base.boosting import Ensemble, Fit
+from jboost.base.predict import predict_scores
+from jboost.base.types import Dataset
+from jboost.cli import inputs
+from jboost.cli.inputs import Examples, Source
+from jboost.cli.options import ADABOOST, RELAXED_MARGIN, Settings
+from jboost.data.table import Table
+
+_HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
+_STREAM = 2  # the folds that choose nu are others than those of `evaluate`
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """The nu that was chosen, and what each of the candidates lost on held-out rows."""
+
+    nu: float
+    losses: tuple[dict[str, Any], ...]  # nu, mean, standard_error and rates of each; empty where there was no choice
+
+
+@functools.lru_cache
+def make_learner(name: str) -> Any:
+    """The learner of a name; one object for each, so that nothing compiles twice."""
+    if name == "mlp":
+        import optax
+
+        return learners.trained(*learners.mlp(_HIDDEN_SIZES), optax.adam(_LEARNING_RATE))
+    makers: dict[str, Callable[[], Any]] = {"stumps": learners.stumps, "pool": learners.pool, "literals": learners.literals}
+    return makers[name]()
+
+
+def feature_names(table: Table) -> tuple[str, ...]:
+    """The numeric columns; ValueError where there are none."""
+    if not table.numeric:
+        raise ValueError(f"{table.source}: no numeric columns, and boosting takes no others: write text as numbers, or take --method pair")
+    return tuple(table.numeric)
+
+
+def left_out_notes(table: Table) -> tuple[str, ...]:
+    """Which columns boosting does not look at."""
+    names = ", ".join(table.categorical)
+    return (f"boosting takes numeric columns: text columns are left out ({names})",) if names else ()
+
+
+def read_features(table: Table, names: tuple[str, ...], learner: str) -> np.ndarray:
+    """The named columns [m, N] in float64, NaN where missing; ValueError with the row where the learner cannot take a value."""
+    if learner == "stumps":
+        return table.matrix(names, ()).astype(np.float64)
+    columns = [table.numbers(name) for name in names]
+    for name, column in zip(names, columns, strict=True):
+        _check_column(table.source, name, column, learner)
+    return np.stack(columns, axis=1)
+
+
+def _check_column(source: str, name: str, column: np.ndarray, learner: str) -> None:
+    if learner == "pool":
+        wrong, wanted = ~(np.abs(column) <= 1), "the learner pool takes outputs in [-1, 1]: scale the column"
+    elif learner == "literals":
+        zero = -1.0 if (column == 0).any() else 0.0  # the other way to say no: a column has one
+        wrong, wanted = ~np.isin(column, (0.0, 1.0, -1.0)) | (column == zero), "the learner literals takes 0 and 1, or -1 and 1: recode the column"
+    else:
+        return
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise ValueError(f"{source}: column '{name}' holds {column[row]:g} in row {row + 1}: {wanted}, or take --learner stumps")
+
+
+def read_examples(source: Source, names: tuple[str, ...], settings: Settings) -> Examples:
+    """Features, labels and weights in the precision that was asked for."""
+    features = read_features(source.table, names, settings.learner)
+    return inputs.cast_examples(features, source, settings, may_miss=settings.learner == "stumps")
+
+
+def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
+    """One fit on the rows where `chosen` [n] is True; all masks and all nus share one compilation."""
+    learner = make_learner(settings.learner)
+    with jax.enable_x64(settings.precision == "float64"):
+        dataset = Dataset(*(jax.numpy.asarray(part) for part in (examples.points, examples.labels, examples.weights, chosen)))
+        key = jax.random.key(settings.seed)
+        if settings.method == RELAXED_MARGIN:
+            relaxation = relaxations.soft_margin(nu=nu)
+            fit = relaxed_margin.fit(dataset, learner, key=key, max_rounds=settings.rounds, relaxation=relaxation, tolerance=settings.tolerance)
+        elif settings.method == ADABOOST:
+            fit = adaboost.fit(dataset, learner, key=key, max_rounds=settings.rounds)
+        else:
+            fit = infoboost.fit(dataset, learner, key=key, max_rounds=settings.rounds)
+        return jax.block_until_ready(fit)
+
+
+def scores(ensemble: Ensemble, features: np.ndarray, precision: str) -> np.ndarray:
+    """The scores [k] of features [k, N], in float64; infinite where a hypothesis settles the row."""
+    with jax.enable_x64(precision == "float64"):
+        return np.asarray(_scores(ensemble, features.astype(precision)), np.float64)
+
+
+_scores = jax.jit(predict_scores)
+
+
+def normalized_margins(ensemble: Ensemble, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """y F(x) over the sum of all finite votes, [n] in [-1, 1]; infinite where a hypothesis settles the row."""
+    votes = np.asarray(ensemble.votes, np.float64)
+    sizes = np.where(np.isfinite(votes), np.abs(votes), 0).max(axis=1)
+    norm = math.fsum(sizes) + abs(float(ensemble.constant))
+    return labels * values / (norm or 1.0)
+
+
+def choose_nu(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: drive.OnStep | None = None) -> Choice:
+    """The nu of least mean loss in stratified cross-validation on the rows where `chosen` is True; among equals the greatest.
+
+    Args:
+      examples: all rows.
+      chosen: [n] bool, those that may be looked at.
+      settings: all options; with one nu there is no choice.
+      on_step: called after each fit with the losses so far and what was fitted.
+    """
+    if settings.method != RELAXED_MARGIN or len(settings.nu) == 1:
+        return Choice(settings.nu[0], ())
+    rows = np.flatnonzero(chosen)
+    folds = inputs.hold_out_masks(examples.labels[rows], settings, stream=_STREAM)
+    table: list[dict[str, Any]] = []
+    for nu in settings.nu:
+        rates = []
+        for held_out in folds:
+            training = np.zeros_like(chosen)
+            training[rows[~held_out]] = True
+            rates.append(_loss_rate(boost(examples, training, settings, nu), examples, rows[held_out], settings.precision))
+            if on_step is not None:
+                on_step(table, f"nu {nu:g}")
+        spread = float(np.std(rates, ddof=1)) / math.sqrt(len(rates))
+        table.append({"nu": nu, "mean": float(np.mean(rates)), "standard_error": spread, "rates": rates})
+    best = min(table, key=lambda row: (row["mean"], -row["nu"]))
+    return Choice(best["nu"], tuple(table))
+
+
+def num_choice_fits(settings: Settings) -> int:
+    """How many fits `choose_nu` makes."""
+    return len(settings.nu) * settings.folds if settings.method == RELAXED_MARGIN and len(settings.nu) > 1 else 0
+
+
+def _loss_rate(fit: Fit, examples: Examples, rows: np.ndarray, precision: str) -> float:
+    values = scores(fit.ensemble, examples.points, precision)[rows]  # of all rows, so that one compilation serves all folds
+    wrong = (values > 0) != (examples.labels[rows] > 0)
+    weights = examples.weights[rows].astype(np.float64)
+    return math.fsum(weights[wrong]) / math.fsum(weights)

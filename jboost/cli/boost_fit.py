@@ -1,0 +1,123 @@
+"""`jboost fit` by boosting: data in, a folder with the ensemble, the report and two figures out."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import drive, files, plots
+from jboost.base.boosting import Fit
+from jboost.base.status import Status
+from jboost.cli import boost, inputs
+from jboost.cli.inputs import Examples
+from jboost.cli.options import RELAXED_MARGIN, Settings
+from jboost.cli.output import GAP, MARGINS, MODEL, REPORT, check_output, timed
+from jboost.report import boosting, build, text
+from jboost.report.rules import Rule
+
+_REFUSED = (Status.INFEASIBLE, Status.INVALID_INPUT)
+
+
+def fit(settings: Settings, say: Any) -> None:
+    """Boosts, writes the output folder, and shows a summary.
+
+    Args:
+      settings: all options.
+      say: prints text or anything that rich can show.
+
+    Raises:
+      ValueError: in one line, for anything that the user can put right; nothing is written then.
+    """
+    output = Path(settings.output)
+    check_output(output, settings.overwrite)
+    seconds: dict[str, float] = {}
+    with timed(seconds, "reading"):
+        source = inputs.read_source(settings)
+        labels, mapping = source.table.labels, source.table.mapping
+        assert labels is not None
+        assert mapping is not None
+        kept, apart = inputs.split_rows(labels, settings.holdout, settings.seed)
+        names = boost.feature_names(source.table)
+        examples = boost.read_examples(source.rows(kept), names, settings)
+        others = boost.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
+    everything = np.ones(len(kept), bool)
+    with timed(seconds, "boosting"):
+        with drive.progress("choice of nu", boost.num_choice_fits(settings)) as on_step:
+            choice = boost.choose_nu(examples, everything, settings, on_step=on_step)
+        fitted = boost.boost(examples, everything, settings, choice.nu)
+    _refuse(fitted, settings)
+
+    description = boosting.describe_fit(fitted, settings.method, settings.learner)
+    said = boosting.rules(fitted.ensemble, names)
+    report: dict[str, Any] = {
+        "command": "fit",
+        "method": settings.method,
+        "data": build.describe_data(source.table, len(apart), source.weights, boost.left_out_notes(source.table)),
+        "boosting": description,
+        "nu": {"chosen": choice.nu, "losses": list(choice.losses)} if settings.method == RELAXED_MARGIN else None,
+        "rules": said,
+        "losses": build.losses([make_rule(fitted, settings)], examples.in_float64(), others),
+        "seconds": seconds,
+        "settings": dataclasses.asdict(settings),
+        "versions": build.versions(),
+    }
+    metadata = {
+        "method": settings.method,
+        "learner": settings.learner,
+        "names": list(names),
+        "precision": settings.precision,
+        "labels": dataclasses.asdict(mapping),
+        "boosting": description,
+    }
+    with files.atomic_folder(output) as folder:
+        with jax.enable_x64(settings.precision == "float64"):
+            files.save(fitted.ensemble, folder / MODEL, metadata=metadata)
+        with timed(seconds, "figures"):
+            _draw(fitted, examples, settings, folder)
+        build.write(report, folder / REPORT)
+    _show(report, output, say)
+
+
+def make_rule(fitted: Fit, settings: Settings) -> Rule:
+    """The ensemble as a rule for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
+    detail = f"{settings.learner}: {boosting.num_voting(fitted.ensemble)} hypotheses"
+    return Rule(settings.method, detail, lambda features: np.where(boost.scores(fitted.ensemble, features, settings.precision) > 0, 1, -1))
+
+
+def _refuse(fitted: Fit, settings: Settings) -> None:
+    """Raises where the result means nothing."""
+    found = Status(int(fitted.status))
+    if found in _REFUSED:
+        explanation = boosting.certificate(fitted, settings.method)["explanation"]
+        raise ValueError(f"{settings.method} with the learner {settings.learner} found no vote: {explanation}")
+
+
+def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> None:
+    title = f"{settings.method} of {settings.learner}"
+    features, labels, _ = examples.in_float64()
+    margins = boost.normalized_margins(fitted.ensemble, boost.scores(fitted.ensemble, features, settings.precision), labels)
+    plots.plot_margins(margins, path=folder / MARGINS, title=f"Training margins: {title}")
+    rounds = int(fitted.num_rounds)
+    lower, upper, seen = (
+        np.asarray(bound, np.float64)[:rounds] for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds, fitted.trace.seen_upper_bounds)
+    )
+    upper = np.where(np.isfinite(upper), upper, seen)
+    quantity = boosting.certificate(fitted, settings.method)["quantity"]
+    plots.plot_bounds(lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity)
+
+
+def _show(report: dict[str, Any], output: Path, say: Any) -> None:
+    for line in text.data_lines(report["data"]):
+        say(line)
+    say(text.loss_table(report["losses"]))
+    if report["nu"]:
+        for line in boosting.choice_lines(report["nu"]):
+            say(line)
+    for line in boosting.lines(report["boosting"], report["rules"]):
+        say(line)
+    say(f"seconds     {text.seconds_line(report['seconds'])}")
+    say(f"written     {', '.join(sorted(path.name for path in output.iterdir()))} in {output}")

@@ -1,0 +1,52 @@
+"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by boosting."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import files
+from jboost.base.boosting import Ensemble
+from jboost.cli import boost
+from jboost.data.table import LabelMapping, Table
+from jboost.report import boosting
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedEnsemble:
+    """A model of boosting, read back."""
+
+    ensemble: Ensemble
+    names: tuple[str, ...]  # of the features
+    learner: str
+    mapping: LabelMapping
+    precision: str
+    description: dict[str, Any]  # as `jboost.report.boosting.describe_fit` makes it
+
+
+def read_ensemble(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
+    names, learner, precision = tuple(metadata["names"]), metadata["learner"], metadata["precision"]
+    mapping, description = LabelMapping(**metadata["labels"]), dict(metadata["boosting"])
+    given = boost.make_learner(learner) if learner == "mlp" else None
+    with jax.enable_x64(precision == "float64"):
+        return FittedEnsemble(files.load(path, learner=given), names, learner, mapping, precision, description)
+
+
+def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:
+    """The columns `score` and `prediction`."""
+    values = boost.scores(fitted.ensemble, boost.read_features(table, fitted.names, fitted.learner), fitted.precision)
+    return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
+
+
+def show(fitted: FittedEnsemble, say: Any) -> None:
+    """The model, all its rules and what is proven about it."""
+    say(f"model       {type(fitted.ensemble).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(f"features    {', '.join(fitted.names)}")
+    say(f"labels      {fitted.mapping}")
+    for line in boosting.lines(fitted.description, boosting.rules(fitted.ensemble, fitted.names), num_shown=None):
+        say(line)

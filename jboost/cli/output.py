@@ -1,0 +1,33 @@
+"""The output folder of `jboost fit`: what its files are called, and whether it may be replaced."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = "model.npz", "base.skops", "report.json", "separator.png", "margins.png", "gap.png"
+
+
+def check_output(output: Path, overwrite: bool) -> None:
+    """Raises ValueError where a fit may not write there."""
+    if output.exists() and not output.is_dir():
+        raise ValueError(f"{output}: the output folder is a file: choose another --output")
+    if not output.is_dir() or not any(output.iterdir()):
+        return
+    if not overwrite:
+        raise ValueError(f"{output}: the output folder is there already: add --overwrite, or choose another --output")
+    foreign = sorted({path.name for path in output.iterdir()} - {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP})
+    if foreign:
+        raise ValueError(
+            f"{output}: holds files that jboost did not write ({', '.join(foreign[:3])}), so it is not replaced: choose another --output"
+        )
+
+
+@contextmanager
+def timed(seconds: dict[str, float], name: str) -> Iterator[None]:
+    """Adds how long its block took."""
+    started = time.perf_counter()
+    yield
+    seconds[name] = time.perf_counter() - started

@@ -1,0 +1,112 @@
+"""What a boosting run found: its certificate, its rules in words, and their text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jboost import ensemble as ensemble_room
+from jboost.base import status
+from jboost.base.boosting import Ensemble, Fit
+
+_CLAIMS = {
+    "relaxed-margin": ("soft margin", "largest soft margin of any vote"),
+    "adaboost": ("training error", "training error <= product of the normalisers"),
+    "infoboost": ("training error", "training error <= product of the normalisers"),
+}
+_NUM_SHOWN = 12
+
+
+def describe_fit(fit: Fit, method: str, learner: str) -> dict[str, Any]:
+    """The numbers of a fit, ready for JSON.
+
+    Args:
+      fit: concrete, of any booster.
+      method: as the command line calls the booster.
+      learner: as the command line calls the learner.
+    """
+    return {
+        "method": method,
+        "learner": learner,
+        "num_rounds": int(fit.num_rounds),
+        "num_hypotheses": num_voting(fit.ensemble),
+        "certificate": certificate(fit, method),
+    }
+
+
+def num_voting(ensemble: Ensemble) -> int:
+    """How many hypotheses have a vote that is not 0."""
+    return int(np.any(np.asarray(ensemble.votes) != 0, axis=1).sum())
+
+
+def certificate(fit: Fit, method: str) -> dict[str, Any]:
+    """What is proven, with its meaning; infinite bounds are None."""
+    quantity, meaning = _CLAIMS[method]
+    bounds = {name: float(value) for name, value in fit.certificate._asdict().items() if np.ndim(value) == 0}
+    return {
+        "quantity": quantity,
+        "meaning": meaning,
+        **{name: value if math.isfinite(value) else None for name, value in bounds.items()},
+        "status": status.Status(int(fit.status)).name,
+        "explanation": status.explain(fit.status),
+    }
+
+
+def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
+    """The hypotheses in words with their votes, the greatest first; None where the learner has no words."""
+    learner = ensemble.learner
+    if not hasattr(getattr(learner, "learner", learner), "describe"):
+        return None
+    if num_voting(ensemble) == 0:
+        return []
+    return ensemble_room.describe(ensemble, names).splitlines()
+
+
+def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN) -> list[str]:
+    """Rounds, bounds, status and the first rules, line by line.
+
+    Args:
+      fit: as `describe_fit` makes it.
+      said: as `rules` makes it.
+      num_shown: how many rules at most, None for all.
+    """
+    bounds = fit["certificate"]
+    shown = [
+        f"ensemble    {fit['num_hypotheses']} hypotheses of the learner {fit['learner']} after {fit['num_rounds']} rounds of {fit['method']}",
+        f"bounds      {_bounds(bounds, fit['method'])}",
+    ]
+    if bounds.get("margin") is not None:
+        shown.append(f"margin      {bounds['margin']:.6g} <= largest margin of any vote{_up_to(bounds['margin_upper_bound'])}")
+    shown.append(f"status      {bounds['explanation']}")
+    if fit["num_hypotheses"] == 0:
+        shown.append("rules       none: no vote was better than no vote at all, so that every score is 0; more rounds or a greater nu may find one")
+    for index, rule in enumerate(said or ()):
+        if index == num_shown:
+            shown.append(f"            ... and {len(said or ()) - index} more in the report")
+            break
+        shown.append(f"{'rules' if index == 0 else '':<12}{rule}")
+    return shown
+
+
+def choice_lines(choice: Mapping[str, Any]) -> list[str]:
+    """The losses of all nus, where several were tried."""
+    return [
+        f"{'nu' if index == 0 else '':<12}{row['nu']:g}: held-out loss {row['mean']:.2%} ± {row['standard_error']:.2%}"
+        f"{', chosen' if row['nu'] == choice['chosen'] else ''}"
+        for index, row in enumerate(choice["losses"])
+    ]
+
+
+def _bounds(bounds: Mapping[str, Any], method: str) -> str:
+    if method != "relaxed-margin":
+        return f"training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the product of the normalisers"
+    if bounds["upper_bound"] is None:
+        return f"{bounds['lower_bound']:.6g} <= {bounds['meaning']} over the hypotheses seen{_up_to(bounds['seen_upper_bound'])}"
+    return f"{bounds['lower_bound']:.6g} <= {bounds['meaning']}{_up_to(bounds['upper_bound'])}"
+
+
+def _up_to(bound: float | None) -> str:
+    return ", with no upper bound" if bound is None else f" <= {bound:.6g}"

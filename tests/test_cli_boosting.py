@@ -1,0 +1,273 @@
+"""Boosting from the command line: what the methods write, say and refuse. Few rows, few rounds and float32 keep it quick."""
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import polars
+import pytest
+
+import jboost
+from jboost import cli, files
+from jboost.cli import boost, inputs, options
+
+ROWS = 40
+WRITTEN = ["gap.png", "margins.png", "model.npz", "report.json"]
+
+
+@pytest.fixture(scope="module")
+def frame():
+    """Three noisy columns in [-1, 1], one Boolean column, text, weights, and labels in words."""
+    generator = np.random.default_rng(0)
+    signs = np.where(np.arange(ROWS) % 2, 1, -1)
+    columns = {name: np.tanh(generator.normal(size=ROWS) + 0.7 * signs) for name in ("a", "b", "c")}
+    flag = (generator.uniform(size=ROWS) < 0.5 + 0.3 * signs).astype(int)
+    words = np.where(signs > 0, "yes", "no")
+    return polars.DataFrame(columns | {"flag": flag, "colour": ["red", "blue"] * (ROWS // 2), "cost": [1, 2, 3, 4] * (ROWS // 4), "ill": words})
+
+
+@pytest.fixture
+def run(capsys, monkeypatch, tmp_path, frame):
+    """Runs jboost in-process beside data.csv; returns (status, output, errors)."""
+    monkeypatch.chdir(tmp_path)
+    frame.write_csv("data.csv")
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as exit:
+            cli.main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return exit.value.code, captured.out, captured.err
+
+    return run
+
+
+DATA = ("--data", "data.csv", "--label", "ill", "--weights", "cost")
+QUICK = ("--precision", "float32", "--rounds", "4")
+
+
+def read_report(path="out/report.json"):
+    return json.loads(Path(path).read_text(encoding="utf-8"), parse_constant=pytest.fail)
+
+
+def names_in(folder):
+    return sorted(path.name for path in Path(folder).iterdir())
+
+
+# --- what it does ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", options.BOOSTERS)
+def test_from_fit_to_prediction(run, frame, method):
+    nu = ("--nu", "0.7") if method == "relaxed-margin" else ()
+    code, out, err = run("fit", *DATA, "--method", method, *QUICK, *nu, "--output", "out")
+    assert (code, err) == (0, "")
+    assert names_in("out") == WRITTEN
+    report = read_report()
+    certificate = report["boosting"]["certificate"]
+    assert certificate["lower_bound"] <= certificate["upper_bound"]
+    assert certificate["explanation"] in out
+    assert report["boosting"]["num_rounds"] <= 4
+    assert report["data"]["notes"][-1] == "boosting takes numeric columns: text columns are left out (colour)"
+    assert report["data"]["total_weight"] == frame["cost"].sum()
+    assert len(report["rules"]) == report["boosting"]["num_hypotheses"]
+    assert report["rules"][0] in out
+    if method != "relaxed-margin":
+        assert report["nu"] is None
+        assert report["losses"][0]["training"]["rate"] == pytest.approx(certificate["lower_bound"], abs=1e-5)
+
+    frame.drop("ill").write_csv("new.csv")
+    assert run("predict", "out", "--data", "new.csv", "--output", "p.csv") == (0, f"p.csv: {ROWS} predictions\n", "")
+    predictions = polars.read_csv("p.csv")
+    model = files.load("out/model.npz")
+    features = frame.select("a", "b", "c", "flag").to_numpy().astype(np.float32)
+    np.testing.assert_allclose(predictions["score"].to_numpy(), jboost.predict_scores(model, features), rtol=1e-6)
+    wrong = predictions["prediction"].to_numpy() != frame["ill"].to_numpy()
+    assert frame["cost"].to_numpy()[wrong].sum() == report["losses"][0]["training"]["weight"]
+
+    code, out, err = run("inspect", "out")
+    assert (code, err) == (0, "")
+    assert all(rule in out for rule in report["rules"])
+    assert "ill: no -> -1, yes -> +1" in out
+    assert certificate["explanation"] in out
+
+
+def test_several_nus_are_chosen_among_with_one_compilation(run, compilations):
+    fit = ("fit", *DATA, "--method", "relaxed-margin", *QUICK, "--folds", "2", "--output", "out")
+    code, out, err = run(*fit, "--nu", "0.2", "--nu", "0.5", "--nu", "0.2")
+    assert (code, err) == (0, "")
+    choice = read_report()["nu"]
+    assert [row["nu"] for row in choice["losses"]] == [0.2, 0.5]
+    assert all(len(row["rates"]) == 2 and row["mean"] == pytest.approx(np.mean(row["rates"])) for row in choice["losses"])
+    least = min(row["mean"] for row in choice["losses"])
+    assert choice["chosen"] == max(row["nu"] for row in choice["losses"] if row["mean"] == least)
+    assert f"{choice['chosen']:g}: held-out loss {least:.2%}" in out
+    assert out.count(", chosen") == 1
+    before = compilations()
+    assert run(*fit, "--overwrite", "--nu", "0.3", "--nu", "0.6", "--nu", "0.9")[0] == 0
+    assert compilations() - before < 5
+
+
+def test_the_choice_of_nu_sees_training_rows_alone(run):
+    settings = options.resolve(
+        {"data": "data.csv", "label": "ill", "method": "relaxed-margin", "nu": (0.2, 0.5), "rounds": 4, "folds": 2, "precision": "float32"}, {}
+    )
+    source = inputs.read_source(settings)
+    examples = boost.read_examples(source, ("a", "b", "c", "flag"), settings)
+    chosen = np.arange(ROWS) % 4 < 2
+    choice = boost.choose_nu(examples, chosen, settings)
+    labels = np.where(chosen, examples.labels, -examples.labels)
+    assert boost.choose_nu(inputs.Examples(examples.points, labels, examples.weights), chosen, settings) == choice
+
+
+@pytest.mark.parametrize("method", options.BOOSTERS)
+def test_evaluate(run, method):
+    several = ("--nu", "0.2", "--nu", "0.5") if method == "relaxed-margin" else ()
+    code, out, err = run("evaluate", *DATA, "--method", method, *QUICK, *several, "--folds", "2", "--report", "folds.json")
+    assert (code, err) == (0, "")
+    rows = read_report("folds.json")["losses"]
+    assert [row["rule"] for row in rows] == ["scikit-learn AdaBoost", method]
+    assert all(0 <= rate <= 1 for row in rows for part in ("training", "held_out") for rate in row[part]["rates"])
+    assert "±" in out
+
+
+@pytest.mark.parametrize(("learner", "drop"), [("pool", []), ("literals", ["a", "b", "c"]), ("mlp", [])])
+@pytest.mark.parametrize("method", ["adaboost", "infoboost"])
+def test_other_learners(run, frame, learner, drop, method):
+    frame.drop(drop).write_csv("data.csv")
+    code, _, err = run("fit", *DATA, "--method", method, "--learner", learner, *QUICK, "--output", "out")
+    assert (code, err) == (0, "")
+    assert names_in("out") == WRITTEN
+    assert (read_report()["rules"] is None) == (learner == "mlp")
+    code, out, err = run("predict", "out", "--data", "data.csv")
+    assert (code, err) == (0, "")
+    wrong = polars.read_csv(out.encode())["prediction"].to_numpy() != frame["ill"].to_numpy()
+    assert frame["cost"].to_numpy()[wrong].sum() == read_report()["losses"][0]["training"]["weight"]
+    assert run("inspect", "out")[0] == 0
+
+
+def test_a_learner_without_bounds_has_those_of_what_was_seen(run):
+    code, out, err = run("fit", *DATA, "--method", "relaxed-margin", "--learner", "mlp", *QUICK, "--output", "out")
+    assert (code, err) == (0, "")
+    certificate = read_report()["boosting"]["certificate"]
+    assert certificate["upper_bound"] is None
+    assert certificate["lower_bound"] <= certificate["seen_upper_bound"]
+    assert "over the hypotheses seen" in out
+    with pytest.raises(ValueError, match="the learner, a Trained, holds what a file cannot"):
+        files.load("out/model.npz")
+
+
+def test_64_bits_and_missing_values(run, frame):
+    gaps = [None if row % 9 == 4 else value for row, value in enumerate(frame["a"])]
+    frame.with_columns(polars.Series("a", gaps)).write_csv("data.csv")
+    code, _, err = run("fit", *DATA, "--method", "adaboost", "--rounds", "4", "--holdout", "0.1", "--output", "out")
+    assert (code, err) == (0, "")
+    losses = read_report()["losses"][0]
+    code, out, _ = run("predict", "out", "--data", "data.csv")
+    with jax.enable_x64(True):
+        assert files.load("out/model.npz").votes.dtype == np.float64
+    wrong = polars.read_csv(out.encode())["prediction"].to_numpy() != frame["ill"].to_numpy()
+    assert frame["cost"].to_numpy()[wrong].sum() == losses["training"]["weight"] + losses["held_out"]["weight"]
+    assert run("evaluate", *DATA, "--method", "adaboost", "--rounds", "4", "--folds", "2")[0] == 0
+
+
+def test_an_ensemble_without_votes_says_so(run, frame):
+    frame.select("ill", "cost", polars.lit(0.0).alias("a")).write_csv("data.csv")
+    code, out, err = run("fit", *DATA, "--method", "adaboost", "--learner", "pool", *QUICK, "--output", "out")
+    assert (code, err) == (0, "")
+    assert "NO_EDGE" in out
+    assert read_report()["rules"] == []
+    assert "rules       none" in out
+    code, out, err = run("predict", "out", "--data", "data.csv")
+    assert set(polars.read_csv(out.encode())["prediction"]) == {"no"}
+
+
+def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
+    config = 'data = "data.csv"\nlabel = "ill"\nweights = "cost"\nclassifiers = ["lda", "tree"]\n'
+    config += 'learner = "stumps"\nrounds = 4\nnu = 0.3\nprecision = "float32"'
+    (tmp_path / "job.toml").write_text(config, encoding="utf-8")
+    code, _, err = run("fit", "--config", "job.toml", "--method", "relaxed-margin", "--output", "out")
+    assert (code, err) == (0, "")
+    settings = read_report()["settings"]
+    assert (settings["nu"], settings["rounds"], settings["classifiers"]) == ([0.3], 4, None)
+    values = options.read_config("job.toml")
+    assert options.resolve(values, {}).classifiers == ["lda", "tree"]
+    assert options.resolve(values | {"method": "adaboost"}, {}).nu == (0.1,)
+
+
+# --- what it refuses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--method", "pair", "--nu", "0.2"), "--nu is for the method relaxed-margin, and the method is pair: change --method or leave it out"),
+        (("--method", "adaboost", "--tolerance", "0.2"), "--tolerance is for the method relaxed-margin, and the method is adaboost"),
+        (("--method", "adaboost", "--scores", "a", "b"), "--scores is for the method pair, and the method is adaboost"),
+        (("--learner", "pool"), "--learner is for the method relaxed-margin or adaboost or infoboost, and the method is pair"),
+        (("--method", "relaxed-margin", "--nu", "0"), "0.0 is not in the range 0<x<=1"),
+        (("--method", "relaxed-margin", "--tolerance", "0"), "'--tolerance'"),
+        (("--method", "adaboost", "--rounds", "0"), "'--rounds'"),
+        (("--method", "adaboost", "--learner", "trees"), "'trees' is not one of 'stumps', 'pool', 'literals', 'mlp'"),
+        (("--method", "adaboost", "--learner", "literals"), "the learner literals takes 0 and 1, or -1 and 1: recode the column"),
+        (("--method", "relaxed-margin", "--nu", "0.1", "--nu", "0.2", "--folds", "30"), "folds is 30, but the smaller class has 20 rows"),
+    ],
+)
+def test_user_errors_are_one_line(run, arguments, message):
+    code, out, err = run("fit", *DATA, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("jboost: error: ")
+    assert message in err
+    assert names_in(".") == ["data.csv"]
+
+
+@pytest.mark.parametrize(
+    ("learner", "values", "message"),
+    [
+        (
+            "pool",
+            [2.5] * ROWS,
+            "column 'a' holds 2.5 in row 1: the learner pool takes outputs in [-1, 1]: scale the column, or take --learner stumps",
+        ),
+        ("pool", [None, *[0.0] * (ROWS - 1)], "column 'a' has no value in row 1"),
+        ("literals", [0, 1, -1, 1] * (ROWS // 4), "column 'a' holds -1 in row 3: the learner literals takes 0 and 1, or -1 and 1"),
+    ],
+)
+def test_values_that_a_learner_cannot_take(run, frame, learner, values, message):
+    frame.select("ill", "cost", polars.Series("a", values)).write_csv("data.csv")
+    code, _, err = run("fit", *DATA, "--method", "adaboost", "--learner", learner)
+    assert code == 2
+    assert message in err
+
+
+def test_text_alone_cannot_be_boosted(run, frame):
+    frame.select("ill", "cost", "colour").write_csv("data.csv")
+    code, _, err = run("fit", *DATA, "--method", "adaboost")
+    assert code == 2
+    assert "no numeric columns" in err
+
+
+def test_predict_names_a_missing_column(run, frame):
+    assert run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")[0] == 0
+    frame.drop("b").write_csv("new.csv")
+    code, _, err = run("predict", "out", "--data", "new.csv")
+    assert code == 2
+    assert "new.csv: there is no column 'b'" in err
+
+
+def test_a_nu_in_a_configuration_is_a_number(run, tmp_path):
+    (tmp_path / "job.toml").write_text('nu = ["0.1"]', encoding="utf-8")
+    code, _, err = run("fit", "--config", "job.toml")
+    assert code == 2
+    assert "nu is ['0.1']: a number or a list of numbers is wanted" in err
+
+
+def test_an_end_in_the_middle_leaves_nothing(run, monkeypatch):
+    def fail(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("os._exit", sys.exit)
+    monkeypatch.setattr("jboost.plots.plot_bounds", fail)
+    assert run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")[0] == 130
+    assert names_in(".") == ["data.csv"]
