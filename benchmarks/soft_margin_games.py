@@ -28,7 +28,7 @@ QUICK_GAMES = (("signs", 100, 50), ("stumps", 100, 50))
 TOLERANCES = (1e-2, 1e-3)
 BATCH = (200, 200, 100)
 NUM_FEATURES, LABEL_NOISE = 20, 0.05
-PAPER_STEPS = 40_000
+PAPER_STEPS = 15_000
 
 
 def make_game(kind: str, num_rows: int, num_columns: int, seed: int = SEED) -> np.ndarray:

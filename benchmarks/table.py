@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness, pair_data, pair_sweep
+from benchmarks import harness, infoboost_rounds, pair_data, pair_sweep, projections, soft_margin_games
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -19,6 +19,10 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "pair_batch": pair_sweep.batch_table,
     "pair_memory": pair_sweep.memory_table,
     "pair_data": pair_data.data_table,
+    "soft_margin_games": soft_margin_games.games_table,
+    "soft_margin_batch": soft_margin_games.batch_table,
+    "projections": projections.projections_table,
+    "infoboost_rounds": infoboost_rounds.rounds_table,
 }
 
 

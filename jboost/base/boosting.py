@@ -190,16 +190,21 @@ def _judge_arguments(learner: Learner, max_rounds: int) -> None:
 def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:
     example_weights = jax.ShapeDtypeStruct((num_examples,), jnp.result_type(float))
     proposal = jax.eval_shape(learner.propose, state, example_weights)
+    judge_outputs(proposal, num_examples)
+    before, after = (jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree) for tree in (state, proposal.state))
+    if before != after:
+        raise ValueError(f"learner changes the shapes of its state from {before} to {after}: keep shapes and dtypes from round to round")
+    return proposal.outputs.shape[0], proposal.hypotheses
+
+
+def judge_outputs(proposal: Proposal, num_examples: int) -> None:
+    """Raises ValueError, naming the learner, unless there are k rows of outputs on all examples and as many hypotheses and values."""
     shape = proposal.outputs.shape
     if len(shape) != 2 or shape[1] != num_examples:
         raise ValueError(f"learner proposes outputs of shape {list(shape)}: [k, {num_examples}] is wanted, a row for each hypothesis")
     sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(proposal.hypotheses)} | {proposal.values.shape}
     if sizes != {shape[:1]}:
         raise ValueError(f"learner proposes {shape[0]} rows of outputs, but hypotheses or values of leading sizes {sorted(sizes)}")
-    before, after = (jax.tree.map(lambda leaf: (jnp.shape(leaf), jnp.result_type(leaf)), tree) for tree in (state, proposal.state))
-    if before != after:
-        raise ValueError(f"learner changes the shapes of its state from {before} to {after}: keep shapes and dtypes from round to round")
-    return shape[0], proposal.hypotheses
 
 
 def step(state: State, dataset: Dataset) -> tuple[State, Info]:

@@ -45,6 +45,7 @@ class Signs:
         """The other learner's proposal, in signs, the best first."""
         prices = {name: value for name, value in (("pair_weights", pair_weights), ("costs", costs)) if value is not None}
         proposal = self.learner.propose(state.state, example_weights, **prices)
+        boosting.judge_outputs(proposal, len(state.labels))
         outputs = jnp.sign(proposal.outputs)
         values, hypotheses = proposal.values, proposal.hypotheses
         if self.criterion != "normalizer":
