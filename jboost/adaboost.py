@@ -64,17 +64,7 @@ class AdaBoost:
         scores = jnp.zeros_like(weights)
         bound = losses.mean_exponential(loss)
         certificate = MarginCertificate(losses.training_error(dataset, scores), bound, bound, weights, zero, zero + jnp.inf)
-        return Absorbed(
-            memory=Memory(loss, scores, zero, zero + 1, certificate),
-            example_weights=weights,
-            slots=jnp.zeros((1,), jnp.int32),
-            votes=jnp.zeros((capacity, 2), weights.dtype),
-            constant=zero,
-            count=jnp.zeros((), jnp.int32),
-            certificate=certificate,
-            edge=zero,
-            status=jnp.full((), int(Status.UNFINISHED)),
-        )
+        return boosting.before_first_round(Memory(loss, scores, zero, zero + 1, certificate), weights, certificate, capacity)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the vote from the edge, the losses from the vote."""

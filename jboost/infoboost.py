@@ -66,21 +66,11 @@ class InfoBoost:
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """Starts from the user's weights."""
         loss = losses.start_exponential(dataset)
-        zero = jnp.zeros((), loss.log_losses.dtype)
         weights = losses.example_weights(loss)
         margins = jnp.zeros_like(weights)
         bound = losses.mean_exponential(loss)
-        return Absorbed(
-            memory=Memory(loss, margins),
-            example_weights=weights,
-            slots=jnp.zeros((1,), jnp.int32),
-            votes=jnp.zeros((capacity, 2), weights.dtype),
-            constant=zero,
-            count=jnp.zeros((), jnp.int32),
-            certificate=Certificate(losses.training_error(dataset, margins), bound, bound, weights),
-            edge=zero,
-            status=jnp.full((), int(Status.UNFINISHED)),
-        )
+        certificate = Certificate(losses.training_error(dataset, margins), bound, bound, weights)
+        return boosting.before_first_round(Memory(loss, margins), weights, certificate, capacity)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the confusion table, two votes, and the examples that they settle."""

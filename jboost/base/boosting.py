@@ -135,6 +135,22 @@ class Fit(NamedTuple):
     status: Array  # [] int32
 
 
+def before_first_round(memory: PyTree, example_weights: Array, certificate: Any, capacity: int) -> Absorbed:
+    """What a booster's `init` returns: no votes in any slot, and a first question to the learner."""
+    zero = jnp.zeros((), example_weights.dtype)
+    return Absorbed(
+        memory=memory,
+        example_weights=example_weights,
+        slots=jnp.zeros((1,), jnp.int32),
+        votes=jnp.zeros((capacity, 2), example_weights.dtype),
+        constant=zero,
+        count=jnp.zeros((), jnp.int32),
+        certificate=certificate,
+        edge=zero,
+        status=jnp.full((), int(Status.UNFINISHED)),
+    )
+
+
 def is_valid(dataset: Dataset) -> Array:
     """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's outputs."""
     labels_are_signs = (dataset.labels == 1) | (dataset.labels == -1)

@@ -70,17 +70,9 @@ class RelaxedMargin:
         proven = Proven(no_votes, lower, weights, zero, zero + jnp.inf, zero + jnp.inf)
         columns = jnp.zeros((capacity, prior.shape[0]), prior.dtype)
         is_feasible = self.relaxation.is_feasible(prior)
-        return Absorbed(
-            memory=Memory(columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven),
-            example_weights=weights,
-            slots=jnp.zeros((1,), jnp.int32),
-            votes=jnp.zeros((capacity, 2), prior.dtype),
-            constant=zero,
-            count=jnp.zeros((), jnp.int32),
-            certificate=_certificate(proven),
-            edge=zero,
-            status=jnp.where(is_feasible, int(Status.UNFINISHED), int(Status.INFEASIBLE)),
-        )
+        memory = Memory(columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven)
+        first = boosting.before_first_round(memory, weights, _certificate(proven), capacity)
+        return first._replace(status=jnp.where(is_feasible, first.status, int(Status.INFEASIBLE)))
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: columns in, an upper bound from what was asked, votes moved, a lower bound from them."""
