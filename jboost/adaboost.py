@@ -68,7 +68,6 @@ class AdaBoost:
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the vote from the edge, the losses from the vote."""
-        capacity = ensemble.votes.shape[0]
         weights = losses.example_weights(memory.loss)
         signs = boosting.signs(dataset)
         edges = jnp.matmul(proposal.outputs, weights * signs, precision=lax.Precision.HIGHEST)
@@ -86,8 +85,7 @@ class AdaBoost:
         loss = losses.add_margins(memory.loss, jnp.where(agreement == 0, 0.0, vote * agreement))
         norm = memory.norm + jnp.where(is_perfect, 0.0, vote)
 
-        slot = ensemble.count
-        votes = ensemble.votes.at[slot].set(vote, mode="drop")
+        slots, votes, count = boosting.take_slot(ensemble, jnp.arange(edges.shape[0]) == best, vote, ~is_useless)
         settled = is_perfect & dataset.mask
         scores = signs * jnp.where(settled, jnp.inf, margins)
         certificate = _certify(memory.certificate, dataset, weights, proposal.upper_bound, margins, norm, scores, loss, is_perfect)
@@ -95,10 +93,10 @@ class AdaBoost:
         return Absorbed(
             memory=Memory(loss, margins, norm, least_edge, certificate),
             example_weights=losses.example_weights(loss),
-            slots=jnp.where((jnp.arange(edges.shape[0]) == best) & ~is_useless, slot, capacity),
+            slots=slots,
             votes=votes,
             constant=ensemble.constant,
-            count=slot + jnp.where(is_useless, 0, 1),
+            count=count,
             certificate=certificate,
             edge=edge,
             status=jnp.where((status == int(Status.UNFINISHED)) & self._is_precise(certificate), int(Status.OPTIMAL), status),

@@ -74,7 +74,6 @@ class InfoBoost:
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the confusion table, two votes, and the examples that they settle."""
-        capacity = ensemble.votes.shape[0]
         weights = losses.example_weights(memory.loss)
         signs = boosting.signs(dataset)
         answers = jnp.sign(proposal.outputs)
@@ -93,7 +92,7 @@ class InfoBoost:
         loss = losses.add_margins(memory.loss, gain)
         margins = memory.margins + gain
 
-        slot = ensemble.count
+        slots, all_votes, count = boosting.take_slot(ensemble, jnp.arange(shrinkage.shape[0]) == best, vote, ~is_useless)
         bound = losses.mean_exponential(loss)
         next_weights = losses.example_weights(loss)
         is_settled = ~jnp.any(loss.log_losses > -jnp.inf)
@@ -102,10 +101,10 @@ class InfoBoost:
         return Absorbed(
             memory=Memory(loss, margins),
             example_weights=next_weights,
-            slots=jnp.where((jnp.arange(shrinkage.shape[0]) == best) & ~is_useless, slot, capacity),
-            votes=ensemble.votes.at[slot].set(jnp.where(is_useless, 0.0, vote), mode="drop"),
+            slots=slots,
+            votes=all_votes,
             constant=ensemble.constant,
-            count=slot + jnp.where(is_useless, 0, 1),
+            count=count,
             certificate=Certificate(losses.training_error(dataset, scores), bound, bound, next_weights),
             edge=table.true_positive + table.true_negative - table.false_positive - table.false_negative,
             status=status,

@@ -282,8 +282,18 @@ def test_bad_values_and_arguments():
         relaxed_margin.solve(np.ones((2, 2)), soft, tolerance=0.0)
     with pytest.raises(ValueError, match="config"):
         relaxed_margin.solve(np.ones((2, 2)), soft, config={})
+    with pytest.raises(ValueError, match="config"):
+        relaxed_margin.fit(dataset, learners.pool(), config={})
     with pytest.raises(ValueError, match="relaxation"):
         relaxed_margin.solve(np.ones((2, 2)), "soft")
+
+
+def test_nothing_is_certified_from_outputs_that_are_not_allowed():
+    for features, labels in ((np.full((3, 2), 2.0), [1, 1, 1]), (np.ones((3, 2)), [1, 1, 5])):
+        fitted = relaxed_margin.fit(jboost.make_dataset(features, labels), learners.pool(), max_rounds=5)
+        assert int(fitted.status) == jboost.status.Status.INVALID_INPUT
+        assert np.isnan(fitted.certificate.lower_bound)
+        assert np.isnan(fitted.certificate.upper_bound)
 
 
 def test_vmap_over_nu_equals_a_loop():

@@ -61,7 +61,7 @@ class Certificate(NamedTuple):
 
     lower_bound: Array  # []
     upper_bound: Array  # [] over all hypotheses of the learner; +inf where the learner proves nothing
-    seen_upper_bound: Array  # [] over the hypotheses that were proposed
+    seen_upper_bound: Array  # [] over the hypotheses that the ensemble has a slot for
     example_weights: Array  # [m] that prove `seen_upper_bound`
 
 
@@ -151,6 +151,25 @@ def before_first_round(memory: PyTree, example_weights: Array, certificate: Any,
     )
 
 
+def take_slot(ensemble: Ensemble, proposed: Array, vote: Array, is_wanted: Array) -> tuple[Array, Array, Array]:
+    """The next free slot for one of the proposed hypotheses, with its vote [] or [2], where it is wanted.
+
+    Args:
+      proposed: [k] bool, True for the one.
+
+    Returns:
+      The `slots`, `votes` and `count` of `Absorbed`.
+    """
+    slots = jnp.where(proposed & is_wanted, ensemble.count, ensemble.votes.shape[0])
+    votes = ensemble.votes.at[ensemble.count].set(jnp.where(is_wanted, vote, 0.0), mode="drop")
+    return slots, votes, ensemble.count + is_wanted.astype(jnp.int32)
+
+
+def spoil_unless(is_sound: Array, certificate: Any) -> Any:
+    """The certificate, or NaN throughout: what came from input that is not allowed bounds nothing."""
+    return jax.tree.map(lambda leaf: jnp.where(is_sound, leaf, jnp.nan), certificate)
+
+
 def is_valid(dataset: Dataset) -> Array:
     """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's outputs."""
     labels_are_signs = (dataset.labels == 1) | (dataset.labels == -1)
@@ -183,16 +202,17 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     first = booster.init(dataset, capacity)
     slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)
     unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
+    sound = is_valid(dataset)
     return State(
         booster=booster,
         learner=state,
         memory=first.memory,
         example_weights=first.example_weights,
         ensemble=Ensemble(learner, slots, first.votes, first.constant, first.count),
-        certificate=first.certificate,
+        certificate=spoil_unless(sound, first.certificate),
         trace=Trace(unused, unused, unused, unused),
         num_rounds=jnp.zeros((), jnp.int32),
-        status=jnp.where(is_valid(dataset), first.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+        status=jnp.where(sound, first.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
 
 
@@ -243,14 +263,15 @@ def advance(state: State, dataset: Dataset) -> State:
     now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
     sound = jnp.all(jnp.abs(proposal.outputs) <= 1)
     hypotheses = jax.tree.map(lambda slots, new: slots.at[now.slots].set(new, mode="drop"), state.ensemble.hypotheses, proposal.hypotheses)
-    bounds = (now.edge, now.certificate.lower_bound, now.certificate.upper_bound, now.certificate.seen_upper_bound)
+    certificate = spoil_unless(sound, now.certificate)
+    bounds = (now.edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)
     return State(
         booster=state.booster,
         learner=proposal.state,
         memory=now.memory,
         example_weights=now.example_weights,
         ensemble=Ensemble(state.ensemble.learner, hypotheses, now.votes, now.constant, now.count),
-        certificate=now.certificate,
+        certificate=certificate,
         trace=Trace(*(column.at[state.num_rounds].set(bound) for column, bound in zip(state.trace, bounds, strict=True))),
         num_rounds=state.num_rounds + 1,
         status=jnp.where(sound, now.status, int(Status.INVALID_INPUT)).astype(jnp.int32),

@@ -38,11 +38,6 @@ def sum_up(terms: Array) -> Array:
     return jnp.sum(terms, axis=-1) * (1 + (terms.shape[-1] + 8) * UNIT)
 
 
-def sum_down(terms: Array) -> Array:
-    """At most that sum."""
-    return jnp.sum(terms, axis=-1) * (1 - (terms.shape[-1] + 8) * UNIT)
-
-
 def shortfall_sum_up(threshold: Array, margins: Array, prior: Array, order: int) -> Array:
     """At least the sum of p_i [threshold - margin_i]_+^order."""
     return sum_up(prior * jnp.maximum(threshold - margins, 0.0) ** order)

@@ -15,7 +15,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import UnitBall, soft_margin, unit_ball
 from jboost.relaxations.votes import norm_bound
-from jboost.relaxed_margin import certify, updates
+from jboost.relaxed_margin import certify, first_order, updates
 from jboost.relaxed_margin.first_order import Game, SolverConfig
 from jboost.relaxed_margin.solve import check_feasible, judge
 from jboost.relaxed_margin.updates import Votes
@@ -160,10 +160,10 @@ def _enter(columns: Array, count: Array, rows: Array, wanted: Array) -> tuple[Ar
 
 def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
     """The bound of the new votes, if an estimate says that it is the better one."""
-    estimate = certify.lower_from_margins(votes.reached, jnp.sum(votes.coefficients) * (1 - 1e-5), game.relaxation, game.votes, game.prior)
+    within = game.votes.allowed(votes.coefficients)
+    estimate = certify.lower_from_margins(votes.reached, norm_bound(within), game.relaxation, game.votes, game.prior)
 
     def prove(_: None) -> Proven:
-        within = game.votes.allowed(votes.coefficients)
         lower = certify.prove_lower(game.margins, within, game.relaxation, game.votes, game.prior)
         is_better = lower > before.lower
         return before._replace(
@@ -242,11 +242,12 @@ def _booster(
 ) -> RelaxedMargin:
     check.choice("update", update, updates.NAMES)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
+    first_order.judge_config(config)
     price = unit_ball() if votes is None else votes
     if not isinstance(price, UnitBall) and update != "fully_corrective":
         raise ValueError(f"update is {update!r}, which keeps |w|_1 <= 1: take 'fully_corrective' with another price of the votes")
     relaxation = soft_margin(nu=0.1) if relaxation is None else relaxation
     check.pytree_of_numbers("relaxation", relaxation, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
-    check_feasible(relaxation, dataset.weights, dataset.mask)
+    check_feasible(relaxation, dataset)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     return RelaxedMargin(relaxation, price, tolerance, update, stop_on, config or SolverConfig(max_iterations=_INNER_ITERATIONS))

@@ -16,6 +16,8 @@ from jax import lax
 
 from jboost.base import check, loops, numerics
 from jboost.base.types import Array
+from jboost.relaxations.votes import norm_bound
+from jboost.relaxed_margin import certify
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +30,12 @@ class SolverConfig:
     def __post_init__(self) -> None:
         check.count("config.max_iterations", self.max_iterations, low=1)
         check.count("config.iterations_per_check", self.iterations_per_check, low=1)
+
+
+def judge_config(config: Any) -> None:
+    """Raises ValueError unless `config` is a `SolverConfig` or None."""
+    if config is not None and not isinstance(config, SolverConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.relaxed_margin.SolverConfig is wanted")
 
 
 class Point(NamedTuple):
@@ -181,12 +189,12 @@ def _restart(state: _State, point: Point, gap: Array) -> _State:
 
 
 def _lower(game: Game, point: Point) -> Array:
-    return game.relaxation.lower_bound(point.reached, game.prior) - game.votes.price(jnp.sum(jnp.abs(point.coefficients)) * (1 - 1e-5))
+    return certify.lower_from_margins(point.reached, norm_bound(game.votes.allowed(point.coefficients)), game.relaxation, game.votes, game.prior)
 
 
 def _upper(game: Game, point: Point) -> Array:
     edge = jnp.max(jnp.abs(point.edges), initial=0.0)
-    return game.votes.conjugate(edge) + game.relaxation.charge(point.example_weights, game.prior)
+    return certify.upper_from_edge(edge, point.example_weights, game.relaxation, game.votes, game.prior)
 
 
 def _gap(game: Game, point: Point) -> Array:

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, types
+from jboost.base import boosting, check, types
 from jboost.base.status import Status
-from jboost.base.types import Array, ArrayLike
+from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, unit_ball
 from jboost.relaxed_margin import certify, first_order
 from jboost.relaxed_margin.first_order import Game, SolverConfig
@@ -68,44 +68,36 @@ def solve(
     margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     weights, mask = types.fill(weights, mask, margins.shape[0])
-    if config is not None and not isinstance(config, SolverConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.relaxed_margin.SolverConfig is wanted")
+    first_order.judge_config(config)
     check.pytree_of_numbers("relaxation", relaxation, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
-    check_feasible(relaxation, weights, mask)
-    return _solve(margins, relaxation, tolerance, unit_ball() if votes is None else votes, weights, mask, config=config or SolverConfig())
+    examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    check_feasible(relaxation, examples)
+    return _solve(examples, relaxation, tolerance, unit_ball() if votes is None else votes, config=config or SolverConfig())
 
 
-def check_feasible(relaxation: Any, weights: Array, mask: Array) -> None:
+def check_feasible(relaxation: Any, dataset: Dataset) -> None:
     """Raises ValueError where all values are concrete and no distribution over the examples meets the relaxation."""
-    leaves = [*jax.tree.leaves(relaxation), weights, mask]
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or not bool(jnp.any(mask)):
+    leaves = [*jax.tree.leaves(relaxation), dataset.weights, dataset.mask]
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or not bool(jnp.any(dataset.mask)):
         return
-    if not bool(relaxation.is_feasible(share(weights, mask))):
+    if not bool(relaxation.is_feasible(boosting.initial_distribution(dataset))):
         raise ValueError(
-            f"relaxation {relaxation} allows no distribution over {int(mask.sum())} examples: raise its cap to 1 / m at least (nu to at most 1), "
-            "or the radius to m ** -0.5 for order 2"
+            f"relaxation {relaxation} allows no distribution over {int(dataset.mask.sum())} examples: "
+            "raise its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
         )
 
 
-def share(weights: Array, mask: Array) -> Array:
-    """The weights as a distribution [m], 0 on padding."""
-    kept = jnp.where(mask, weights.astype(jnp.result_type(float)), 0.0)
-    total = jnp.sum(kept)
-    return kept / jnp.where(total > 0, total, 1.0)
-
-
 @functools.partial(jax.jit, static_argnames=("config",))
-def _solve(
-    margins: Array, relaxation: Any, tolerance: Array, votes: Any, weights: Array, mask: Array, *, config: SolverConfig
-) -> RelaxedMarginSolution:
+def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, config: SolverConfig) -> RelaxedMarginSolution:
+    """`examples` are the rows of the matrix, all labelled +1."""
     dtype = jnp.result_type(float)
-    weights_are_positive = jnp.all(((weights > 0) & (weights < jnp.inf)) | ~mask)
-    is_valid = jnp.any(mask) & weights_are_positive & jnp.all((jnp.abs(margins) <= 1) | ~mask[:, None])
-    is_real = mask & is_valid
+    margins = examples.features
+    is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(margins) <= 1) | ~examples.mask[:, None])
+    is_real = examples.mask & is_valid
     num_columns = margins.shape[1]
     matrix = jnp.where(is_real[:, None], margins.astype(dtype), 0.0)
     matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
-    prior = share(weights, is_real)
+    prior = boosting.initial_distribution(examples._replace(mask=is_real))
     is_feasible = relaxation.is_feasible(prior) | ~is_valid
     game = Game(matrix, relaxation, votes, prior)
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(dtype), jnp.inf)
