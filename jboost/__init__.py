@@ -1,6 +1,21 @@
 """jboost: optax for boosting. Classifiers combined exactly and sparsely, on accelerators, with a proof in the result."""
 
-from jboost import adaboost, data, ensemble, files, infoboost, learners, losses, pair, projections, relaxations, relaxed_margin
+from jboost import (
+    adaboost,
+    data,
+    ensemble,
+    files,
+    infoboost,
+    learners,
+    losses,
+    lp,
+    lpboost,
+    operators,
+    pair,
+    projections,
+    relaxations,
+    relaxed_margin,
+)
 from jboost.base import boosting, folds, status
 from jboost.base.predict import predict, predict_scores
 from jboost.base.types import Dataset, make_dataset, validate
@@ -18,7 +33,10 @@ __all__ = [
     "infoboost",
     "learners",
     "losses",
+    "lp",
+    "lpboost",
     "make_dataset",
+    "operators",
     "pair",
     "predict",
     "predict_scores",

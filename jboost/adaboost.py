@@ -126,7 +126,7 @@ def _certify(
 ) -> MarginCertificate:
     total, _ = numerics.bracket_dot(weights, jnp.ones_like(weights))
     edge_bound = best_edge / total * (1 + 2 * jnp.finfo(total.dtype).eps)
-    edge_bound = jnp.where(best_edge < jnp.inf, jnp.minimum(edge_bound, 1.0), jnp.inf)
+    edge_bound = jnp.where(best_edge < jnp.inf, jnp.clip(edge_bound, 0.0, 1.0), jnp.inf)
     is_better = edge_bound < before.margin_upper_bound
     bound = losses.mean_exponential(loss)
     least = numerics.masked_min(margins, dataset.mask, fill=jnp.inf)
@@ -153,7 +153,8 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
 
     Args:
       dataset: of m examples; `weights` are the distribution to begin with.
-      learner: what proposes hypotheses, such as `jboost.learners.stumps()`.
+      learner: what proposes hypotheses, such as `jboost.learners.stumps()`. Votes are not negative: of a learner without negations, the
+        bound on the margin is one over such votes.
       key: for learners that draw random numbers.
       max_rounds: how many hypotheses there is room for; static.
       margin_precision: None for plain AdaBoost; else the margin is maximised to this precision, reached in 2 ln(m) / precision^2

@@ -6,6 +6,7 @@ import _thread
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -47,6 +48,31 @@ def progress(description: str, num_steps: int, *, enabled: bool | None = None) -
             return True
 
         yield on_step
+
+
+def time_limit(seconds: float) -> OnStep:
+    """An `on_step` that lets a host-driven loop go on until the time is up; at least one step is made.
+
+    Args:
+      seconds: from now on.
+
+    Raises:
+      ValueError: for a negative number or NaN.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
+    >>> fitted = jboost.lpboost.fit(dataset, jboost.learners.stumps(), on_step=time_limit(0.0))
+    >>> int(fitted.num_rounds), jboost.status.Status(int(fitted.status)).name
+    (1, 'TIME_LIMIT')
+    """
+    if not seconds >= 0:
+        raise ValueError(f"seconds is {seconds}: a number from 0 up is wanted")
+    deadline = time.monotonic() + seconds
+
+    def on_step(state: Any, info: Any) -> bool:
+        return time.monotonic() < deadline
+
+    return on_step
 
 
 @contextlib.contextmanager

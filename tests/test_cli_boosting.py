@@ -60,7 +60,7 @@ def names_in(folder):
 
 @pytest.mark.parametrize("method", options.BOOSTERS)
 def test_from_fit_to_prediction(run, frame, method):
-    nu = ("--nu", "0.7") if method == "relaxed-margin" else ()
+    nu = ("--nu", "0.7") if method in options.SOFT_MARGINS else ()
     code, out, err = run("fit", *DATA, "--method", method, *QUICK, *nu, "--output", "out")
     assert (code, err) == (0, "")
     assert names_in("out") == WRITTEN
@@ -73,7 +73,7 @@ def test_from_fit_to_prediction(run, frame, method):
     assert report["data"]["total_weight"] == frame["cost"].sum()
     assert len(report["rules"]) == report["boosting"]["num_hypotheses"]
     assert report["rules"][0] in out
-    if method != "relaxed-margin":
+    if method not in options.SOFT_MARGINS:
         assert report["nu"] is None
         assert report["losses"][0]["training"]["rate"] == pytest.approx(certificate["lower_bound"], abs=1e-5)
 
@@ -93,8 +93,9 @@ def test_from_fit_to_prediction(run, frame, method):
     assert certificate["explanation"] in out
 
 
-def test_several_nus_are_chosen_among_with_one_compilation(run, compilations):
-    fit = ("fit", *DATA, "--method", "relaxed-margin", *QUICK, "--folds", "2", "--output", "out")
+@pytest.mark.parametrize("method", options.SOFT_MARGINS)
+def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, method):
+    fit = ("fit", *DATA, "--method", method, *QUICK, "--folds", "2", "--output", "out")
     code, out, err = run(*fit, "--nu", "0.2", "--nu", "0.5", "--nu", "0.2")
     assert (code, err) == (0, "")
     choice = read_report()["nu"]
@@ -123,7 +124,7 @@ def test_the_choice_of_nu_sees_training_rows_alone(run):
 
 @pytest.mark.parametrize("method", options.BOOSTERS)
 def test_evaluate(run, method):
-    several = ("--nu", "0.2", "--nu", "0.5") if method == "relaxed-margin" else ()
+    several = ("--nu", "0.2", "--nu", "0.5") if method in options.SOFT_MARGINS else ()
     code, out, err = run("evaluate", *DATA, "--method", method, *QUICK, *several, "--folds", "2", "--report", "folds.json")
     assert (code, err) == (0, "")
     rows = read_report("folds.json")["losses"]
@@ -202,10 +203,10 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--method", "pair", "--nu", "0.2"), "--nu is for the method relaxed-margin, and the method is pair: change --method or leave it out"),
-        (("--method", "adaboost", "--tolerance", "0.2"), "--tolerance is for the method relaxed-margin, and the method is adaboost"),
+        (("--method", "pair", "--nu", "0.2"), "lpboost, and the method is pair: change --method or leave it out"),
+        (("--method", "adaboost", "--tolerance", "0.2"), "--tolerance is for the method relaxed-margin or lpboost, and the method is adaboost"),
         (("--method", "adaboost", "--scores", "a", "b"), "--scores is for the method pair, and the method is adaboost"),
-        (("--learner", "pool"), "--learner is for the method relaxed-margin or adaboost or infoboost, and the method is pair"),
+        (("--learner", "pool"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is pair"),
         (("--method", "relaxed-margin", "--nu", "0"), "0.0 is not in the range 0<x<=1"),
         (("--method", "relaxed-margin", "--tolerance", "0"), "'--tolerance'"),
         (("--method", "adaboost", "--rounds", "0"), "'--rounds'"),

@@ -3,12 +3,14 @@
     dataset -> Learner.propose(example_weights) -> Proposal -> Booster.absorb(proposal) -> Absorbed -> ... -> Ensemble + Certificate
 
 A learner is anything with the three methods of `Learner`, a booster anything with those of `Booster`; both are pytrees, so that the
-numbers inside them may be traced. `start`, `step` and `finish` walk the path by hand; `run` walks it in one compiled loop.
+numbers inside them may be traced. `start`, `step` and `finish` walk the path by hand; `run` walks it in one compiled loop, `drive` in one
+that the host may watch and stop.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -26,12 +28,16 @@ class Proposal(NamedTuple):
     hypotheses: PyTree  # leaves [k, ...]
     outputs: Array  # [k, m] in [-1, 1], on the examples of the data set
     values: Array  # [k] what the learner maximises: the edge, sum_i example_weights_i y_i h(x_i), unless its docstring says otherwise
-    upper_bound: Array  # [] no hypothesis of the learner, nor its negation, has a greater edge, rounding included; +inf proves nothing
+    upper_bound: Array  # [] no hypothesis of the learner, nor its negation if that is one, has a greater edge, rounding included; +inf proves nothing
     state: PyTree  # for the next call
 
 
 class Learner(Protocol):
-    """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any other pytree."""
+    """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any other pytree.
+
+    A learner whose hypotheses do not come with their negations says so by an attribute `has_negations` that is False; `has_negations(learner)`
+    asks it. The upper bound of its proposals is then one on signed edges.
+    """
 
     def init(self, key: Array | None, dataset: Dataset) -> PyTree:
         """The state that `propose` starts from; rows where `dataset.mask` is False hold anything."""
@@ -135,6 +141,11 @@ class Fit(NamedTuple):
     status: Array  # [] int32
 
 
+def has_negations(learner: Learner) -> bool:
+    """Whether the negation of a hypothesis is one too; True where the learner does not say."""
+    return bool(getattr(learner, "has_negations", True))
+
+
 def before_first_round(memory: PyTree, example_weights: Array, certificate: Any, capacity: int) -> Absorbed:
     """What a booster's `init` returns: no votes in any slot, and a first question to the learner."""
     zero = jnp.zeros((), example_weights.dtype)
@@ -163,6 +174,33 @@ def take_slot(ensemble: Ensemble, proposed: Array, vote: Array, is_wanted: Array
     slots = jnp.where(proposed & is_wanted, ensemble.count, ensemble.votes.shape[0])
     votes = ensemble.votes.at[ensemble.count].set(jnp.where(is_wanted, vote, 0.0), mode="drop")
     return slots, votes, ensemble.count + is_wanted.astype(jnp.int32)
+
+
+def enter_columns(columns: Array, count: Array, rows: Array, wanted: Array) -> tuple[Array, Array, Array]:
+    """Writes the wanted rows into slots: that of an equal column if there is one, else the next free one.
+
+    Args:
+      columns: [capacity, m].
+      count: [] int32, how many slots are in use.
+      rows: [k, m].
+      wanted: [k] bool.
+
+    Returns:
+      The columns, the slots [k] int32, and the count; a slot is the capacity for a row that is not wanted or finds no room.
+    """
+    capacity = columns.shape[0]
+
+    def enter(carry: tuple[Array, Array], item: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
+        columns, count = carry
+        row, is_wanted = item
+        is_same = jnp.all(columns == row[None, :], axis=1) & (jnp.arange(capacity) < count)
+        is_known = jnp.any(is_same)
+        slot = jnp.where(is_wanted, jnp.where(is_known, jnp.argmax(is_same), count), capacity).astype(jnp.int32)
+        entered = columns.at[slot].set(row, mode="drop")
+        return (entered, count + (is_wanted & ~is_known & (count < capacity)).astype(jnp.int32)), slot
+
+    (columns, count), slots = lax.scan(enter, (columns, count), (rows, wanted))
+    return columns, slots, count
 
 
 def spoil_unless(is_sound: Array, certificate: Any) -> Any:
@@ -195,7 +233,7 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
       ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no pytree of numbers, outputs of a wrong
         shape, a learner's state whose shapes change from one round to the next.
     """
-    _judge_arguments(learner, max_rounds)
+    judge_arguments(learner, max_rounds)
     state = learner.init(key, dataset)
     num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
@@ -216,7 +254,8 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     )
 
 
-def _judge_arguments(learner: Learner, max_rounds: int) -> None:
+def judge_arguments(learner: Learner, max_rounds: int) -> None:
+    """Raises ValueError, naming the argument, for what `jax.jit` would say less clearly."""
     check.count("max_rounds", max_rounds, low=1)
     check.pytree_of_numbers(
         "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
@@ -287,7 +326,7 @@ def finish(state: State) -> Fit:
 
 def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> Fit:
     """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises."""
-    _judge_arguments(learner, max_rounds)
+    judge_arguments(learner, max_rounds)
     return _run(booster, learner, dataset, key, max_rounds=max_rounds)
 
 
@@ -296,3 +335,35 @@ def _run(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None
     first = start(booster, learner, dataset, key=key, max_rounds=max_rounds)
     last, _ = loops.bounded_loop(lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds)
     return finish(last)
+
+
+def drive(
+    booster: Booster, learner: Learner, dataset: Dataset, on_step: Callable[[State, Info], bool | None], *, key: Array | None, max_rounds: int
+) -> Fit:
+    """`run`, one compiled round at a time, with a word from outside between two: `on_step(state, info)` ends the loop by returning False.
+
+    The status is then TIME_LIMIT, and the state that `on_step` was given goes on by `step(state, dataset)`. Not under jit or vmap.
+
+    Raises:
+      ValueError: what `start` raises; for traced data, which no host can look at.
+    """
+    judge_arguments(learner, max_rounds)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((booster, dataset, key))):
+        raise ValueError("on_step is called on the host, between rounds, and the data are traced: leave it out under jit, vmap and grad")
+    state = _start(booster, learner, dataset, key, max_rounds=max_rounds)
+    while bool(unfinished(state)):
+        state, info = _step(state, dataset)
+        answer = on_step(state, info)
+        if answer is not None and not answer:
+            state = state._replace(status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(jnp.int32))
+    return finish(state)
+
+
+@functools.partial(jax.jit, static_argnames=("max_rounds",))
+def _start(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> State:
+    return start(booster, learner, dataset, key=key, max_rounds=max_rounds)
+
+
+@jax.jit
+def _step(state: State, dataset: Dataset) -> tuple[State, Info]:
+    return step(state, dataset)

@@ -19,14 +19,24 @@ class Status(enum.IntEnum):
     NO_EDGE = 4
     INFEASIBLE = 5
     UNFINISHED = 6
+    ITERATION_LIMIT = 7
+    TIME_LIMIT = 8
+    PRIMAL_INFEASIBLE = 9
+    DUAL_INFEASIBLE = 10
+    NUMERICAL_ERROR = 11
 
 
 _FROM_GRAVE_TO_LIGHT = (
     Status.INVALID_INPUT,
+    Status.NUMERICAL_ERROR,
     Status.INFEASIBLE,
+    Status.PRIMAL_INFEASIBLE,
+    Status.DUAL_INFEASIBLE,
     Status.UNFINISHED,
     Status.NO_EDGE,
     Status.PRECISION_LIMIT,
+    Status.TIME_LIMIT,
+    Status.ITERATION_LIMIT,
     Status.ROUND_LIMIT,
     Status.OPTIMAL,
 )
@@ -56,7 +66,27 @@ _EXPLANATIONS = {
     ),
     Status.UNFINISHED: (
         "rounds remain: bounds so far are valid",
-        "call step again, or use fit, which runs to the end",
+        "call step again, or use fit or solve, which run to the end",
+    ),
+    Status.ITERATION_LIMIT: (
+        "the solver used all its iterations: the points returned and the bounds they prove are valid, and further apart than asked for",
+        "raise max_iterations in the config, widen the tolerance, or hand the solution in as `initial` and go on",
+    ),
+    Status.TIME_LIMIT: (
+        "the loop was stopped from outside before it was done: the points returned and the bounds they prove are valid",
+        "allow more time, or go on from the state that was reached",
+    ),
+    Status.PRIMAL_INFEASIBLE: (
+        "no point meets all rows and bounds of the linear program: `dual` is a ray that shows it",
+        "relax the rows on which `dual` is not 0",
+    ),
+    Status.DUAL_INFEASIBLE: (
+        "the dual of the linear program has no feasible point: along the ray `primal` the objective falls without end, from any feasible point there is",
+        "bound the variables on which `primal` is not 0",
+    ),
+    Status.NUMERICAL_ERROR: (
+        "rounding stopped the solver before its tolerance was met: the bounds are valid, the points are the best it had",
+        "enable 64-bit types, rescale rows and columns whose entries differ by many orders of magnitude, or widen the tolerance",
     ),
 }
 

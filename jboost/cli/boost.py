@@ -11,13 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import adaboost, drive, infoboost, learners, relaxations, relaxed_margin
+from jboost import adaboost, drive, infoboost, learners, lpboost, relaxations, relaxed_margin
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.base.types import Dataset
 from jboost.cli import inputs
 from jboost.cli.inputs import Examples, Source
-from jboost.cli.options import ADABOOST, RELAXED_MARGIN, Settings
+from jboost.cli.options import ADABOOST, LPBOOST, RELAXED_MARGIN, SOFT_MARGINS, Settings
 from jboost.data.table import Table
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
@@ -94,6 +94,8 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
         if settings.method == RELAXED_MARGIN:
             relaxation = relaxations.soft_margin(nu=nu)
             fit = relaxed_margin.fit(dataset, learner, key=key, max_rounds=settings.rounds, relaxation=relaxation, tolerance=settings.tolerance)
+        elif settings.method == LPBOOST:
+            fit = lpboost.fit(dataset, learner, key=key, max_rounds=settings.rounds, nu=nu, tolerance=settings.tolerance)
         elif settings.method == ADABOOST:
             fit = adaboost.fit(dataset, learner, key=key, max_rounds=settings.rounds)
         else:
@@ -127,7 +129,7 @@ def choose_nu(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_
       settings: all options; with one nu there is no choice.
       on_step: called after each fit with the losses so far and what was fitted.
     """
-    if settings.method != RELAXED_MARGIN or len(settings.nu) == 1:
+    if settings.method not in SOFT_MARGINS or len(settings.nu) == 1:
         return Choice(settings.nu[0], ())
     rows = np.flatnonzero(chosen)
     folds = inputs.hold_out_masks(examples.labels[rows], settings, stream=_STREAM)
@@ -148,7 +150,7 @@ def choose_nu(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_
 
 def num_choice_fits(settings: Settings) -> int:
     """How many fits `choose_nu` makes."""
-    return len(settings.nu) * settings.folds if settings.method == RELAXED_MARGIN and len(settings.nu) > 1 else 0
+    return len(settings.nu) * settings.folds if settings.method in SOFT_MARGINS and len(settings.nu) > 1 else 0
 
 
 def _loss_rate(fit: Fit, examples: Examples, rows: np.ndarray, precision: str) -> float:

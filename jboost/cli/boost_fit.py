@@ -14,7 +14,7 @@ from jboost.base.boosting import Fit
 from jboost.base.status import Status
 from jboost.cli import boost, inputs
 from jboost.cli.inputs import Examples
-from jboost.cli.options import RELAXED_MARGIN, Settings
+from jboost.cli.options import SOFT_MARGINS, Settings
 from jboost.cli.output import GAP, MARGINS, MODEL, REPORT, check_output, timed
 from jboost.report import boosting, build, text
 from jboost.report.rules import Rule
@@ -58,7 +58,7 @@ def fit(settings: Settings, say: Any) -> None:
         "method": settings.method,
         "data": build.describe_data(source.table, len(apart), source.weights, boost.left_out_notes(source.table)),
         "boosting": description,
-        "nu": {"chosen": choice.nu, "losses": list(choice.losses)} if settings.method == RELAXED_MARGIN else None,
+        "nu": {"chosen": choice.nu, "losses": list(choice.losses)} if settings.method in SOFT_MARGINS else None,
         "rules": said,
         "losses": build.losses([make_rule(fitted, settings)], examples.in_float64(), others),
         "seconds": seconds,

@@ -14,7 +14,7 @@ from jboost.cli.predict import inspect, predict
 
 _WIDTH = 120  # where the output is no terminal
 _HELP = """Combines classifiers, with the proof: two of them exactly, by the linear combination of their scores that misclassifies the least
-weight (--method pair), or many by boosting (relaxed-margin, adaboost, infoboost)."""
+weight (--method pair), or many by boosting (relaxed-margin, lpboost, adaboost, infoboost)."""
 _EPILOG = """\b
 Examples:
   jboost fit --data sklearn:breast_cancer --classifiers lda naive-bayes

@@ -11,8 +11,9 @@ from typing import Any
 from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
-PAIR, RELAXED_MARGIN, ADABOOST, INFOBOOST = "pair", "relaxed-margin", "adaboost", "infoboost"
-BOOSTERS = (RELAXED_MARGIN, ADABOOST, INFOBOOST)
+PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = "pair", "relaxed-margin", "lpboost", "adaboost", "infoboost"
+SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
+BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
 METHODS = (PAIR, *BOOSTERS)
 _ANY_NUMBER = -1
 
@@ -74,7 +75,7 @@ OPTIONS = (
         "method",
         METHODS,
         PAIR,
-        "pair: the exact optimal combination of two classifiers. relaxed-margin, adaboost, infoboost: boosting of a learner on the numeric columns.",
+        "pair: the exact optimal combination of two classifiers. The others: boosting of a learner on the numeric columns.",
     ),
     Option("scores", str, None, "Two columns that hold the scores of the two classifiers.", methods=(PAIR,), num_values=2, metavar="A B"),
     Option(
@@ -99,7 +100,7 @@ OPTIONS = (
         float,
         (0.1,),
         "Share of the weight that the soft margin may give up, in (0, 1]. Repeat it, as in --nu 0.05 --nu 0.2, and cross-validation chooses.",
-        methods=(RELAXED_MARGIN,),
+        methods=SOFT_MARGINS,
         num_values=_ANY_NUMBER,
         metavar="NU",
         low=0,
@@ -112,7 +113,7 @@ OPTIONS = (
         float,
         0.01,
         "Gap between the bounds of the soft margin at which to stop.",
-        methods=(RELAXED_MARGIN,),
+        methods=SOFT_MARGINS,
         low=0,
         low_open=True,
         metavar="GAP",

@@ -1,6 +1,6 @@
 """Learners whose hypotheses are the columns of the features: a pool of given classifiers, and the literals of Boolean features.
 
-Papers 002 and 004: column j is h_j, its edge (d'A)_j = sum_i d_i y_i h_j(x_i). Every column counts with its negation.
+Papers 002 and 004: column j is h_j, its edge (d'A)_j = sum_i d_i y_i h_j(x_i). Every column counts with its negation, unless the pool has none.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ class Columns:
     num_proposed: int
     criterion: str
     boolean: bool  # features are Boolean, and every literal answers +1 or -1
+    has_negations: bool = True  # whether the negation of a column is a hypothesis
 
     def init(self, key: Array | None, dataset: Dataset) -> ColumnsState:
         """The outputs of all columns on the data set; `key` is not used."""
@@ -54,15 +55,15 @@ class Columns:
         return ColumnsState(_in_blocks(columns), signs(dataset))
 
     def propose(self, state: ColumnsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
-        """The best columns, the best first, flipped so that no edge is negative."""
+        """The best columns, the best first, flipped so that no edge is negative if there are negations."""
         criteria.refuse_prices("literals" if self.boolean else "pool", pair_weights, costs)
         signed = example_weights * state.labels
-        edges, upper_bound = _edges(state.columns, signed)
-        values = jnp.abs(edges)
+        edges, upper_bound = _edges(state.columns, signed, self.has_negations)
+        values = jnp.abs(edges) if self.has_negations else edges
         if self.criterion == "normalizer":
             values = 1 - criteria.normalizer(_cells(state.columns, signed))
         values, index = lax.top_k(values, self.num_proposed)
-        sign = jnp.where(edges[index] < 0, -1.0, 1.0).astype(edges.dtype)
+        sign = jnp.where((edges[index] < 0) & self.has_negations, -1.0, 1.0).astype(edges.dtype)
         chosen = jnp.take(state.columns, index, axis=2).reshape(-1, self.num_proposed)[: len(signed)].T
         return Proposal(Column(index, sign), sign[:, None] * chosen, values, upper_bound, state)
 
@@ -95,8 +96,8 @@ def _in_blocks(rows: Array) -> Array:
     return jnp.pad(rows, padding).reshape(-1, block, *rows.shape[1:])
 
 
-def _edges(columns: Array, signed: Array) -> tuple[Array, Array]:
-    """The edges [N] of columns [blocks, rows, N] under signed weights [m], and a bound [] that no exact |edge| exceeds.
+def _edges(columns: Array, signed: Array, has_negations: bool) -> tuple[Array, Array]:
+    """The edges [N] of columns [blocks, rows, N] under signed weights [m], and a bound [] that no exact edge exceeds (with negations, no |edge|).
 
     A sum of n products is off by n roundings at most, in units of the sum of their sizes, whatever the order and fused or not.
     """
@@ -106,7 +107,7 @@ def _edges(columns: Array, signed: Array) -> tuple[Array, Array]:
     def finish(sums: Array, signed: Array) -> tuple[Array, Array]:
         edges = jnp.sum(sums.astype(jnp.float64), axis=0)
         slack = roundings * jnp.sum(jnp.abs(signed.astype(jnp.float64))) + criteria.slack(signed)
-        return edges.astype(dtype), numerics.round_up(jnp.max(jnp.abs(edges)) + slack, dtype)
+        return edges.astype(dtype), numerics.round_up(jnp.max(jnp.abs(edges) if has_negations else edges) + slack, dtype)
 
     edges, bound = numerics.in_64_bits(finish)(jnp.sum(columns * _in_blocks(signed)[:, :, None], axis=1), signed)
     return edges, bound
@@ -131,20 +132,23 @@ records.register(
         "num_proposed",
         "criterion",
         "boolean",
+        "has_negations",
     ),
 )
 
 
-def pool(*, num_proposed: int = 1, criterion: str = "edge") -> Columns:
+def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = True) -> Columns:
     """A learner whose hypotheses are the columns of the features, the outputs of given classifiers, and their negations.
 
     The proposal holds the `num_proposed` best columns by |edge|, the best first, each flipped so that its edge is not negative. With the
     criterion "normalizer" the columns enter by their signs (0 abstains), and `values` are 1 - Z. In both cases `upper_bound` is no
-    less than the exact |edge| of any column; it lies above the best edge by 2e-6 of the weight (4e-15 in 64 bits).
+    less than the exact |edge| of any column; it lies above the best edge by 2e-6 of the weight (4e-15 in 64 bits). Without negations the
+    columns stand as they are, in order of their signed edges, which `upper_bound` bounds: for `jboost.lpboost`, whose votes are not negative.
 
     Args:
       num_proposed: how many columns, at most N.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
+      negations: whether the negation of a column is a hypothesis too.
 
     Returns:
       A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign [].
@@ -165,7 +169,8 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge") -> Columns:
     """
     check.count("num_proposed", num_proposed, low=1)
     check.choice("criterion", criterion, criteria.CRITERIA)
-    return Columns(num_proposed, criterion, boolean=False)
+    check.choice("negations", negations, (False, True))
+    return Columns(num_proposed, criterion, boolean=False, has_negations=negations)
 
 
 def literals(*, num_proposed: int = 1, criterion: str = "edge") -> Columns:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from jboost.base import records
+from jboost.base import check, records
 from jboost.base.boosting import Proposal
 from jboost.base.types import Array, PyTree
 
@@ -17,6 +17,7 @@ class FunctionLearner:
     init: Callable[..., PyTree]
     propose: Callable[..., Proposal]
     outputs: Callable[..., Array]
+    has_negations: bool = True
 
 
 records.register(
@@ -25,11 +26,14 @@ records.register(
         "init",
         "propose",
         "outputs",
+        "has_negations",
     ),
 )
 
 
-def from_functions(init: Callable[..., PyTree], propose: Callable[..., Proposal], outputs: Callable[..., Array]) -> FunctionLearner:
+def from_functions(
+    init: Callable[..., PyTree], propose: Callable[..., Proposal], outputs: Callable[..., Array], *, has_negations: bool = True
+) -> FunctionLearner:
     """A learner made of three functions, with no class to write and no pytree to register.
 
     Define the functions at the top of a module: then equal calls compare equal, and nothing recompiles.
@@ -39,6 +43,8 @@ def from_functions(init: Callable[..., PyTree], propose: Callable[..., Proposal]
       propose: (state, example_weights [m]) -> `jboost.base.boosting.Proposal` of k hypotheses; it takes the keywords pair_weights and
         costs where a booster prices them.
       outputs: (hypothesis, features [k, N]) -> [k] in [-1, 1].
+      has_negations: whether the negation of a hypothesis is one too, so that the upper bound of a proposal holds for |edge|; False where it is
+        one on signed edges.
 
     Returns:
       A learner.
@@ -66,4 +72,5 @@ def from_functions(init: Callable[..., PyTree], propose: Callable[..., Proposal]
     for name, function in (("init", init), ("propose", propose), ("outputs", outputs)):
         if not callable(function):
             raise ValueError(f"{name} is {function!r}: a function is wanted")
-    return FunctionLearner(init, propose, outputs)
+    check.choice("has_negations", has_negations, (False, True))
+    return FunctionLearner(init, propose, outputs, has_negations)

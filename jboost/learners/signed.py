@@ -34,6 +34,11 @@ class Signs:
         found: str | None = getattr(self.learner, "criterion", None)
         return found
 
+    @property
+    def has_negations(self) -> bool:
+        """Whether the other learner has negations."""
+        return boosting.has_negations(self.learner)
+
     def init(self, key: Array | None, dataset: Dataset) -> SignsState:
         """The state of the other learner, and the labels."""
         state = self.learner.init(key, dataset)

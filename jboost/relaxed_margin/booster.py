@@ -13,9 +13,10 @@ from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal,
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.relaxations import UnitBall, soft_margin, unit_ball
+from jboost.relaxations import UnitBall, certify, soft_margin, unit_ball
+from jboost.relaxations.certify import Proven
 from jboost.relaxations.votes import norm_bound
-from jboost.relaxed_margin import certify, first_order, updates
+from jboost.relaxed_margin import first_order, updates
 from jboost.relaxed_margin.first_order import Game, SolverConfig
 from jboost.relaxed_margin.solve import check_feasible, judge
 from jboost.relaxed_margin.updates import Votes
@@ -23,17 +24,6 @@ from jboost.relaxed_margin.updates import Votes
 _INNER_ITERATIONS = 8000  # of the solver between two proposals; bounds are valid wherever it stops
 
 __all__ = ["RelaxedMargin", "finish", "fit", "init", "step"]
-
-
-class Proven(NamedTuple):
-    """The best votes and the best example weights so far."""
-
-    coefficients: Array  # [capacity]
-    lower: Array  # []
-    example_weights: Array  # [m]
-    edge: Array  # [] the largest |edge| of a column seen, under them
-    upper: Array  # [] over all hypotheses, +inf where the learner proves nothing
-    seen_upper: Array  # []
 
 
 class Memory(NamedTuple):
@@ -81,7 +71,7 @@ class RelaxedMargin:
         edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
         best = jnp.argmax(edges)
         wanted = jnp.ones_like(edges, bool) if self.update == "fully_corrective" else jnp.arange(edges.shape[0]) == best
-        columns, slots, count = _enter(memory.columns, ensemble.count, rows, wanted)
+        columns, slots, count = boosting.enter_columns(memory.columns, ensemble.count, rows, wanted)
         game = Game(columns.T, self.relaxation, self.price, memory.prior)
 
         proven = self._prove_upper(game, memory.proven, asked, rows, proposal.upper_bound)
@@ -101,31 +91,24 @@ class RelaxedMargin:
         )
 
     def _prove_upper(self, game: Game, before: Proven, asked: Array, rows: Array, best_edge: Array) -> Proven:
-        """The bounds of the example weights that were best so far, with the new columns seen; or those of what was asked, if better."""
-        edge = jnp.maximum(before.edge, certify.largest_edge(rows, before.example_weights))
-        known = before._replace(edge=edge, seen_upper=self._upper(game, edge, before.example_weights))
-        known = known._replace(seen_upper=jnp.where(before.seen_upper == jnp.inf, jnp.inf, known.seen_upper))
-        edge = certify.largest_edge(game.margins.T, asked)
-        upper = self._upper(game, certify.scaled_edge(best_edge, asked), asked)
-        fresh = before._replace(example_weights=asked, edge=edge, upper=upper, seen_upper=self._upper(game, edge, asked))
-        is_better = self._goal(fresh) < self._goal(known)
-        return Proven(*(jnp.where(is_better, new, old) for new, old in zip(fresh, known, strict=True)))
+        return certify.prove_upper(
+            before,
+            asked,
+            new_edge=certify.largest_edge(rows, before.example_weights),
+            seen_edge=certify.largest_edge(game.margins.T, asked),
+            best_edge=best_edge,
+            upper_of=lambda edge, weights: self._upper(game, edge, weights),
+            stop_on=self.stop_on,
+        )
 
     def _upper(self, game: Game, edge: Array, weights: Array) -> Array:
         return certify.upper_from_edge(edge, weights, self.relaxation, self.price, game.prior)
-
-    def _goal(self, proven: Proven) -> Array:
-        if self.stop_on == "seen":
-            return proven.seen_upper
-        if self.stop_on == "all":
-            return proven.upper
-        return jnp.where(proven.upper == jnp.inf, proven.seen_upper, proven.upper)
 
     def _strength(self, proven: Proven, prior: Array) -> Array:
         """beta = eps / (2 log m), with eps the tolerance, or while the gap is wide half the gap."""
         accuracy = self.tolerance.astype(prior.dtype)
         if self.update != "analytic":
-            gap = self._goal(proven) - proven.lower
+            gap = proven.goal(self.stop_on) - proven.lower
             accuracy = jnp.maximum(accuracy, jnp.where(gap < jnp.inf, gap / 2, 1.0))
         return accuracy / (2 * jnp.log(jnp.maximum(jnp.sum(prior > 0, dtype=prior.dtype), 2.0)))
 
@@ -136,26 +119,9 @@ class RelaxedMargin:
         return move(votes, game, slot, strength)
 
     def _status(self, proven: Proven) -> Array:
-        goal = self._goal(proven)
+        goal = proven.goal(self.stop_on)
         verdict = judge(self.relaxation, proven.lower, goal, self.tolerance, jnp.ones((), bool), jnp.ones((), bool))
         return jnp.where(goal - proven.lower > self.tolerance, int(Status.UNFINISHED), verdict)
-
-
-def _enter(columns: Array, count: Array, rows: Array, wanted: Array) -> tuple[Array, Array, Array]:
-    """Writes the wanted rows into slots: that of an equal column if there is one, else the next free; returns columns, slots and count."""
-    capacity = columns.shape[0]
-
-    def enter(carry: tuple[Array, Array], item: tuple[Array, Array]) -> tuple[tuple[Array, Array], Array]:
-        columns, count = carry
-        row, is_wanted = item
-        is_same = jnp.all(columns == row[None, :], axis=1) & (jnp.arange(capacity) < count)
-        is_known = jnp.any(is_same)
-        slot = jnp.where(is_wanted, jnp.where(is_known, jnp.argmax(is_same), count), capacity).astype(jnp.int32)
-        entered = columns.at[slot].set(row, mode="drop")
-        return (entered, count + (is_wanted & ~is_known & (count < capacity)).astype(jnp.int32)), slot
-
-    (columns, count), slots = lax.scan(enter, (columns, count), (rows, wanted))
-    return columns, slots, count
 
 
 def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
@@ -180,6 +146,7 @@ def _certificate(proven: Proven) -> Certificate:
 
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
+    _judge_learner(learner)
     return boosting.start(_booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds)
 
 
@@ -200,7 +167,7 @@ def fit(
 
     Args:
       dataset: of m examples; `weights` count as multiplicities.
-      learner: what proposes hypotheses; its outputs lie in [-1, 1].
+      learner: what proposes hypotheses; its outputs lie in [-1, 1], and with a hypothesis its negation is one: votes may have either sign.
       key: for learners that draw random numbers.
       max_rounds: how many proposals there is room for; static.
       relaxation: f; `jboost.relaxations.soft_margin(nu=0.1)` where None.
@@ -226,8 +193,17 @@ def fit(
     >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
     (True, [1, 1, -1, 1])
     """
+    _judge_learner(learner)
     booster = _booster(dataset, relaxation=relaxation, tolerance=tolerance, update=update, votes=votes, stop_on=stop_on, config=config)
     return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def _judge_learner(learner: Any) -> None:
+    if not boosting.has_negations(learner):
+        raise ValueError(
+            "learner has hypotheses without their negations, and its bound holds for votes of one sign, where these may have either: "
+            "allow negations, or take jboost.lpboost"
+        )
 
 
 def _booster(

@@ -16,8 +16,8 @@ from jax import lax
 
 from jboost.base import check, loops, numerics
 from jboost.base.types import Array
+from jboost.relaxations import certify
 from jboost.relaxations.votes import norm_bound
-from jboost.relaxed_margin import certify
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jboost.base import boosting, check, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.relaxations import AbsoluteBall, HardMargin, unit_ball
-from jboost.relaxed_margin import certify, first_order
+from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
+from jboost.relaxed_margin import first_order
 from jboost.relaxed_margin.first_order import Game, SolverConfig
 
 

@@ -14,6 +14,7 @@ from jboost.base.boosting import Ensemble, Fit
 
 _CLAIMS = {
     "relaxed-margin": ("soft margin", "largest soft margin of any vote"),
+    "lpboost": ("soft margin", "largest soft margin of any vote"),
     "adaboost": ("training error", "training error <= product of the normalisers"),
     "infoboost": ("training error", "training error <= product of the normalisers"),
 }
@@ -101,7 +102,7 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
 
 
 def _bounds(bounds: Mapping[str, Any], method: str) -> str:
-    if method != "relaxed-margin":
+    if _CLAIMS[method][0] == "training error":
         return f"training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the product of the normalisers"
     if bounds["upper_bound"] is None:
         return f"{bounds['lower_bound']:.6g} <= {bounds['meaning']} over the hypotheses seen{_up_to(bounds['seen_upper_bound'])}"

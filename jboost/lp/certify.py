@@ -1,0 +1,72 @@
+"""Bounds that hold in exact arithmetic, from a primal or a dual point alone.
+
+Any dual y proves min c.x >= sum_i min(y_i row_lower_i, y_i row_upper_i) + sum_j min over lower_j <= x_j <= upper_j of (c - A'y)_j x_j: a number
+wherever the signs agree with the bounds that are infinite. A primal point proves an upper bound if all points that rounding could mean are feasible.
+Products are bracketed by the operator, the rest is carried in 64 bits and rounded outwards.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.lp.problem import LinearProgram
+
+_ROUNDING = 2.0**-52
+
+
+def allowed_dual(problem: LinearProgram, dual: Array) -> Array:
+    """The dual [m] without the entries whose sign belongs to a row bound that is infinite."""
+    dual = jnp.where(problem.row_lower == -jnp.inf, jnp.minimum(dual, 0.0), dual)
+    return jnp.where(problem.row_upper == jnp.inf, jnp.maximum(dual, 0.0), dual)
+
+
+def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
+    """What a dual [m] proves: a number [] that no feasible point falls below, -inf where it proves nothing; and whether, as a ray, it
+    refutes that there is any feasible point, [] bool, since with objective 0 it bounds 0 from above 0.
+    """
+    low, high = problem.operator.bracket_rmatvec(dual)
+    bounds = problem._replace(operator=())
+
+    def prove(objective: Array) -> Array:
+        return numerics.in_64_bits(_lower_from_products)(bounds, objective, dual, low, high)
+
+    return prove(problem.objective), prove(jnp.zeros_like(problem.objective)) > 0
+
+
+def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, low: Array, high: Array) -> Array:
+    wide = jnp.dtype("float64")
+    cost = objective.astype(wide)
+    cost_low, cost_high = _outwards(cost - high.astype(wide), cost - low.astype(wide))
+    paid = _least_product(dual.astype(wide), dual.astype(wide), problem.row_lower.astype(wide), problem.row_upper.astype(wide))
+    saved = _least_product(cost_low, cost_high, problem.lower.astype(wide), problem.upper.astype(wide))
+    return numerics.round_down(_sum_down(jnp.concatenate([paid, saved])), objective.dtype)
+
+
+def _least_product(slope_low: Array, slope_high: Array, low: Array, high: Array) -> Array:
+    """min over slopes and points in their intervals of slope * point, a hair below; 0 * infinity is 0."""
+    corners = [_product(slope, point) for slope in (slope_low, slope_high) for point in (low, high)]
+    least = jnp.minimum(jnp.minimum(corners[0], corners[1]), jnp.minimum(corners[2], corners[3]))
+    return least - 2 * _ROUNDING * jnp.where(jnp.isinf(least), 0.0, jnp.abs(least))
+
+
+def _product(slope: Array, point: Array) -> Array:
+    return jnp.where(slope == 0, 0.0, slope * jnp.where((slope == 0) & jnp.isinf(point), 0.0, point))
+
+
+def _outwards(low: Array, high: Array) -> tuple[Array, Array]:
+    return low - _ROUNDING * jnp.abs(low), high + _ROUNDING * jnp.abs(high)
+
+
+def _sum_down(terms: Array) -> Array:
+    """A number at or below the exact sum; -inf where a term is."""
+    is_finite = terms > -jnp.inf
+    known = jnp.where(is_finite, terms, 0.0)
+    slack = jnp.sum(jnp.abs(known)) * (terms.shape[-1] + 2) * _ROUNDING
+    return jnp.where(jnp.all(is_finite), jnp.sum(known) - slack, -jnp.inf)
+
+
+def within_bounds(problem: LinearProgram, primal: Array) -> Array:
+    """The point [n] moved to the nearest within the bounds of the variables."""
+    return jnp.clip(primal, problem.lower, problem.upper)

@@ -1,0 +1,73 @@
+"""The derivative of a solution with respect to the numbers of its program, by the equations of its vertex.
+
+Where the solution is unique and not degenerate, the variables at a bound follow it, the rows with a dual follow theirs, and what is left
+solves A_RB x_B = b_R - A_RN x_N and A_RB' y_R = c_B (R the active rows, B the variables between their bounds). Elsewhere no derivative exists: what
+comes out is one of a neighbouring vertex, or infinite.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base.types import Array
+from jboost.lp.problem import LinearProgram
+from jboost.lp.types import LPSolution
+
+
+class Vertex(NamedTuple):
+    """Which bounds hold the solution."""
+
+    at_lower: Array  # [n] bool
+    at_upper: Array  # [n] bool
+    row_lower: Array  # [m] bool, active
+    row_upper: Array  # [m] bool, active
+
+
+def find_vertex(problem: LinearProgram, solution: LPSolution) -> Vertex:
+    """A bound is active where the slack is smaller than the multiplier (strict complementarity)."""
+    reached = problem.operator.matvec(solution.primal)
+    at_lower, at_upper = _active(solution.primal, solution.reduced_costs, problem.lower, problem.upper)
+    row_lower, row_upper = _active(reached, solution.dual, problem.row_lower, problem.row_upper)
+    return Vertex(at_lower, at_upper, row_lower, row_upper)
+
+
+def _active(value: Array, multiplier: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    is_fixed = low == high
+    at_low = is_fixed | ((multiplier > 0) & (value - low < multiplier))
+    return at_low, ~is_fixed & (multiplier < 0) & (high - value < -multiplier)
+
+
+def differentiate(problem: LinearProgram, tangent: LinearProgram, solution: LPSolution) -> LPSolution:
+    """The tangent of a solution along the tangent of its program; bounds and residuals are taken as constants."""
+    vertex = find_vertex(problem, solution)
+    num_columns = problem.operator.shape[1]
+    matrix = problem.operator.to_dense()
+    is_held, is_active = vertex.at_lower | vertex.at_upper, vertex.row_lower | vertex.row_upper
+
+    def products(operator: object) -> tuple[Array, Array]:
+        return operator.matvec(solution.primal), operator.rmatvec(solution.dual)  # type: ignore[attr-defined]
+
+    _, (reached_change, priced_change) = jax.jvp(products, (problem.operator,), (tangent.operator,))
+    held = jnp.where(vertex.at_lower, tangent.lower, tangent.upper)
+    bound = jnp.where(vertex.row_lower, tangent.row_lower, tangent.row_upper)
+    right = jnp.concatenate(
+        [
+            jnp.where(is_held, held, tangent.objective - priced_change),
+            jnp.where(is_active, bound - reached_change, 0.0),
+        ]
+    )
+    upper_rows = jnp.concatenate([jnp.diag(is_held.astype(matrix.dtype)), jnp.where(is_held[:, None], 0.0, matrix.T)], axis=1)
+    lower_rows = jnp.concatenate([jnp.where(is_active[:, None], matrix, 0.0), jnp.diag((~is_active).astype(matrix.dtype))], axis=1)
+    change = jnp.linalg.solve(jnp.concatenate([upper_rows, lower_rows]), right)
+    primal, dual = change[:num_columns], change[num_columns:]
+    reduced_costs = tangent.objective - priced_change - problem.operator.rmatvec(dual)
+    objective = jnp.sum(tangent.objective * solution.primal + problem.objective * primal)
+    constants = jax.tree.map(_no_change, solution)
+    return constants._replace(primal=primal, dual=dual, reduced_costs=reduced_costs, primal_objective=objective, dual_objective=objective)
+
+
+def _no_change(leaf: Array) -> Array:
+    return jnp.zeros(leaf.shape, jax.dtypes.float0) if not jnp.issubdtype(leaf.dtype, jnp.floating) else jnp.zeros_like(leaf)

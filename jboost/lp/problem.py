@@ -1,0 +1,140 @@
+"""A linear program, and what is judged about it.
+
+minimise objective . x  subject to  row_lower <= A x <= row_upper,  lower <= x <= upper; infinite bounds stand for none.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost import operators
+from jboost.base import check
+from jboost.base.types import Array, ArrayLike
+
+
+class LinearProgram(NamedTuple):
+    """minimise objective . x  s.t.  row_lower <= A x <= row_upper, lower <= x <= upper. Equal bounds make an equality or a fixed variable."""
+
+    objective: Array  # [n]
+    operator: Any  # [m, n] a `jboost.operators` operator; a matrix is taken as a dense one
+    row_lower: Array  # [m] or [], -inf for none
+    row_upper: Array  # [m] or [], +inf for none
+    lower: Array  # [n] or [], -inf for none
+    upper: Array  # [n] or [], +inf for none
+
+
+def prepare(problem: LinearProgram) -> LinearProgram:
+    """The program with an operator, and with vectors of full length in the default float type.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, or where there is no variable.
+    """
+    if not isinstance(problem, LinearProgram):
+        raise ValueError(f"problem is a {type(problem).__name__}: a jboost.lp.LinearProgram is wanted")
+    operator = operators.as_operator(problem.operator)
+    num_rows, num_columns = operator.shape
+    if num_columns == 0:
+        raise ValueError("operator has no columns: a program without variables has nothing to solve")
+    objective = check.numeric("objective", problem.objective, shape=(num_columns,), kinds="fiu")
+    dtype = jnp.result_type(float)
+
+    def bounds(name: str, size: int) -> Array:
+        value = getattr(problem, name)
+        shape = () if np.ndim(value) == 0 and value is not None else (size,)
+        return jnp.broadcast_to(check.numeric(name, value, shape=shape, kinds="fiu").astype(dtype), (size,))
+
+    return LinearProgram(
+        objective.astype(dtype),
+        operator,
+        bounds("row_lower", num_rows),
+        bounds("row_upper", num_rows),
+        bounds("lower", num_columns),
+        bounds("upper", num_columns),
+    )
+
+
+def is_valid(problem: LinearProgram) -> Array:
+    """Whether all values are allowed, [] bool: no NaN, finite objective and matrix, bounds that are not crossed, and none of the wrong infinity."""
+    arrays = jax.tree.leaves(problem.operator)
+    entries = [jnp.all(jnp.isfinite(leaf)) for leaf in arrays if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    finite = jnp.all(jnp.isfinite(problem.objective)) & jnp.all(jnp.stack([*entries, jnp.ones((), bool)]))
+    return finite & _in_order(problem.row_lower, problem.row_upper) & _in_order(problem.lower, problem.upper)
+
+
+def _in_order(low: Array, high: Array) -> Array:
+    return jnp.all((low <= high) & (low < jnp.inf) & (high > -jnp.inf))
+
+
+def validate(problem: LinearProgram) -> None:
+    """Judges the values of a program on the host.
+
+    Raises:
+      ValueError: naming the argument, its first bad entry and the remedy, for NaN, an infinite objective or matrix entry, and a lower bound above
+        its upper bound.
+
+    >>> import jboost
+    >>> jboost.lp.validate(jboost.lp.LinearProgram([1.0], [[1.0]], [2.0], [1.0], [0.0], [1.0]))
+    Traceback (most recent call last):
+      ...
+    ValueError: row_lower[0] is 2, above row_upper[0], which is 1: no point is feasible; swap them or drop one by an infinity
+    """
+    problem = prepare(problem)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(problem)):
+        raise ValueError("problem holds traced arrays, whose values are not known: call validate outside jit, vmap and grad")
+    _judge_finite("objective", np.asarray(problem.objective))
+    for leaf in jax.tree.leaves(problem.operator):
+        _judge_finite("operator", np.asarray(leaf))
+    for low_name, high_name in (("row_lower", "row_upper"), ("lower", "upper")):
+        low, high = (np.asarray(getattr(problem, name)) for name in (low_name, high_name))
+        _judge_bounds(low_name, low, np.inf)
+        _judge_bounds(high_name, high, -np.inf)
+        for i in np.flatnonzero(low > high)[:1]:
+            raise ValueError(
+                f"{low_name}[{i}] is {low[i]:g}, above {high_name}[{i}], which is {high[i]:g}: no point is feasible; "
+                "swap them or drop one by an infinity"
+            )
+
+
+def _judge_finite(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        raise ValueError(f"{name}{list(index)} is {array[index]}: finite numbers are wanted")
+
+
+def _judge_bounds(name: str, array: np.ndarray, wrong: float) -> None:
+    for i in np.flatnonzero(np.isnan(array) | (array == wrong))[:1]:
+        raise ValueError(f"{name}[{i}] is {array[i]}: a number, or {-wrong} for no bound, is wanted")
+
+
+def make_program(
+    objective: ArrayLike,
+    operator: Any,
+    *,
+    row_lower: ArrayLike = -jnp.inf,
+    row_upper: ArrayLike = jnp.inf,
+    lower: ArrayLike = 0.0,
+    upper: ArrayLike = jnp.inf,
+) -> LinearProgram:
+    """A `LinearProgram` from its parts, with vectors of full length; bounds may be scalars, and variables are not negative unless told otherwise.
+
+    Args:
+      objective: [n].
+      operator: [m, n] a matrix, a `jax.experimental.sparse.BCOO`, or any operator of `jboost.operators`.
+      row_lower: [m] or [].
+      row_upper: [m] or [].
+      lower: [n] or [].
+      upper: [n] or [].
+
+    Raises:
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong.
+
+    >>> import jboost
+    >>> program = jboost.lp.make_program([1.0, 2.0], [[1.0, 1.0]], row_lower=1.0)
+    >>> program.row_upper.tolist(), program.lower.tolist()
+    ([inf], [0.0, 0.0])
+    """
+    return prepare(LinearProgram(objective, operator, row_lower, row_upper, lower, upper))

@@ -1,0 +1,149 @@
+"""A feasible point next to one that rounding keeps off its rows: found, and proven to exist.
+
+Let E be the rows that the point misses, or meets by equality, and r what they miss. The correction dx = W A_E' (A_E W A_E')^-1 r meets them; with
+w_j the squared distance of x_j to its nearer bound it hardly moves what is close to one. A first correction is made in floats. What then remains is
+smaller than any float shows, and is bounded: with R an approximate inverse of the scaled normal matrix K and |I - R K| <= alpha < 1, K is regular
+and |K^-1 r| <= |R| |r| / (1 - alpha) in the largest norm (Rump 1999; Jansson 2004). So each |dx_j| <= radius_j, and rows, bounds and objective are
+tested with x +- radius in place of a point that need not be a float.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.linalg import cho_solve
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.lp.problem import LinearProgram
+
+_MOST_ENTRIES = 4_000_000
+_NUM_MOVES = 3
+
+
+class Repaired(NamedTuple):
+    """A point, and what is proven of its neighbourhood."""
+
+    primal: Array  # [n]
+    upper_bound: Array  # [] the largest objective that a feasible point next to it may have; +inf where none is proven to exist
+
+
+class _Rows(NamedTuple):
+    """Rows of which some, at most k, are to be met exactly."""
+
+    index: Array  # [k] int32 the chosen rows first
+    is_chosen: Array  # [k] bool
+    low: Array  # [m] at or below A x
+    high: Array  # [m] at or above A x
+    missing: Array  # [k] by how much x is off at most, with its sign; 0 where not chosen
+
+
+def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
+    """Moves a point [n] within its bounds onto the rows that it misses, and proves what it can, before each move and after the last.
+
+    Of more than `max_rows` equalities and missed rows, or of more than 4 million entries, the point is taken as it is.
+    """
+    num_rows, num_columns = problem.operator.shape
+    num_chosen = min(num_rows, max_rows)
+    if num_chosen == 0 or num_rows * num_columns > _MOST_ENTRIES:
+        return Repaired(primal, _judge(problem, primal, _choose(problem, primal, 0), jnp.zeros_like(primal), jnp.zeros((), bool)))
+    matrix = problem.operator.to_dense()
+
+    def improve(_: Array, best: Repaired) -> Repaired:
+        moved, upper = _prove_and_move(problem, matrix, best.primal, num_chosen)
+        return Repaired(moved, jnp.minimum(upper, best.upper_bound))
+
+    start = numerics.start_loop_beside(Repaired(primal, jnp.full((), jnp.inf, primal.dtype)), primal)
+    return lax.fori_loop(0, _NUM_MOVES, improve, start)
+
+
+def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int) -> tuple[Array, Array]:
+    """The point [n] moved onto the rows in floats, if that does not take it further off, and what is proven next to where it was."""
+    rows = _choose(problem, primal, num_chosen)
+    weights = jnp.minimum(_room(problem, primal), 1.0) ** 2
+    chosen = jnp.where(rows.is_chosen[:, None], matrix[rows.index], 0.0)
+    normal, unit = _normal_matrix(chosen, weights)
+    inverse = cho_solve((lax.linalg.cholesky(normal, symmetrize_input=False), True), jnp.eye(num_chosen, dtype=normal.dtype))
+
+    reach = _reach(normal, inverse, jnp.max(jnp.abs(unit * rows.missing), initial=0.0), matrix.shape[1])
+    lengths = jnp.matmul(unit, jnp.abs(chosen), precision=lax.Precision.HIGHEST)
+    radius = _raised(weights * lengths * reach, num_chosen + 4)
+    can_move = jnp.all((unit > 0) | (rows.missing == 0)) & jnp.all(jnp.isfinite(inverse))  # a maximum may lose NaN
+    is_proven = can_move & jnp.all(jnp.isfinite(radius))
+    upper = _judge(problem, primal, rows, jnp.where(is_proven, radius, 0.0), is_proven)
+
+    pushed = unit * jnp.matmul(inverse, unit * rows.missing, precision=lax.Precision.HIGHEST)
+    moved = jnp.clip(primal + weights * jnp.matmul(pushed, chosen, precision=lax.Precision.HIGHEST), problem.lower, problem.upper)
+    is_better = _worst(problem, problem.operator.matvec(moved)) <= _worst(problem, problem.operator.matvec(primal))
+    return jnp.where(is_better & jnp.all(jnp.isfinite(moved)), moved, primal), upper
+
+
+def _worst(problem: LinearProgram, reached: Array) -> Array:
+    return jnp.max(jnp.maximum(problem.row_lower - reached, reached - problem.row_upper), initial=0.0)
+
+
+def _room(problem: LinearProgram, primal: Array) -> Array:
+    """How far each variable may move either way, [n], rounded down."""
+    room = jnp.minimum(primal - problem.lower, problem.upper - primal)
+    return jnp.maximum(room * (1 - 2 * jnp.finfo(room.dtype).eps), 0.0)
+
+
+def _choose(problem: LinearProgram, primal: Array, num_chosen: int) -> _Rows:
+    """Equalities first, then rows that are missed, then those met by hardly more than the worst is missed by."""
+    low, high = problem.operator.bracket_matvec(primal)
+    is_equality = problem.row_lower == problem.row_upper
+    slack = jnp.where(is_equality, -jnp.inf, jnp.minimum(low - problem.row_lower, problem.row_upper - high))
+    worst = jnp.max(jnp.where(is_equality, 0.0, -slack), initial=0.0)
+    tightest, index = lax.top_k(-slack, num_chosen)
+    row_lower, row_upper, above, below = problem.row_lower[index], problem.row_upper[index], high[index], low[index]
+    is_chosen = tightest > -8 * worst
+    target = jnp.where(is_chosen, jnp.where(below - row_lower < row_upper - above, row_lower, row_upper), 0.0)
+    most, least = target - below, target - above
+    missing = jnp.where(jnp.abs(most) > jnp.abs(least), most, least) * (1 + 2 * jnp.finfo(low.dtype).eps)
+    return _Rows(index, is_chosen, low, high, jnp.where(is_chosen, missing, 0.0))
+
+
+def _normal_matrix(chosen: Array, weights: Array) -> tuple[Array, Array]:
+    """unit_i unit_k sum_j a_ij w_j a_kj with ones on its diagonal [k, k], and unit [k], 0 for rows that cannot be moved."""
+    normal = jnp.matmul(chosen * weights[None, :], chosen.T, precision=lax.Precision.HIGHEST)
+    diagonal = jnp.diagonal(normal)
+    is_movable = diagonal > 0
+    unit = jnp.where(is_movable, lax.rsqrt(jnp.where(is_movable, diagonal, 1.0)), 0.0)
+    return normal * unit[:, None] * unit[None, :] + jnp.diag(jnp.where(is_movable, 0.0, 1.0)), unit
+
+
+def _reach(normal: Array, inverse: Array, missing: Array, num_columns: int) -> Array:
+    """A bound [] of |K^-1 r| for all |r| <= missing, for every K that rounding could have made into `normal`; +inf where there is none."""
+    size = normal.shape[0]
+    eps = float(jnp.finfo(normal.dtype).eps)
+    left = jnp.matmul(inverse, normal, precision=lax.Precision.HIGHEST) - jnp.eye(size, dtype=normal.dtype)
+    inverse_norm = _raised(jnp.max(jnp.sum(jnp.abs(inverse), axis=1), initial=0.0), size)
+    normal_norm = _raised(jnp.max(jnp.sum(jnp.abs(normal), axis=1), initial=0.0), size)
+    alpha = _raised(jnp.max(jnp.sum(jnp.abs(left), axis=1), initial=0.0), size)
+    alpha = alpha + inverse_norm * (2 * (size + 4) * eps * normal_norm + 2 * size * (num_columns + 10) * eps)
+    return jnp.where(alpha < 0.5, _raised(inverse_norm * missing / jnp.where(alpha < 0.5, 1 - alpha, 1.0), 4), jnp.inf)
+
+
+def _judge(problem: LinearProgram, primal: Array, rows: _Rows, radius: Array, is_proven: Array) -> Array:
+    """The objective [] of all points within the radius [n], rounded up, if all that meet the chosen rows are feasible."""
+    spread = _raised(problem.operator.row_norms(radius), problem.operator.shape[1] + 1)
+    eps = jnp.finfo(primal.dtype).eps
+    low, high = rows.low - spread, rows.high + spread
+    slack = 2 * eps * jnp.where(spread > 0, jnp.maximum(jnp.abs(low), jnp.abs(high)), 0.0)
+    meets = (low - slack >= problem.row_lower) & (high + slack <= problem.row_upper)
+    is_met = jnp.zeros_like(meets).at[rows.index].set(rows.is_chosen & is_proven)
+    in_rows = jnp.all(meets | is_met)
+    in_bounds = jnp.all((radius <= _room(problem, primal)) & (primal >= problem.lower) & (primal <= problem.upper))
+    _, objective = numerics.bracket_dot(problem.objective, primal)
+    _, change = numerics.bracket_dot(jnp.abs(problem.objective), radius)
+    total = objective + change
+    total = jnp.where(change > 0, total + 2 * eps * (jnp.abs(objective) + change), objective)
+    return jnp.where(in_rows & in_bounds, total, jnp.inf)
+
+
+def _raised(value: Array, num_roundings: int) -> Array:
+    """A number [] or [k], not negative, above what it would be but for so many roundings and for underflow."""
+    limits = jnp.finfo(value.dtype)
+    return jnp.where(value == 0, 0.0, value * (1 + 2 * (num_roundings + 2) * limits.eps) + limits.tiny)

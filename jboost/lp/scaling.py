@@ -1,0 +1,86 @@
+"""Diagonal scaling of a linear program, from sums of absolute entries alone: no entry is ever looked at, so that structured operators scale too.
+
+Rounds of Ruiz (2001) in the 1-norm, whose limit is that of Sinkhorn and Knopp. The last is that of Pock and Chambolle (2011) with alpha = 1: after it
+no singular value exceeds 1. Then objective and row bounds are brought to norm at most 1 (Chen, Sun, Yuan, Zhang and Zhao 2024).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base.records import register
+from jboost.base.types import Array
+from jboost.lp.problem import LinearProgram
+
+
+class Scaling(NamedTuple):
+    """x = columns * scaled x / bound_scale and y = rows * scaled y / objective_scale."""
+
+    rows: Array  # [m] positive
+    columns: Array  # [n] positive
+    bound_scale: Array  # [] positive
+    objective_scale: Array  # [] positive
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Scaled:
+    """The products of an operator whose rows and columns are scaled."""
+
+    operator: Any  # [m, n]
+    rows: Array  # [m]
+    columns: Array  # [n]
+
+    def matvec(self, vector: Array) -> Array:
+        """One product."""
+        return self.rows * self.operator.matvec(self.columns * vector)
+
+    def rmatvec(self, vector: Array) -> Array:
+        """One product."""
+        return self.columns * self.operator.rmatvec(self.rows * vector)
+
+
+def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
+    """The scaling after `rounds` rounds, static, the last one included; rows and columns without entries keep the factor 1.
+
+    Few rounds are better than many: to the end, sums of entries are equalised where a row has many entries and another has one.
+    """
+    operator = problem.operator
+    dtype = problem.objective.dtype
+    ones = (jnp.ones(operator.shape[0], dtype), jnp.ones(operator.shape[1], dtype))
+
+    def one_round(_: Any, factors: tuple[Array, Array]) -> tuple[Array, Array]:
+        rows, columns = factors
+        return rows * _inverse_root(rows * operator.row_norms(columns)), columns * _inverse_root(columns * operator.column_norms(rows))
+
+    rows, columns = lax.fori_loop(0, rounds, one_round, ones)
+    bounds = jnp.maximum(_finite(problem.row_lower), _finite(problem.row_upper)) * rows
+    return Scaling(rows, columns, 1 / (1 + _norm(bounds)), 1 / (1 + _norm(columns * problem.objective)))
+
+
+def _inverse_root(norms: Array) -> Array:
+    return jnp.where(norms > 0, lax.rsqrt(jnp.where(norms > 0, norms, 1.0)), 1.0)
+
+
+def _finite(bounds: Array) -> Array:
+    return jnp.where(jnp.isinf(bounds), 0.0, jnp.abs(bounds))
+
+
+def _norm(vector: Array) -> Array:
+    return jnp.sqrt(jnp.sum(vector * vector))
+
+
+def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:
+    """The scaled program; its operator knows its two products only."""
+    return LinearProgram(
+        scaling.objective_scale * scaling.columns * problem.objective,
+        Scaled(problem.operator, scaling.rows, scaling.columns),
+        scaling.bound_scale * scaling.rows * problem.row_lower,
+        scaling.bound_scale * scaling.rows * problem.row_upper,
+        scaling.bound_scale / scaling.columns * problem.lower,
+        scaling.bound_scale / scaling.columns * problem.upper,
+    )

@@ -1,0 +1,96 @@
+"""One door to both solvers of linear programs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import check
+from jboost.base.types import Array, ArrayLike
+from jboost.lp import derivatives, first_order, interior_point
+from jboost.lp.first_order import FirstOrderConfig
+from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lp.problem import LinearProgram, prepare
+from jboost.lp.types import LPSolution
+
+_LARGEST_FACTOR = 600  # rows or columns, whichever are fewer, for which a factor in each iteration is cheap
+_MOST_ENTRIES = 4_000_000
+
+
+def solve(
+    problem: LinearProgram,
+    *,
+    tolerance: ArrayLike | None = None,
+    config: InteriorPointConfig | FirstOrderConfig | None = None,
+    initial: Any = None,
+) -> LPSolution:
+    """Solves a linear program: minimise objective . x  s.t.  row_lower <= A x <= row_upper, lower <= x <= upper.
+
+    Jittable, and vmappable over programs of one shape. The lower bound is one that `dual` proves, the upper bound one that a feasible point
+    next to `primal` attains, both in exact arithmetic for the numbers of the program as they are; where a variable without bounds, or rounding,
+    leaves nothing proven they are infinite.
+
+    Derivatives: `primal`, `dual`, `reduced_costs` and the objectives may be differentiated, in both modes, with respect to objective, row bounds,
+    finite variable bounds and the entries of the operator, where the solution is unique and not degenerate (strict complementarity, as many active
+    rows as variables between their bounds). At a degenerate or non-unique solution no derivative exists, and what is returned means nothing. Bounds,
+    residuals and status have derivative 0. Memory: (m + n)^2.
+
+    Args:
+      problem: m rows, n variables; arrays, with a matrix or any operator of `jboost.operators`.
+      tolerance: [] for the relative residuals and gap of the solution; None for 1e-8 in float64 and 1e-5 in float32, about what it carries.
+      config: an `InteriorPointConfig` or a `FirstOrderConfig`, which choose the method and hold its static sizes. None: interior point where the
+        smaller side of the matrix is at most 600 and all of it at most 4 million entries, else first order.
+      initial: for the first-order method, the solution of a program like this one, with as many rows and columns or fewer.
+
+    Returns:
+      An `LPSolution`. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE, DUAL_INFEASIBLE (unbounded, or neither side has a feasible point),
+      NUMERICAL_ERROR, INVALID_INPUT.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where shapes do not agree. Values are judged by `jboost.lp.validate` on the host.
+
+    >>> import jboost
+    >>> program = jboost.lp.make_program([-3.0, -5.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]], row_upper=[4.0, 12.0, 18.0])
+    >>> solution = jboost.lp.solve(program)
+    >>> round(float(solution.primal_objective), 2), jboost.status.Status(int(solution.status)).name
+    (-36.0, 'OPTIMAL')
+    """
+    problem = prepare(problem)
+    if tolerance is None:
+        tolerance = 1e-8 if problem.objective.dtype == jnp.dtype("float64") else 1e-5
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(problem.objective.dtype)
+    config = _default_config(problem) if config is None else config
+    if not isinstance(config, InteriorPointConfig | FirstOrderConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+    if initial is not None and isinstance(config, InteriorPointConfig):
+        raise ValueError("initial is for the first-order method: hand in config=jboost.lp.FirstOrderConfig() as well, or leave it out")
+    return _solve(problem, tolerance, initial, config=config)
+
+
+def _default_config(problem: LinearProgram) -> InteriorPointConfig | FirstOrderConfig:
+    num_rows, num_columns = problem.operator.shape
+    is_small = min(num_rows, num_columns) <= _LARGEST_FACTOR and num_rows * num_columns <= _MOST_ENTRIES
+    return InteriorPointConfig() if is_small else FirstOrderConfig()
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _solve(problem: LinearProgram, tolerance: Array, initial: Any, *, config: InteriorPointConfig | FirstOrderConfig) -> LPSolution:
+    return _differentiable(config, problem, tolerance, initial)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _differentiable(config: InteriorPointConfig | FirstOrderConfig, problem: LinearProgram, tolerance: Array, initial: Any) -> LPSolution:
+    if isinstance(config, InteriorPointConfig):
+        return interior_point.solve(problem, tolerance, config)
+    return first_order.solve(problem, tolerance, config, initial)
+
+
+@_differentiable.defjvp
+def _jvp(
+    config: InteriorPointConfig | FirstOrderConfig, primals: tuple[LinearProgram, Array, Any], tangents: tuple[LinearProgram, Array, Any]
+) -> tuple[LPSolution, LPSolution]:
+    solution = _differentiable(config, *primals)
+    return solution, derivatives.differentiate(primals[0], tangents[0], solution)

@@ -1,0 +1,65 @@
+"""What a solver of linear programs returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import check
+from jboost.base.types import Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ProofConfig:
+    """Static sizes of what is done to prove finite bounds once a solver has ended."""
+
+    max_repaired_rows: int = 64
+    """Equalities and missed rows, at most, next to which a feasible point is proven to exist; with more the upper bound may be infinite."""
+    num_tightenings: int = 2
+    """Passes over a stored matrix that find bounds for variables without; each may help the next."""
+
+    def __post_init__(self) -> None:
+        check.count("config.proof.max_repaired_rows", self.max_repaired_rows, low=0)
+        check.count("config.proof.num_tightenings", self.num_tightenings, low=0)
+
+
+class History(NamedTuple):
+    """One number per check; +inf past the last. Length 0 unless the config asks for more."""
+
+    primal_residuals: Array  # [length]
+    dual_residuals: Array  # [length]
+    duality_gaps: Array  # [length]
+
+
+def empty_history(length: int, dtype: jnp.dtype) -> History:
+    """Room for `length` checks."""
+    unused = jnp.full((length,), jnp.inf, dtype)
+    return History(unused, unused, unused)
+
+
+def record(history: History, index: Array, primal_residual: Array, dual_residual: Array, duality_gap: Array) -> History:
+    """Writes the numbers of check `index`; those past the length are dropped."""
+    if history.primal_residuals.shape[0] == 0:
+        return history
+    measured = (primal_residual, dual_residual, duality_gap)
+    return History(*(line.at[index].set(value, mode="drop") for line, value in zip(history, measured, strict=True)))
+
+
+class LPSolution(NamedTuple):
+    """A primal and a dual point, and what they prove. reduced_costs = objective - A'dual; a positive dual belongs to a lower bound of a row."""
+
+    primal: Array  # [n] x; of status DUAL_INFEASIBLE a ray along which the objective falls without end
+    dual: Array  # [m] y; of status PRIMAL_INFEASIBLE a ray that proves it
+    reduced_costs: Array  # [n]
+    primal_objective: Array  # []
+    dual_objective: Array  # [] as estimated: what dual and reduced costs attain on finite bounds
+    lower_bound: Array  # [] proven by `dual` in exact arithmetic; -inf where nothing is
+    upper_bound: Array  # [] attained by a feasible point next to `primal`, proven in exact arithmetic; +inf where none is
+    primal_residual: Array  # [] largest violation of a row, relative to 1 + largest finite |row bound|
+    dual_residual: Array  # [] largest reduced cost of the wrong sign, relative to 1 + largest |objective|
+    duality_gap: Array  # [] |primal_objective - dual_objective| / (1 + the sum of their sizes)
+    num_iterations: Array  # [] int32
+    history: History
+    status: Array  # [] int32

@@ -1,0 +1,6 @@
+"""LP-Boost: the soft margin maximised over votes that are not negative, by column generation over any learner (paper 001, formulation (3))."""
+
+from jboost.lpboost.booster import LPBoost, finish, fit, init, step
+from jboost.lpboost.path import path
+
+__all__ = ["LPBoost", "finish", "fit", "init", "path", "step"]

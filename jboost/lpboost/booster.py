@@ -1,0 +1,264 @@
+"""LP-Boost for a learner: columns come one proposal at a time, a restricted master gives votes and example weights, and bounds come from these alone.
+
+Demiriz, Bennett, Shawe-Taylor 2002, "Linear programming boosting via column generation"; paper 001, Section 1. rho and lambda are the soft margin
+and the votes, D_i the caps of the example weights, xi the shortfalls of the margins. Plain column generation asks the learner about a vertex of the
+dual, which jumps; here masters are solved no better than the gap asks for, and the learner is asked between their example weights and the best so
+far (Wentges 1997, "Weighted Dantzig-Wolfe decomposition"), which helps most where a round brings a single column.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import boosting, check, numerics
+from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Info, Proposal, State, finish, step
+from jboost.base.records import register
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.lp.first_order import FirstOrderConfig
+from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lpboost import master
+from jboost.lpboost.master import Config, Solved
+from jboost.relaxations import SoftMargin, certify
+from jboost.relaxations.certify import Proven
+
+__all__ = ["LPBoost", "finish", "fit", "init", "step"]
+
+_LEAST_NU = 1e-30  # below it nu means what it means here: no example weight is capped
+_SHARE_OF_GAP = 0.1  # how precise a master is, of the gap that is left
+_SHARE_OF_TOLERANCE = 0.05  # how much of the votes may be dropped with the smallest
+_PULL = 0.8  # where the learner is asked: this far from the master's example weights towards the best so far, while that finds columns
+_FINER = 0.01  # where a round changes nothing
+_FINEST = {4: 1e-5, 8: 1e-10}  # by the size of a float: what a solver may be asked for
+
+
+class Simplex:
+    """What votes pay: only those that are not negative and sum to one are allowed, and the value of others near by differs by their distance."""
+
+    @staticmethod
+    def price(distance: Array) -> Array:
+        """The distance itself: outputs lie in [-1, 1], so that votes scaled to sum one are worth no more than that less."""
+        return distance
+
+    @staticmethod
+    def conjugate(edge: Array) -> Array:
+        """The edge itself, of either sign."""
+        return edge
+
+
+class Memory(NamedTuple):
+    """What LP-Boost carries from round to round."""
+
+    columns: Array  # [capacity, m] y_i h_j(x_i); rows of unused slots are 0
+    prior: Array  # [m]
+    solved: Solved
+    asked: Array  # [m] the example weights that the learner was asked about
+    pull: Array  # [] how far these are from the master's, towards the best so far
+    fineness: Array  # [] how much more precise a master is than the gap asks for, 1 or less
+    proven: Proven
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class LPBoost:
+    """The booster: example weights are the dual solution of the restricted master."""
+
+    nu: Array  # []
+    tolerance: Array  # []
+    stop_on: str = dataclasses.field(metadata={"static": True})
+    config: Config = dataclasses.field(metadata={"static": True})
+
+    @property
+    def relaxation(self) -> SoftMargin:
+        """Example weights of at most D_i = p_i / nu."""
+        return SoftMargin(None, jnp.maximum(self.nu, _LEAST_NU))
+
+    def is_feasible(self, prior: Array) -> Array:
+        """Whether any example weights are allowed, [] bool."""
+        return (self.nu > 0) & self.relaxation.is_feasible(prior)
+
+    def capacity(self, max_rounds: int, num_proposed: int) -> int:
+        """All proposed columns are taken."""
+        return max_rounds * num_proposed
+
+    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
+        """No votes: the example weights are the user's, which every nu up to 1 allows."""
+        prior = boosting.initial_distribution(dataset)
+        no_votes = jnp.zeros((capacity,), prior.dtype)
+        warm = master.start(self.config, prior.shape[0], capacity, prior.dtype)
+        solved = Solved(no_votes, prior, warm)
+        proven = _nothing_proven(solved)
+        columns, one = jnp.zeros((capacity, prior.shape[0]), prior.dtype), jnp.ones((), prior.dtype)
+        memory = Memory(columns, prior, solved, prior, _PULL * one, one, proven)
+        first = boosting.before_first_round(memory, prior, certificate_of(proven), capacity)
+        return first._replace(status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE)))
+
+    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+        """One round: columns in, an upper bound from what was asked, the master solved, a lower bound from its votes."""
+        asked = memory.asked
+        rows = proposal.outputs * boosting.signs(dataset)[None, :]
+        edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
+        columns, slots, count = boosting.enter_columns(memory.columns, ensemble.count, rows, jnp.ones_like(edges, bool))
+        is_used = jnp.arange(columns.shape[0]) < count
+        proven = certify.prove_upper(
+            memory.proven,
+            asked,
+            new_edge=certify.largest_signed_edge(rows, memory.proven.example_weights, jnp.ones_like(edges, bool)),
+            seen_edge=certify.largest_signed_edge(columns, asked, is_used),
+            best_edge=proposal.upper_bound,
+            upper_of=lambda edge, weights: self._upper(edge, weights, memory.prior),
+            stop_on=self.stop_on,
+        )
+        before, memory = memory.proven, memory._replace(columns=columns, proven=proven)
+        memory, was_finest = self.solve(memory, count)
+        goal, lower = memory.proven.goal(self.stop_on), memory.proven.lower
+        is_lost = (count == ensemble.count) & ~(lower > before.lower) & ~(goal < before.goal(self.stop_on))
+        goes_on = (goal - lower > self.tolerance) & ~(is_lost & was_finest & (memory.pull == 0))
+        missed = jnp.where(goal - lower <= self.tolerance, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+        pull = jnp.where(count == ensemble.count, 0.0, _PULL).astype(goal.dtype)
+        memory = memory._replace(pull=pull, fineness=jnp.where(is_lost & (memory.pull == 0), _FINER, 1.0) * memory.fineness)
+        memory = memory._replace(asked=pull * memory.proven.example_weights + (1 - pull) * memory.solved.example_weights)
+        return Absorbed(
+            memory=memory,
+            example_weights=memory.asked,
+            slots=slots,
+            votes=votes_of(memory.proven),
+            constant=ensemble.constant,
+            count=count,
+            certificate=certificate_of(memory.proven),
+            edge=jnp.max(edges),
+            status=jnp.where(goes_on, int(Status.UNFINISHED), missed),
+        )
+
+    def solve(self, memory: Memory, count: Array) -> tuple[Memory, Array]:
+        """The master over the columns so far, and the lower bound of its votes; also whether the master could be no more precise, [] bool."""
+        goal = memory.proven.goal(self.stop_on)
+        gap = jnp.where(goal == jnp.inf, memory.proven.seen_upper, goal) - memory.proven.lower
+        gap = jnp.clip(jnp.where(gap < jnp.inf, gap, self.tolerance.astype(gap.dtype)), 0.0, 1.0)
+        finest = _FINEST[gap.dtype.itemsize]
+        wanted = _SHARE_OF_GAP * gap * memory.fineness
+        is_used = jnp.arange(memory.columns.shape[0]) < count
+        solved = master.solve(
+            memory.columns,
+            is_used,
+            self.relaxation.caps(memory.prior),
+            before=memory.solved,
+            tolerance=jnp.maximum(wanted, finest),
+            spare=_SHARE_OF_TOLERANCE * self.tolerance.astype(gap.dtype),
+            config=self.config,
+        )
+        lower = self._lower(memory.columns, solved.votes, memory.prior)
+        proven = memory.proven
+        is_better = (lower > proven.lower) | ~jnp.any(proven.coefficients > 0)
+        proven = proven._replace(
+            coefficients=jnp.where(is_better, solved.votes, proven.coefficients),
+            lower=jnp.where(is_better, jnp.maximum(lower, proven.lower), proven.lower),  # no votes have a value below -1
+        )
+        return memory._replace(solved=solved, proven=proven), wanted <= finest
+
+    def reopen(self, memory: Memory, count: Array) -> Memory:
+        """The memory for a booster of another nu, with the columns kept: the master solved, and what that proves."""
+        memory = memory._replace(proven=_nothing_proven(memory.solved), pull=jnp.zeros_like(memory.pull), fineness=jnp.ones_like(memory.fineness))
+        memory, _ = self.solve(memory, count)
+        asked, is_used = memory.solved.example_weights, jnp.arange(memory.columns.shape[0]) < count
+        edge = certify.largest_signed_edge(memory.columns, asked, is_used)
+        seen_upper = jnp.where(count > 0, self._upper(edge, asked, memory.prior), jnp.inf)
+        return memory._replace(asked=asked, proven=memory.proven._replace(example_weights=asked, edge=edge, seen_upper=seen_upper))
+
+    def _upper(self, edge: Array, weights: Array, prior: Array) -> Array:
+        return certify.upper_from_edge(edge, weights, self.relaxation, Simplex, prior)
+
+    def _lower(self, columns: Array, votes: Array, prior: Array) -> Array:
+        reached, _ = numerics.bracket_dot(columns.T, votes[None, :])
+        low, high = numerics.bracket_dot(votes, jnp.ones_like(votes))
+        distance = jnp.maximum(high - 1, 1 - low) * (1 + 2 * jnp.finfo(low.dtype).eps)
+        return certify.lower_from_margins(reached, distance, self.relaxation, Simplex, prior)
+
+
+def _nothing_proven(solved: Solved) -> Proven:
+    """No votes have a soft margin below -1."""
+    one = jnp.ones((), solved.votes.dtype)
+    return Proven(jnp.zeros_like(solved.votes), -one, solved.example_weights, -one, one + jnp.inf, one + jnp.inf)
+
+
+def votes_of(proven: Proven) -> Array:
+    """The votes of an ensemble, [capacity, 2]: the same for both answers."""
+    return jnp.stack([proven.coefficients, proven.coefficients], axis=1)
+
+
+def certificate_of(proven: Proven) -> Certificate:
+    """What the user sees of it."""
+    return Certificate(proven.lower, proven.upper, proven.seen_upper, proven.example_weights)
+
+
+def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
+    return boosting.start(make_booster(**options), learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def fit(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    nu: ArrayLike = 0.1,
+    tolerance: ArrayLike = 1e-3,
+    stop_on: Literal["provable", "all", "seen"] = "provable",
+    config: Config | None = None,
+    on_step: Callable[[State, Info], bool | None] | None = None,
+) -> Fit:
+    """LP-Boost over all hypotheses of a learner, in one compiled loop (paper 001, formulation (3); Demiriz, Bennett, Shawe-Taylor 2002).
+
+    Maximises rho - D sum_i xi_i s.t. y_i H_i lambda + xi_i >= rho, sum lambda = 1, lambda, xi >= 0 with D = 1 / (nu m): the mean of the worst share
+    nu of the margins. At the optimum at most a share nu of the examples has a margin below rho, and at least a share nu one of rho or
+    less (Raetsch et al. 2000). A nu below 1 / m gives the hard margin.
+
+    Args:
+      dataset: of m examples; `weights` count as multiplicities, D_i = p_i / nu with p_i the share of an example.
+      learner: what proposes hypotheses, outputs in [-1, 1]; all that it proposes in a round are taken. Votes are not negative: whether the
+        negation of a hypothesis may be had is the learner's to say, as `jboost.learners.pool(negations=False)` does.
+      key: for learners that draw random numbers.
+      max_rounds: how many proposals there is room for; static.
+      nu: [] in (0, 1].
+      tolerance: [] the gap between the bounds at which to stop; in float32 not below 1e-5.
+      stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
+        seen where it proves none ("provable").
+      config: static; how the restricted master is solved, by `jboost.lp.InteriorPointConfig()` (None) or, warm-started from round to
+        round, by `jboost.lp.FirstOrderConfig()`.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
+        last goes on by `step`. Not under jit or vmap.
+
+    Returns:
+      A `Fit` whose certificate holds lower_bound <= optimum of (3) over all hypotheses <= upper_bound. The lower bound follows from the votes
+      of the ensemble, the upper bounds from `certificate.example_weights`, whatever the solver of the master did. PRECISION_LIMIT where a round
+      brings no new column and no better bound.
+
+    Raises:
+      ValueError: at trace time, naming the argument; for a nu outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
+    >>> fitted = jboost.lpboost.fit(dataset, jboost.learners.stumps(), nu=0.2)
+    >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
+    (True, [1, 1, -1, 1])
+    """
+    booster = make_booster(nu=nu, tolerance=tolerance, stop_on=stop_on, config=config)
+    if on_step is not None:
+        return boosting.drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds)
+    return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def make_booster(*, nu: ArrayLike = 0.1, tolerance: ArrayLike = 1e-3, stop_on: str = "provable", config: Config | None = None) -> LPBoost:
+    """The booster of these options. Raises ValueError, naming the argument."""
+    nu = check.number("nu", nu, low=0, high=1, open_low=True).astype(float)
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
+    check.choice("stop_on", stop_on, ("provable", "all", "seen"))
+    if config is not None and not isinstance(config, InteriorPointConfig | FirstOrderConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+    return LPBoost(nu, tolerance, stop_on, InteriorPointConfig() if config is None else config)

@@ -1,0 +1,108 @@
+"""The restricted master of LP-Boost: formulation (3) of paper 001 over the columns seen, solved as its dual.
+
+    minimise beta  s.t.  sum_i u_i y_i h_j(x_i) <= beta for every column j,  sum u = 1,  0 <= u_i <= D_i
+
+u are the example weights, beta the largest edge, and minus the duals of the rows the votes lambda. D = 1 / (nu m), or with weights that count as
+multiplicities D_i = p_i / nu with p the share of an example. The capacity is fixed: rows of unused slots bound nothing, and every round solves a
+program of the same shape. Nothing here is proven: bounds are worked out from the points, however good.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from jboost import operators
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.lp import first_order, interior_point
+from jboost.lp.first_order import FirstOrderConfig, WarmStart
+from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lp.problem import LinearProgram
+from jboost.lp.types import ProofConfig
+from jboost.projections import projection_capped_simplex
+
+Config = InteriorPointConfig | FirstOrderConfig
+_NO_PROOF = ProofConfig(max_repaired_rows=0, num_tightenings=0)  # the bounds of the linear program are not looked at
+_LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
+
+
+class Solved(NamedTuple):
+    """Both sides of the master, allowed and of sum one up to rounding."""
+
+    votes: Array  # [capacity]
+    example_weights: Array  # [m]
+    warm: WarmStart | tuple[()]  # for the next master, where the method takes one
+
+
+def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> WarmStart | tuple[()]:
+    """What to hand in as `warm` before the first master."""
+    if isinstance(config, InteriorPointConfig):
+        return ()
+    return WarmStart(jnp.zeros((num_examples + 1,), dtype), jnp.zeros((capacity + 1,), dtype), jnp.zeros((), dtype))
+
+
+def program(columns: Array, is_used: Array, caps: Array) -> LinearProgram:
+    """The master as a linear program in (u, beta), with a row for every slot and one for sum u = 1.
+
+    Args:
+      columns: [capacity, m] y_i h_j(x_i), 0 where an example only pads.
+      is_used: [capacity] bool.
+      caps: [m] D_i, 0 where an example only pads.
+    """
+    capacity, num_examples = columns.shape
+    dtype = columns.dtype
+    matrix = jnp.block(
+        [[columns, -jnp.ones((capacity, 1), dtype)], [jnp.ones((1, num_examples), dtype), jnp.zeros((1, 1), dtype)]],
+    )
+    one = jnp.ones((1,), dtype)
+    return LinearProgram(
+        objective=jnp.zeros((num_examples + 1,), dtype).at[-1].set(1.0),
+        operator=operators.dense(matrix),
+        row_lower=jnp.concatenate([jnp.full((capacity,), -jnp.inf, dtype), one]),
+        row_upper=jnp.concatenate([jnp.where(is_used, 0.0, jnp.inf).astype(dtype), one]),
+        lower=jnp.zeros((num_examples + 1,), dtype).at[-1].set(-_LARGEST_EDGE),
+        upper=jnp.concatenate([jnp.minimum(caps, 1.0), _LARGEST_EDGE * one]),
+    )
+
+
+def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolerance: Array, spare: Array, config: Config) -> Solved:
+    """Solves the master, as well as it can be.
+
+    Args:
+      columns: [capacity, m].
+      is_used: [capacity] bool.
+      caps: [m].
+      before: the master's last solution; a side on which the solver fails comes back as it was.
+      tolerance: [] for the residuals and the gap of the linear program.
+      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0.
+      config: static; which method, and its sizes.
+    """
+    problem = program(columns, is_used, caps)
+    warm = before.warm
+    if isinstance(config, InteriorPointConfig):
+        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=_NO_PROOF))
+        primal, dual = solution.primal, solution.dual
+    else:
+        warm = first_order.warm_start(first_order.run(problem, tolerance, config, before.warm))
+        primal, dual = warm.primal, warm.dual
+    votes = _distribution(jnp.where(is_used, jnp.maximum(-dual[:-1], 0.0), 0.0), before.votes)
+    votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
+    weights = jnp.maximum(primal[:-1], 0.0)
+    is_known = jnp.all(jnp.isfinite(weights)) & (jnp.sum(weights) > 0)
+    weights = projection_capped_simplex(jnp.where(is_known, weights, before.example_weights), caps, mask=caps > 0)
+    return Solved(votes, weights, warm)
+
+
+def _distribution(votes: Array, otherwise: Array) -> Array:
+    total = jnp.sum(votes)
+    is_known = (total > 0) & (total < jnp.inf)
+    return jnp.where(is_known, numerics.safe_divide(votes, jnp.where(is_known, total, 1.0)), otherwise)
+
+
+def _is_small(votes: Array, spare: Array) -> Array:
+    """The smallest of the votes [capacity], as many as sum to no more than what can be spared."""
+    order = jnp.argsort(votes)
+    return jnp.zeros(votes.shape, bool).at[order].set(jnp.cumsum(votes[order]) <= spare)

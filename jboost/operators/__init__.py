@@ -1,0 +1,36 @@
+"""Linear operators: matrices, stored or not, by what a solver of linear programs needs of them."""
+
+from jboost.operators.adjoint import check_adjoint
+from jboost.operators.blocks import Blocks, bordered, stack
+from jboost.operators.convert import as_operator
+from jboost.operators.dense import Dense, dense
+from jboost.operators.diagonal import Diagonal, Identity, Zeros, diagonal, identity, zeros
+from jboost.operators.functions import FromFunctions, from_functions
+from jboost.operators.pair_cuts import PairCutList, PairCuts, pair_cuts, pair_cuts_of
+from jboost.operators.sparse import Sparse, sparse
+from jboost.operators.types import Operator
+
+__all__ = [
+    "Blocks",
+    "Dense",
+    "Diagonal",
+    "FromFunctions",
+    "Identity",
+    "Operator",
+    "PairCutList",
+    "PairCuts",
+    "Sparse",
+    "Zeros",
+    "as_operator",
+    "bordered",
+    "check_adjoint",
+    "dense",
+    "diagonal",
+    "from_functions",
+    "identity",
+    "pair_cuts",
+    "pair_cuts_of",
+    "sparse",
+    "stack",
+    "zeros",
+]

@@ -1,0 +1,79 @@
+"""Whether the two products of an operator belong to one matrix."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import check
+from jboost.base.types import Array
+from jboost.operators.types import Operator
+
+_MAX_LOCATED = 2**20  # entries of a matrix that is searched for the wrong one
+
+
+def check_adjoint(operator: Operator, *, key: Array | None = None, num_trials: int = 4) -> None:
+    """Compares <A x, y> with <x, A'y> for random x and y; on the host.
+
+    An entry that is wrong by more than some roundings of the sum of all |a_ij| is found, whichever it is; smaller errors are taken for rounding.
+
+    Args:
+      operator: the operator to judge.
+      key: a key of `jax.random`; None for jax.random.key(0).
+      num_trials: how many pairs of vectors, static.
+
+    Raises:
+      ValueError: where the two differ, saying by how much and, of a matrix of up to a million entries, at which entry most.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> jboost.operators.check_adjoint(jboost.operators.identity(3))
+    >>> jboost.operators.check_adjoint(jboost.operators.from_functions(jnp.cumsum, jnp.cumsum, (3, 3)))
+    Traceback (most recent call last):
+      ...
+    ValueError: operator: rmatvec is not the adjoint of matvec: <A x, y> is ..., <x, A'y> is ...; entry [0, 1] is 0 by matvec and 1 by rmatvec
+    """
+    check.count("num_trials", num_trials, low=1)
+    rows, columns = operator.shape
+    if rows == 0 or columns == 0:
+        return
+    right_key, left_key = jax.random.split(jax.random.key(0) if key is None else key)
+    right, left = _random_signs(right_key, (num_trials, columns)), _random_signs(left_key, (num_trials, rows))
+    images, back, scale = (np.asarray(part).astype(np.float64) for part in _products(operator, right, left))
+    if images.shape[1:] != (rows,) or back.shape[1:] != (columns,):
+        raise ValueError(f"operator has shape {[rows, columns]}: matvec returns shape {list(images.shape[1:])}, rmatvec {list(back.shape[1:])}")
+    one, other = (np.sum(a * np.asarray(b).astype(np.float64), axis=1) for a, b in ((images, left), (back, right)))
+    gaps = np.abs(one - other)
+    tolerance = 4 * float(jnp.finfo(jnp.result_type(float)).eps) * float(scale)
+    if np.all(gaps <= tolerance):
+        return
+    worst = int(np.argmax(np.where(np.isnan(gaps), np.inf, gaps)))
+    message = f"operator: rmatvec is not the adjoint of matvec: <A x, y> is {one[worst]:.7g}, <x, A'y> is {other[worst]:.7g}"
+    raise ValueError(message + (_wrong_entry(operator) if rows * columns <= _MAX_LOCATED else ""))
+
+
+def _random_signs(key: Array, shape: tuple[int, int]) -> Array:
+    """Signs times sizes between 1/2 and 1, so that two errors do not cancel."""
+    sign_key, size_key = jax.random.split(key)
+    return jax.random.rademacher(sign_key, shape, float) * jax.random.uniform(size_key, shape, minval=0.5)
+
+
+@jax.jit
+def _products(operator: Any, right: Array, left: Array) -> tuple[Array, Array, Array]:
+    scale = jnp.sum(operator.row_norms(jnp.ones_like(right, shape=right.shape[1:])))
+    return jax.vmap(operator.matvec)(right), jax.vmap(operator.rmatvec)(left), scale
+
+
+@jax.jit
+def _both_matrices(operator: Any) -> tuple[Array, Array]:
+    rows, columns = operator.shape
+    return jax.vmap(operator.matvec)(jnp.eye(columns)).T, jax.vmap(operator.rmatvec)(jnp.eye(rows))
+
+
+def _wrong_entry(operator: Operator) -> str:
+    forward, backward = (np.asarray(part) for part in _both_matrices(operator))
+    gaps = np.abs(forward - backward)
+    i, j = np.unravel_index(np.argmax(np.where(np.isnan(gaps), np.inf, gaps)), gaps.shape)
+    return f"; entry [{i}, {j}] is {forward[i, j]:.7g} by matvec and {backward[i, j]:.7g} by rmatvec"

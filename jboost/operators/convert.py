@@ -1,0 +1,33 @@
+"""Operators from what a user hands in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax.experimental.sparse import BCOO
+
+from jboost.operators import sums
+from jboost.operators.dense import Dense
+from jboost.operators.sparse import sparse
+from jboost.operators.types import Operator
+
+
+def as_operator(value: Any, *, name: str = "operator") -> Operator:
+    """An operator as it is, and a matrix as the operator of it.
+
+    Args:
+      value: an operator, a `jax.experimental.sparse.BCOO`, or [rows, columns] numbers.
+      name: how the caller names the argument; a message begins with it.
+
+    Raises:
+      ValueError: at trace time, if it is none of these.
+
+    >>> import jboost
+    >>> jboost.operators.as_operator([[1.0, 2.0]]).shape
+    (1, 2)
+    """
+    if hasattr(value, "matvec") and hasattr(value, "rmatvec") and hasattr(value, "bracket_matvec"):
+        return value
+    if isinstance(value, BCOO):
+        return sparse(value)
+    return Dense(sums.judged(name, value, "rows", "columns"))

@@ -1,0 +1,69 @@
+"""A matrix that is stored."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.operators import sums
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Dense:
+    """The operator of a stored matrix."""
+
+    matrix: Array  # [rows, columns]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.matrix.shape
+
+    def matvec(self, vector: Array) -> Array:
+        """One product."""
+        return jnp.matmul(self.matrix, vector, precision=lax.Precision.HIGHEST)
+
+    def rmatvec(self, vector: Array) -> Array:
+        """One product."""
+        return jnp.matmul(vector, self.matrix, precision=lax.Precision.HIGHEST)
+
+    def row_norms(self, weights: Array) -> Array:
+        """One product with the absolute values."""
+        return jnp.matmul(jnp.abs(self.matrix), weights, precision=lax.Precision.HIGHEST)
+
+    def column_norms(self, weights: Array) -> Array:
+        """One product with the absolute values."""
+        return jnp.matmul(weights, jnp.abs(self.matrix), precision=lax.Precision.HIGHEST)
+
+    def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits."""
+        return sums.bracket_dot(self.matrix, sums.judged("vector", vector, self.shape[1])[None, :])
+
+    def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits."""
+        return sums.bracket_dot(self.matrix.T, sums.judged("vector", vector, self.shape[0])[None, :])
+
+    def to_dense(self) -> Array:
+        """The matrix itself."""
+        return self.matrix
+
+
+def dense(matrix: ArrayLike) -> Dense:
+    """The operator of a stored matrix.
+
+    Args:
+      matrix: [rows, columns], of any real dtype; computed with in the default float type.
+
+    Raises:
+      ValueError: at trace time, if it is no matrix of numbers.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> jboost.operators.dense([[1, 2], [3, 4]]).matvec(jnp.array([1.0, 1.0])).tolist()
+    [3.0, 7.0]
+    """
+    return Dense(sums.judged("matrix", matrix, "rows", "columns"))

@@ -1,0 +1,238 @@
+"""The cuts xi_i + xi_i' + sum of mu_u over S_ii' >= 1 of paper 001 (Goldberg, Eckstein 2009): the term in mu, no cut stored.
+
+S_ii' = {u : H_iu = y_i != H_i'u}. With `hits` C_iu = 1[H_iu = y_i] and `misses` N_i'u = 1[H_i'u != y_i], the products are C diag(mu) N' with its
+rows strung together, and the diagonal of C' V N.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jboost.base import check, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.operators import sums
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class PairCuts:
+    """The cuts of all pairs (i, i'), row i * q + i'; those that are no cuts are rows of zeros. Memory is that of p x q numbers."""
+
+    hits: Array  # [p, U] 0 or 1
+    misses: Array  # [q, U] 0 or 1
+    first_labels: Array | None  # [p]; None where all pairs are cuts, else those with labels of opposite sign
+    second_labels: Array | None  # [q]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Pairs and hypotheses."""
+        return self.hits.shape[0] * self.misses.shape[0], self.hits.shape[1]
+
+    @property
+    def is_cut(self) -> Array:
+        """Which rows are cuts, [p * q] bool."""
+        return jnp.ravel(self._grid_of_cuts())
+
+    def matvec(self, vector: Array) -> Array:
+        """One product of matrices."""
+        scaled = self.hits * sums.judged("vector", vector, self.shape[1])[None, :]
+        return jnp.ravel(self._keep(jnp.matmul(scaled, self.misses.T, precision=lax.Precision.HIGHEST)))
+
+    def rmatvec(self, vector: Array) -> Array:
+        """One product of matrices."""
+        return jnp.sum(self.hits * jnp.matmul(self._grid("vector", vector), self.misses, precision=lax.Precision.HIGHEST), axis=0)
+
+    def row_norms(self, weights: Array) -> Array:
+        """The product itself: no entry is negative."""
+        return self.matvec(weights)
+
+    def column_norms(self, weights: Array) -> Array:
+        """The product itself: no entry is negative."""
+        return self.rmatvec(weights)
+
+    def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits, over slabs of the first examples."""
+        vector = sums.judged("vector", vector, self.shape[1])
+        num_first, num_second = self.hits.shape[0], self.misses.shape[0]
+        if 0 in (num_first, num_second, self.shape[1]):
+            return self.matvec(vector), self.matvec(vector)
+
+        def bracket(hits: Array, misses: Array, vector: Array) -> Any:
+            def of_one(one: Array) -> tuple[Array, Array]:
+                return sums.sum_products(lambda terms: jnp.sum(terms, axis=-1), self.shape[1], one[None, :] * misses, vector[None, :])
+
+            return lax.map(of_one, hits, batch_size=sums.chunk_size(num_second * self.shape[1], num_first))
+
+        low, high = numerics.in_64_bits(bracket)(self.hits, self.misses, vector)
+        return jnp.ravel(self._keep(low)), jnp.ravel(self._keep(high))
+
+    def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits, over slabs of hypotheses."""
+        grid = self._grid("vector", vector)
+        if 0 in (grid.size, self.shape[1]):
+            return self.rmatvec(vector), self.rmatvec(vector)
+
+        def bracket(hits: Array, misses: Array, grid: Array) -> Any:
+            def of_one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+                hit, miss = pair
+                return sums.sum_products(jnp.sum, grid.size, hit[:, None] * miss[None, :], grid)
+
+            return lax.map(of_one, (hits.T, misses.T), batch_size=sums.chunk_size(grid.size, self.shape[1]))
+
+        return numerics.in_64_bits(bracket)(self.hits, self.misses, grid)
+
+    def to_dense(self) -> Array:
+        """All cuts."""
+        entries = self.hits[:, None, :] * self.misses[None, :, :] * self._grid_of_cuts()[:, :, None]
+        return jnp.reshape(entries, self.shape)
+
+    def _grid_of_cuts(self) -> Array:
+        if self.first_labels is None or self.second_labels is None:
+            return jnp.ones((self.hits.shape[0], self.misses.shape[0]), bool)
+        return self.first_labels[:, None] * self.second_labels[None, :] < 0
+
+    def _keep(self, grid: Array) -> Array:
+        return grid if self.first_labels is None else jnp.where(self._grid_of_cuts(), grid, 0)
+
+    def _grid(self, name: str, vector: Array) -> Array:
+        grid = jnp.reshape(sums.judged(name, vector, self.shape[0]), (self.hits.shape[0], self.misses.shape[0]))
+        return self._keep(grid)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class PairCutList:
+    """The cuts of a list of pairs; pairs that are no pairs are rows of zeros. Memory is that of k x U numbers."""
+
+    hits: Array  # [p, U] 0 or 1
+    misses: Array  # [q, U] 0 or 1
+    pairs: Array  # [k, 2] int32, -1 for padding
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Pairs and hypotheses."""
+        return self.pairs.shape[0], self.hits.shape[1]
+
+    @property
+    def is_cut(self) -> Array:
+        """Which rows are cuts, [k] bool."""
+        return jnp.all((self.pairs >= 0) & (self.pairs < jnp.array([[self.hits.shape[0], self.misses.shape[0]]])), axis=1)
+
+    def matvec(self, vector: Array) -> Array:
+        """One product with the gathered rows."""
+        return jnp.matmul(self.to_dense(), sums.judged("vector", vector, self.shape[1]), precision=lax.Precision.HIGHEST)
+
+    def rmatvec(self, vector: Array) -> Array:
+        """One product with the gathered rows."""
+        return jnp.matmul(sums.judged("vector", vector, self.shape[0]), self.to_dense(), precision=lax.Precision.HIGHEST)
+
+    def row_norms(self, weights: Array) -> Array:
+        """The product itself: no entry is negative."""
+        return self.matvec(weights)
+
+    def column_norms(self, weights: Array) -> Array:
+        """The product itself: no entry is negative."""
+        return self.rmatvec(weights)
+
+    def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits."""
+        return sums.bracket_dot(self.to_dense(), sums.judged("vector", vector, self.shape[1])[None, :])
+
+    def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits."""
+        return sums.bracket_dot(self.to_dense().T, sums.judged("vector", vector, self.shape[0])[None, :])
+
+    def to_dense(self) -> Array:
+        """The gathered rows."""
+        if 0 in (self.hits.shape[0], self.misses.shape[0]):
+            return jnp.zeros_like(self.hits, shape=self.shape)
+        places = jnp.where(self.is_cut[:, None], self.pairs, max(self.hits.shape[0], self.misses.shape[0]))
+        first = self.hits.at[places[:, 0]].get(mode="fill", fill_value=0)
+        return first * self.misses.at[places[:, 1]].get(mode="fill", fill_value=0)
+
+
+def pair_cuts(hits: ArrayLike, misses: ArrayLike, *, pairs: ArrayLike | None = None) -> PairCuts | PairCutList:
+    """The cuts of pairs of examples: row (i, i') has the entries hits_iu * misses_i'u, u = 1 ... U.
+
+    Args:
+      hits: [p, U] 0 or 1.
+      misses: [q, U] 0 or 1.
+      pairs: [k, 2] integers, for these rows only, with -1 for a row of zeros; None for all p * q rows, (i, i') being row i * q + i'.
+
+    Returns:
+      An operator that has, besides, `is_cut` [rows] bool: which rows are not padding.
+
+    Raises:
+      ValueError: at trace time, where shapes do not fit; and, where the values are known, for entries other than 0 and 1 and pairs out of range.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> cuts = jboost.operators.pair_cuts([[1, 1, 0]], [[1, 0, 0], [1, 1, 1]])
+    >>> cuts.matvec(jnp.array([1.0, 10.0, 100.0])).tolist()
+    [1.0, 11.0]
+    """
+    first = sums.judged("hits", hits, "p", "U")
+    second = sums.judged("misses", misses, "q", first.shape[1])
+    for name, entries in (("hits", first), ("misses", second)):
+        _judge(name, entries, lambda known: (known == 0) | (known == 1), "entries are 0 or 1")
+    if pairs is None:
+        return PairCuts(first, second, None, None)
+    return PairCutList(first, second, _judge_pairs(pairs, first.shape[0], second.shape[0]))
+
+
+def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | None = None, pairs: ArrayLike | None = None) -> PairCuts | PairCutList:
+    """The cuts of paper 001, in both orders: row (i, i') of examples of opposite classes has a 1 where H_iu = y_i != H_i'u.
+
+    Labels may be traced, so the rows are those of all m * m pairs, (i, i') being row i * m + i', with zeros where the classes agree: `is_cut` says
+    which rows to bound. Where labels are known before tracing, `stack` of two `pair_cuts`, one for each order, has no such rows and half the memory.
+
+    Args:
+      outputs: [m, U] H in -1, 0, +1.
+      labels: [m] -1 or +1.
+      mask: [m] bool, False for examples that are padding: all their rows are zero; None for all True.
+      pairs: [k, 2] integers, for these rows only, with -1 for a row of zeros; None for all.
+
+    Raises:
+      ValueError: at trace time, where shapes do not fit; and, where the values are known, for other outputs and labels and for pairs out of range.
+
+    >>> import jboost
+    >>> cuts = jboost.operators.pair_cuts_of([[1, 1], [-1, 1]], [1, -1])
+    >>> cuts.to_dense().tolist(), cuts.is_cut.tolist()
+    ([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 0.0]], [False, True, True, False])
+    """
+    said = sums.judged("outputs", outputs, "m", "U")
+    signs = sums.judged("labels", labels, said.shape[0])
+    kept = jnp.ones(signs.shape, bool) if mask is None else check.numeric("mask", mask, shape=signs.shape, kinds="b")
+    said, signs = jnp.where(kept[:, None], said, 0), jnp.where(kept, signs, 0)
+    _judge("outputs", said, lambda known: np.isin(known, (-1, 0, 1)), "outputs are -1, 0 or +1")
+    _judge("labels", signs, lambda known: np.isin(known, (-1, 1) if mask is None else (-1, 0, 1)), "labels are -1 or +1")
+    hits = (said == signs[:, None]).astype(said.dtype)
+    misses = (said != -signs[:, None]).astype(said.dtype)  # y_i = -y_i' wherever there is a cut
+    if pairs is None:
+        return PairCuts(hits, misses, signs, signs)
+    places = _judge_pairs(pairs, signs.shape[0], signs.shape[0])
+    if signs.shape[0] == 0:
+        return PairCutList(hits, misses, places)
+    ends = signs.at[jnp.where(places < 0, signs.shape[0], places)].get(mode="fill", fill_value=0)
+    return PairCutList(hits, misses, jnp.where((ends[:, 0] * ends[:, 1] < 0)[:, None], places, -1))
+
+
+def _judge_pairs(pairs: ArrayLike, num_first: int, num_second: int) -> Array:
+    places = check.numeric("pairs", pairs, shape=("k", 2), kinds="iu").astype(jnp.int32)
+    limits = np.array([[num_first, num_second]])
+    _judge("pairs", places, lambda known: (known >= -1) & (known < limits), f"below {num_first} and {num_second}, or -1 for padding, are wanted")
+    return places
+
+
+def _judge(name: str, array: Array, is_allowed: Any, wanted: str) -> None:
+    if isinstance(array, jax.core.Tracer):
+        return
+    known = np.asarray(array)
+    for place in np.argwhere(~is_allowed(known))[:1].tolist():
+        raise ValueError(f"{name}{place} is {known[tuple(place)]:g}: {wanted}")

@@ -1,0 +1,116 @@
+"""A matrix of which the entries that are not zero are stored, by `jax.experimental.sparse`."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.sparse import BCOO
+
+from jboost.base import numerics
+from jboost.base.records import register
+from jboost.base.types import Array
+from jboost.operators import sums
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Sparse:
+    """The operator of a list of entries; those of the same place add up."""
+
+    data: Array  # [entries], 0 for padding
+    rows: Array  # [entries] int32
+    columns: Array  # [entries] int32
+    shape: tuple[int, int] = dataclasses.field(metadata={"static": True})
+
+    def matvec(self, vector: Array) -> Array:
+        """A gather and a sum of segments."""
+        return self._sum_rows(self.data * sums.judged("vector", vector, self.shape[1])[self.columns])
+
+    def rmatvec(self, vector: Array) -> Array:
+        """A gather and a sum of segments."""
+        return self._sum_columns(self.data * sums.judged("vector", vector, self.shape[0])[self.rows])
+
+    def row_norms(self, weights: Array) -> Array:
+        """Entries of the same place count apart: an upper bound where `sparse` had to leave them."""
+        return self._sum_rows(jnp.abs(self.data) * sums.judged("weights", weights, self.shape[1])[self.columns])
+
+    def column_norms(self, weights: Array) -> Array:
+        """Entries of the same place count apart: an upper bound where `sparse` had to leave them."""
+        return self._sum_columns(jnp.abs(self.data) * sums.judged("weights", weights, self.shape[0])[self.rows])
+
+    def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits."""
+        return _bracket(self.data, sums.judged("vector", vector, self.shape[1])[self.columns], self.rows, self.shape[0])
+
+    def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits."""
+        return _bracket(self.data, sums.judged("vector", vector, self.shape[0])[self.rows], self.columns, self.shape[1])
+
+    def to_dense(self) -> Array:
+        """One scatter."""
+        return jnp.zeros(self.shape, self.data.dtype).at[self.rows, self.columns].add(self.data)
+
+    def _sum_rows(self, terms: Array) -> Array:
+        return jax.ops.segment_sum(terms, self.rows, num_segments=self.shape[0])
+
+    def _sum_columns(self, terms: Array) -> Array:
+        return jax.ops.segment_sum(terms, self.columns, num_segments=self.shape[1])
+
+
+def _bracket(data: Array, factors: Array, segments: Array, num_segments: int) -> tuple[Array, Array]:
+    def bracket(data: Array, factors: Array, segments: Array) -> tuple[Array, Array]:
+        def reduce(terms: Array) -> Array:
+            return jax.ops.segment_sum(terms, segments, num_segments=num_segments)
+
+        return sums.sum_products(reduce, reduce(sums.is_nonzero(data).astype(jnp.float64)), data, factors)
+
+    return numerics.in_64_bits(bracket)(data, factors, segments)
+
+
+def sparse(bcoo: Any) -> Sparse:
+    """The operator of a sparse matrix.
+
+    Indices outside of the matrix are padding, as in JAX. Outside of jit, entries of the same place are added here, rounded once, so that norms are
+    those of the matrix; there are as many stored entries afterwards as before. Inside they are left as they are, and norms are upper bounds.
+
+    Args:
+      bcoo: [rows, columns] a `jax.experimental.sparse.BCOO` without batched or dense dimensions.
+
+    Raises:
+      ValueError: at trace time, if it is no such matrix.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> from jax.experimental.sparse import BCOO
+    >>> jboost.operators.sparse(BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))).matvec(jnp.array([1.0, 10.0])).tolist()
+    [20.0, 3.0]
+    """
+    if not isinstance(bcoo, BCOO):
+        raise ValueError(f"bcoo is a {type(bcoo).__name__}: a jax.experimental.sparse.BCOO is wanted; BCOO.fromdense makes one")
+    if bcoo.ndim != 2 or bcoo.n_batch or bcoo.n_dense:
+        raise ValueError(
+            f"bcoo has shape {list(bcoo.shape)}, n_batch={bcoo.n_batch}, n_dense={bcoo.n_dense}: a matrix without such dimensions is wanted"
+        )
+    num_rows, num_columns = bcoo.shape
+    data = sums.judged("bcoo.data", bcoo.data, "entries")
+    rows, columns = bcoo.indices[:, 0], bcoo.indices[:, 1]
+    inside = (rows >= 0) & (rows < num_rows) & (columns >= 0) & (columns < num_columns)
+    data = jnp.where(inside, data, 0)
+    rows, columns = jnp.where(inside, rows, 0).astype(jnp.int32), jnp.where(inside, columns, 0).astype(jnp.int32)
+    if num_rows == 0 or num_columns == 0:
+        data, rows, columns = data[:0], rows[:0], columns[:0]
+    if not any(isinstance(part, jax.core.Tracer) for part in (data, rows, columns)):
+        data = _add_duplicates(data, np.asarray(rows).astype(np.int64) * num_columns + np.asarray(columns))
+    return Sparse(data, rows, columns, (num_rows, num_columns))
+
+
+def _add_duplicates(data: Array, places: np.ndarray) -> Array:
+    _, first, inverse = np.unique(places, return_index=True, return_inverse=True)
+    if len(first) == len(places):
+        return data
+    added = np.zeros(len(places), np.float64)
+    added[first] = np.bincount(inverse, weights=np.asarray(data).astype(np.float64), minlength=len(first))
+    return jnp.asarray(added, data.dtype)

@@ -1,0 +1,36 @@
+"""What a linear operator is: a matrix that may not be stored."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from jboost.base.types import Array
+
+
+class Operator(Protocol):
+    """A matrix A [rows, columns] as a pytree: two products, their sizes, and both products rounded outwards."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns, static."""
+
+    def matvec(self, vector: Array) -> Array:
+        """A x, [rows], of x [columns]."""
+
+    def rmatvec(self, vector: Array) -> Array:
+        """A'y, [columns], of y [rows]."""
+
+    def row_norms(self, weights: Array) -> Array:
+        """sum_j |a_ij| weights_j, [rows], for weights [columns] that are not negative."""
+
+    def column_norms(self, weights: Array) -> Array:
+        """sum_i |a_ij| weights_i, [columns], for weights [rows] that are not negative."""
+
+    def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
+        """Floats at or below and at or above the exact A x, [rows] each."""
+
+    def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
+        """Floats at or below and at or above the exact A'y, [columns] each."""
+
+    def to_dense(self) -> Array:
+        """The matrix, [rows, columns]."""

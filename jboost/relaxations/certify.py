@@ -1,0 +1,97 @@
+"""Bounds that hold in exact arithmetic, from votes and example weights alone (paper 004, Theorem 7 and weak duality)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.relaxations.votes import norm_bound
+
+
+def prove_lower(margins: Array, coefficients: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
+    """What the votes attain, [], rounded down: gamma - f*([gamma 1 - A w]_+) - g(w) at the best gamma."""
+    reached, _ = numerics.bracket_dot(margins, coefficients[None, :])
+    return lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
+
+
+def lower_from_margins(reached: Array, norm: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
+    """The same, from lower bounds A w [m] of the margins and an upper bound of |w|_1."""
+    gain = relaxation.lower_bound(reached, prior)
+    price = votes.price(norm)
+    rounding = jnp.where(price == 0, 0.0, 2 * jnp.finfo(gain.dtype).eps * (jnp.abs(gain) + jnp.abs(price)))
+    return gain - price - rounding
+
+
+def largest_edge(columns: Array, example_weights: Array) -> Array:
+    """The largest |edge| of columns [n, m] under the weights scaled to sum to one, [], rounded up; 0 without columns."""
+    low, high = numerics.bracket_dot(columns, example_weights[None, :])
+    return scaled_edge(jnp.max(jnp.maximum(high, -low), initial=0.0), example_weights)
+
+
+def largest_signed_edge(columns: Array, example_weights: Array, is_used: Array) -> Array:
+    """The largest edge of those columns [n, m] where `is_used` [n], under the weights scaled to sum to one, [], rounded up; -1 without columns."""
+    _, high = numerics.bracket_dot(columns, example_weights[None, :])
+    return scaled_edge(jnp.max(jnp.where(is_used, high, -jnp.sum(example_weights)), initial=-1.0), example_weights)
+
+
+def scaled_edge(edge: Array, example_weights: Array) -> Array:
+    """An edge of either sign under weights that may not sum to one exactly, [], as of weights that do, rounded up."""
+    edge = jnp.asarray(edge, example_weights.dtype)
+    low, high = numerics.bracket_dot(example_weights, jnp.ones_like(example_weights))
+    scaled = edge / jnp.where(edge < 0, high, low)
+    return scaled + 4 * jnp.finfo(edge.dtype).eps * jnp.abs(scaled)
+
+
+def upper_from_edge(edge: Array, example_weights: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
+    """What no votes exceed, [], rounded up: g*(edge) + f(d), with d moved to where the relaxation allows it at the worst split of that charge."""
+    charge = relaxation.charge(example_weights, prior)
+    bound = jnp.maximum(votes.conjugate(edge) + charge, votes.conjugate(edge + charge))
+    return bound + 4 * jnp.finfo(bound.dtype).eps * jnp.abs(bound)
+
+
+class Proven(NamedTuple):
+    """The best votes and the best example weights so far."""
+
+    coefficients: Array  # [capacity]
+    lower: Array  # []
+    example_weights: Array  # [m]
+    edge: Array  # [] the largest edge of a column seen, under them
+    upper: Array  # [] over all hypotheses, +inf where the learner proves nothing
+    seen_upper: Array  # []
+
+    def goal(self, stop_on: str) -> Array:
+        """The upper bound that ends the loop, []: over "all" hypotheses, over those "seen", or over all where something is proven ("provable")."""
+        if stop_on == "seen":
+            return self.seen_upper
+        if stop_on == "all":
+            return self.upper
+        return jnp.where(self.upper == jnp.inf, self.seen_upper, self.upper)
+
+
+def prove_upper(
+    before: Proven, asked: Array, *, new_edge: Array, seen_edge: Array, best_edge: Array, upper_of: Callable[[Array, Array], Array], stop_on: str
+) -> Proven:
+    """The upper bounds after a proposal, by the example weights that were best so far, or by those the learner was asked about, if better.
+
+    Args:
+      before: what was proven without the new columns.
+      asked: [m].
+      new_edge: [] the largest edge of the new columns under `before.example_weights`.
+      seen_edge: [] the largest edge of all columns, new ones included, under `asked`.
+      best_edge: [] the learner's bound over all its hypotheses, under `asked`.
+      upper_of: (edge [], example weights [m]) -> [], what no votes exceed.
+      stop_on: as in `Proven.goal`.
+    """
+    edge = jnp.maximum(before.edge, new_edge)
+    nothing = before.seen_upper == jnp.inf
+    known = before._replace(edge=edge, seen_upper=jnp.where(nothing, jnp.inf, upper_of(edge, before.example_weights)))
+    upper = upper_of(scaled_edge(best_edge, asked), asked)
+    fresh = before._replace(example_weights=asked, edge=seen_edge, upper=upper, seen_upper=upper_of(seen_edge, asked))
+    is_first = (known.upper == jnp.inf) & (fresh.upper < jnp.inf) if stop_on == "provable" else False
+    goal, best_goal = fresh.goal(stop_on), known.goal(stop_on)
+    is_better = is_first | (goal < best_goal) | ((goal == best_goal) & (fresh.seen_upper < known.seen_upper))
+    return Proven(*(jnp.where(is_better, new, old) for new, old in zip(fresh, known, strict=True)))

@@ -1,0 +1,309 @@
+"""Linear programs: status, objective and both bounds against HiGHS and the literature; derivatives, bad input, every status."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jboost import lp
+from jboost.base.status import Status
+from linear_programs import (
+    DUALLY_INFEASIBLE,
+    Program,
+    assignment,
+    lpboost_dual_program,
+    lpboost_program,
+    random_margins,
+    random_programs,
+    set_cover,
+    small_programs,
+    transport,
+)
+from oracles import highs
+
+SHAPE = (30, 40)
+STATUS = {"optimal": Status.OPTIMAL, "infeasible": Status.PRIMAL_INFEASIBLE, "unbounded": Status.DUAL_INFEASIBLE}
+INTERIOR = lp.InteriorPointConfig()
+
+
+def padded(program, shape=SHAPE):
+    """The same program with rows that bound nothing and variables that are fixed at 0."""
+    rows, columns = program.matrix.shape
+    more_rows, more_columns = shape[0] - rows, shape[1] - columns
+    return program._replace(
+        objective=np.pad(program.objective, (0, more_columns)),
+        matrix=np.pad(program.matrix, ((0, more_rows), (0, more_columns))),
+        row_lower=np.pad(program.row_lower, (0, more_rows), constant_values=-np.inf),
+        row_upper=np.pad(program.row_upper, (0, more_rows), constant_values=np.inf),
+        lower=np.pad(program.lower, (0, more_columns)),
+        upper=np.pad(program.upper, (0, more_columns)),
+    )
+
+
+def stack(programs):
+    """One batch, as `lp.solve` takes it under vmap."""
+    return lp.LinearProgram(*(jnp.asarray(np.stack(part)) for part in zip(*(program[1:7] for program in programs), strict=True)))
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def solve_all(batch, tolerance, config):
+    return jax.vmap(lambda program: lp.solve(program, tolerance=tolerance, config=config))(batch)
+
+
+def all_programs():
+    """200 at random, and those that stand in books and fit the shape."""
+    structured = [transport(4, 7, 1), transport(6, 6, 2), assignment(6, 3), set_cover(20, 30, 4), set_cover(30, 40, 5)]
+    programs = [*random_programs(200), *small_programs(), *structured]
+    return [program for program in programs if program.matrix.shape[0] <= SHAPE[0] and program.matrix.shape[1] <= SHAPE[1]]
+
+
+def judge(program, solution, accuracy):
+    """Status and objective agree, and no bound is false: rounding of the known optimum itself is all that is forgiven."""
+    status = Status(int(solution.status))
+    wanted = STATUS[program.kind]
+    either = program.name.startswith(DUALLY_INFEASIBLE) and status == Status.DUAL_INFEASIBLE
+    assert status == wanted or either, program.name
+    if program.kind == "optimal":
+        optimum = highs.solve(program).objective if program.optimum is None else program.optimum
+        assert abs(float(solution.primal_objective) - optimum) <= accuracy * (1 + abs(optimum)), program.name
+        forgiven = 1e-9 * (1 + abs(optimum)) if program.optimum is None else 1e-12 * (1 + abs(optimum))
+        assert np.isfinite(solution.primal).all(), program.name
+        assert float(solution.lower_bound) <= optimum + forgiven, program.name
+        assert float(solution.upper_bound) >= optimum - forgiven, program.name
+    if program.kind == "infeasible":
+        assert solution.upper_bound == np.inf, program.name
+    if program.kind == "unbounded":
+        assert solution.lower_bound == -np.inf, program.name
+
+
+def judge_all(programs, solutions, accuracy):
+    host = jax.device_get(solutions)
+    for index, program in enumerate(programs):
+        judge(program, jax.tree.map(lambda leaf, index=index: leaf[index], host), accuracy)
+    return host
+
+
+@pytest.mark.parametrize("shape", [SHAPE, (48, 40)])
+def test_interior_point_agrees_in_float64(x64, shape):
+    """Also where the rows outnumber the columns, so that the other normal matrix is factored."""
+    programs = [padded(program, shape) for program in all_programs()]
+    host = judge_all(programs, solve_all(stack(programs), 1e-8, INTERIOR), 1e-6)
+    known = [index for index, program in enumerate(programs) if program.kind == "optimal"]
+    assert np.isfinite(host.lower_bound[known]).mean() > 0.2
+    assert np.isfinite(host.upper_bound[known]).mean() > 0.4
+
+
+def test_interior_point_agrees_in_float32():
+    programs = [padded(program) for program in all_programs()]
+    judge_all(programs, solve_all(stack(programs), 1e-5, INTERIOR), 1e-4)
+
+
+def test_bounds_meet_where_all_variables_are_boxed(x64):
+    """LP-Boost's dual: boxes everywhere, so that any dual proves a bound, and the equality is repaired."""
+    programs = [lpboost_dual_program(random_margins(kind, 29, 12, seed), 0.2) for kind in ("signs", "stumps") for seed in range(10)]
+    programs = [padded(Program("", *program[1:]), (30, 30)) for program in programs]
+    solutions = jax.device_get(solve_all(stack(programs), 1e-9, INTERIOR))
+    optima = np.array([highs.solve(program).objective for program in programs])
+    assert (solutions.lower_bound <= optima + 1e-9).all()
+    assert (solutions.upper_bound >= optima - 1e-9).all()
+    assert (solutions.upper_bound - solutions.lower_bound <= 1e-7).mean() >= 0.8
+    assert (solutions.lower_bound >= optima - 1e-7).all()
+
+
+def test_formulation_3_and_its_dual_have_one_value(x64):
+    margins = random_margins("signs", 29, 9, 5)
+    primal, dual = lpboost_program(margins, 0.3), lpboost_dual_program(margins, 0.3)
+    first = lp.solve(lp.LinearProgram(*primal[1:7]), tolerance=1e-9)
+    second = lp.solve(lp.LinearProgram(*dual[1:7]), tolerance=1e-9)
+    np.testing.assert_allclose(-first.primal_objective, second.primal_objective, atol=1e-7)
+    votes = -second.dual[:9]
+    np.testing.assert_allclose(np.sum(votes), 1, atol=1e-6)
+
+
+def small():
+    """min -3 x - 5 y over Wyndor's factory: x = 2, y = 6, -36."""
+    return lp.make_program([-3.0, -5.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]], row_upper=[4.0, 12.0, 18.0])
+
+
+def test_solution_is_consistent(x64):
+    solution = lp.solve(small())
+    np.testing.assert_allclose(solution.primal, [2, 6], atol=1e-6)
+    np.testing.assert_allclose(solution.dual, [0, -1.5, -1], atol=1e-6)
+    np.testing.assert_allclose(solution.reduced_costs, small().objective - small().operator.rmatvec(solution.dual), atol=1e-12)
+    assert solution.lower_bound <= -36 <= solution.upper_bound
+    assert solution.upper_bound - solution.lower_bound < 1e-5
+
+
+def test_vmap_is_a_loop_and_members_may_differ_in_difficulty(x64):
+    programs = [padded(program) for program in random_programs(9)]
+    together = jax.device_get(solve_all(stack(programs), 1e-8, INTERIOR))
+    for index, program in enumerate(programs):
+        alone = lp.solve(lp.LinearProgram(*program[1:7]), config=INTERIOR)
+        assert alone.status == together.status[index]
+        assert alone.num_iterations == together.num_iterations[index]
+        if program.kind == "optimal":
+            np.testing.assert_allclose(alone.primal_objective, together.primal_objective[index], rtol=1e-9, atol=1e-9)
+
+
+def test_step_walks_the_same_path(x64):
+    from jboost.lp import interior_point
+
+    program, tolerance = small(), jnp.asarray(1e-8)
+    state = interior_point.init(program, config=INTERIOR)
+    step = jax.jit(functools.partial(interior_point.step, tolerance=tolerance, config=INTERIOR))
+    while bool(interior_point.unfinished(state)):
+        state, info = step(state, program)
+    solution = interior_point.finish(state, program, config=INTERIOR)
+    whole = lp.solve(program, tolerance=tolerance, config=INTERIOR)
+    assert int(info.num_iterations) == int(solution.num_iterations) == int(whole.num_iterations)
+    np.testing.assert_allclose(solution.primal, whole.primal, rtol=1e-12)
+
+
+def test_history_has_a_number_for_each_iteration(x64):
+    solution = lp.solve(small(), config=lp.InteriorPointConfig(history_length=20))
+    count = int(solution.num_iterations)
+    gaps = np.asarray(solution.history.duality_gaps)
+    assert np.isfinite(gaps[:count]).all()
+    assert (gaps[count:] == np.inf).all()
+    assert gaps[count - 1] <= 1e-8
+    assert lp.solve(small()).history.duality_gaps.shape == (0,)
+
+
+# --- derivatives ---------------------------------------------------------------------------------------------------------
+
+
+def boxed(seed, rows=4, columns=6):
+    """A program whose solution is a vertex with room on all sides, with probability 1."""
+    rng = np.random.default_rng(seed)
+    matrix = rng.normal(size=(rows, columns))
+    point = rng.uniform(0.2, 0.8, columns)
+    row_lower = np.where(np.arange(rows) % 2 == 0, matrix @ point, -np.inf)
+    row_upper = np.where(np.arange(rows) % 2 == 0, matrix @ point, matrix @ point + 0.1)
+    return rng.normal(size=columns), matrix, row_lower, row_upper, np.zeros(columns), np.ones(columns)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_derivatives_are_those_of_finite_differences(x64, seed):
+    parts = [jnp.asarray(part) for part in boxed(seed)]
+    rng = np.random.default_rng([seed, 1])
+    directions = [jnp.where(jnp.isfinite(part), jnp.asarray(rng.normal(size=part.shape)), 0.0) for part in parts]
+    is_equality = parts[2] == parts[3]
+    directions[3] = jnp.where(is_equality, directions[2], directions[3])
+
+    def outputs(step):
+        moved = [jnp.where(jnp.isfinite(part), part + step * direction, part) for part, direction in zip(parts, directions, strict=True)]
+        solution = lp.solve(lp.LinearProgram(*moved), tolerance=1e-12, config=INTERIOR)
+        return solution.primal, solution.dual, solution.reduced_costs, solution.primal_objective, solution.dual_objective
+
+    outputs = jax.jit(outputs)
+    _, tangents = jax.jvp(outputs, (jnp.zeros(()),), (jnp.ones(()),))
+    ahead, behind = outputs(1e-5), outputs(-1e-5)
+    for tangent, more, less in zip(tangents, ahead, behind, strict=True):
+        np.testing.assert_allclose(tangent, (more - less) / 2e-5, rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_agree_with_the_forward_mode(x64):
+    objective, matrix, *bounds = (jnp.asarray(part) for part in boxed(7))
+    goal = jnp.arange(1.0, 7.0)
+
+    def loss(objective, matrix, row_upper):
+        program = lp.LinearProgram(objective, matrix, bounds[0], row_upper, *bounds[2:])
+        return jnp.sum(goal * lp.solve(program, tolerance=1e-11, config=INTERIOR).primal)
+
+    arguments = (objective, matrix, bounds[1])
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2)))(*arguments)
+    direction = jax.tree.map(lambda leaf: jnp.cos(jnp.arange(leaf.size, dtype=float)).reshape(leaf.shape), arguments)
+    _, slope = jax.jvp(loss, arguments, direction)
+    total = sum(jnp.sum(one * other) for one, other in zip(gradient, direction, strict=True))
+    np.testing.assert_allclose(total, slope, rtol=1e-8)
+
+
+# --- statuses and bad input ----------------------------------------------------------------------------------------------
+
+
+def test_iteration_limit(x64):
+    solution = lp.solve(small(), config=lp.InteriorPointConfig(max_iterations=2))
+    assert solution.status == Status.ITERATION_LIMIT
+    assert solution.lower_bound <= -36 <= solution.upper_bound
+
+
+def test_numerical_error_where_more_is_asked_than_floats_carry():
+    solution = lp.solve(small(), tolerance=1e-12)
+    assert solution.status in (Status.NUMERICAL_ERROR, Status.ITERATION_LIMIT)
+    assert solution.lower_bound <= -36 <= solution.upper_bound
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [("objective", [np.nan, 1.0]), ("objective", [np.inf, 1.0]), ("row_upper", [4.0, np.nan, 1.0]), ("lower", [5.0, 0.0]), ("row_lower", np.inf)],
+)
+def test_values_that_are_not_allowed(part, value):
+    program = small()._replace(upper=[1.0, 1.0], **{part: value})
+    with pytest.raises(ValueError, match=part):
+        lp.validate(program)
+    solution = lp.solve(program)
+    assert solution.status == Status.INVALID_INPUT
+    assert np.isnan(solution.lower_bound)
+    assert np.isnan(solution.upper_bound)
+
+
+def test_an_entry_that_is_no_number():
+    program = lp.make_program([1.0, 1.0], [[1.0, np.nan]], row_lower=1.0)
+    with pytest.raises(ValueError, match=r"operator.*nan"):
+        lp.validate(program)
+    assert lp.solve(program).status == Status.INVALID_INPUT
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (([1.0], [[1.0, 2.0]], 0.0, 1.0, 0.0, 1.0), "objective has shape"),
+        (([1.0, 1.0], [[1.0, 2.0]], [0.0, 0.0], 1.0, 0.0, 1.0), "row_lower has shape"),
+        (([1.0, 1.0], [[1.0, 2.0]], 0.0, 1.0, [0.0], 1.0), "lower has shape"),
+        (([], np.zeros((1, 0)), 0.0, 1.0, 0.0, 1.0), "no columns"),
+        (([1.0, 1.0], [1.0, 2.0], 0.0, 1.0, 0.0, 1.0), "shape"),
+        (([1.0, 1.0], [[1.0, 2.0]], None, 1.0, 0.0, 1.0), "row_lower is None"),
+    ],
+)
+def test_shapes_that_do_not_agree(parts, message):
+    with pytest.raises(ValueError, match=message):
+        lp.solve(lp.LinearProgram(*parts))
+
+
+def test_arguments_of_the_wrong_type():
+    with pytest.raises(ValueError, match="config"):
+        lp.solve(small(), config={})
+    with pytest.raises(ValueError, match="tolerance"):
+        lp.solve(small(), tolerance=0.0)
+    with pytest.raises(ValueError, match="LinearProgram"):
+        lp.solve(([1.0], [[1.0]]))
+    with pytest.raises(ValueError, match="initial"):
+        lp.solve(small(), config=INTERIOR, initial=lp.solve(small(), config=INTERIOR))
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
+def test_a_program_without_rows(x64, config):
+    solution = lp.solve(lp.LinearProgram([1.0, -2.0], np.zeros((0, 2)), 0.0, 1.0, [-1.0, 0.0], [1.0, 3.0]), config=config)
+    assert solution.status == Status.OPTIMAL
+    np.testing.assert_allclose(solution.primal, [-1, 3], atol=1e-6)
+    assert solution.lower_bound <= -7 <= solution.upper_bound
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
+def test_scales_apart_in_one_row(x64, config):
+    """1e-12 x + y + 1e12 z = 1 + 1e-12: the cheapest way is z alone."""
+    program = lp.LinearProgram([1.0, 1.0, 1.0], [[1e-12, 1.0, 1e12]], [1.0], [1.0], [0.0] * 3, [10.0] * 3)
+    solution = lp.solve(program, config=config)
+    assert solution.status == Status.OPTIMAL
+    np.testing.assert_allclose(solution.primal_objective, 1e-12, atol=1e-7)
+    assert solution.lower_bound <= 1e-12 <= solution.upper_bound
+
+
+def test_values_do_not_recompile(x64, compilations):
+    solve = jax.jit(lambda objective: lp.solve(small()._replace(objective=objective), config=INTERIOR))
+    jax.block_until_ready(solve(jnp.array([-3.0, -5.0])))
+    before = compilations()
+    jax.block_until_ready(solve(jnp.array([-1.0, -5.0])))
+    assert compilations() == before
