@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness, infoboost_rounds, pair_data, pair_sweep, projections, soft_margin_games
+from benchmarks import harness, infoboost_rounds, linear_programs, pair_data, pair_sweep, projections, soft_margin_games
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -22,6 +22,8 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "soft_margin_games": soft_margin_games.games_table,
     "soft_margin_batch": soft_margin_games.batch_table,
     "projections": projections.projections_table,
+    "linear_programs": linear_programs.table,
+    "growing_programs": linear_programs.growing_table,
     "infoboost_rounds": infoboost_rounds.rounds_table,
 }
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import losses
-from jboost.base import boosting, check, numerics
+from jboost.base import boosting, brackets, check, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -73,8 +73,8 @@ class AdaBoost:
         edges = jnp.matmul(proposal.outputs, weights * signs, precision=lax.Precision.HIGHEST)
         best = jnp.argmax(edges)
         agreement = jnp.where(dataset.mask, signs * proposal.outputs[best], 0.0)
-        _, right = numerics.bracket_dot(weights, 1 + agreement)
-        _, wrong = numerics.bracket_dot(weights, 1 - agreement)
+        _, right = brackets.bracket_dot(weights, 1 + agreement)
+        _, wrong = brackets.bracket_dot(weights, 1 - agreement)
         edge = (right - wrong) / (right + wrong)
         is_perfect, is_useless = wrong <= 0, edge <= 4 * jnp.finfo(edge.dtype).eps
 
@@ -124,7 +124,7 @@ def _certify(
     loss: ExponentialLoss,
     is_perfect: Array,
 ) -> MarginCertificate:
-    total, _ = numerics.bracket_dot(weights, jnp.ones_like(weights))
+    total, _ = brackets.bracket_dot(weights, jnp.ones_like(weights))
     edge_bound = best_edge / total * (1 + 2 * jnp.finfo(total.dtype).eps)
     edge_bound = jnp.where(best_edge < jnp.inf, jnp.clip(edge_bound, 0.0, 1.0), jnp.inf)
     is_better = edge_bound < before.margin_upper_bound

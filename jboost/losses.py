@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import boosting, numerics
+from jboost.base import boosting, brackets, numerics
 from jboost.base.types import Array, Dataset
 
 _LIGHTEST = -60.0  # log of an example's weight against the heaviest: what is not settled never weighs 0, whatever the rounding
@@ -49,7 +49,7 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
     largest = jnp.max(loss.log_losses, initial=-jnp.inf)
     shift = jnp.where(largest == -jnp.inf, 0.0, largest)
     shares = jnp.exp(loss.log_losses - shift)
-    _, total = numerics.bracket_dot(shares, jnp.ones_like(shares))
+    _, total = brackets.bracket_dot(shares, jnp.ones_like(shares))
     number = jnp.finfo(shares.dtype)
     mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny
     return jnp.where(largest == -jnp.inf, 0.0, mean)
@@ -60,6 +60,6 @@ def training_error(dataset: Dataset, scores: Array) -> Array:
     weights = jnp.where(dataset.mask, dataset.weights.astype(scores.dtype), 0.0)
     wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & dataset.mask
     ones = jnp.ones_like(weights)
-    lost, _ = numerics.bracket_dot(jnp.where(wrong, weights, 0.0), ones)
-    _, total = numerics.bracket_dot(weights, ones)
+    lost, _ = brackets.bracket_dot(jnp.where(wrong, weights, 0.0), ones)
+    _, total = brackets.bracket_dot(weights, ones)
     return numerics.safe_divide(jnp.maximum(lost, 0.0), total) * (1 - 2 * jnp.finfo(scores.dtype).eps)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jboost
-from jboost.base import check, loops, numerics, records
+from jboost.base import batching, brackets, check, loops, numerics, records
 
 
 def test_dataset_fills_weights_and_mask():
@@ -142,7 +142,7 @@ def test_predict_refuses_what_is_no_model():
 def test_bracket_dot_holds_the_exact_sum():
     rng = np.random.default_rng(0)
     left, right = (rng.normal(size=(50, 300)).astype(np.float32) for _ in range(2))
-    low, high = jax.jit(numerics.bracket_dot)(left, right)
+    low, high = jax.jit(brackets.bracket_dot)(left, right)
     for row in range(50):
         exact = sum((Fraction(float(a)) * Fraction(float(b)) for a, b in zip(left[row], right[row], strict=True)), Fraction(0))
         assert Fraction(float(low[row])) <= exact <= Fraction(float(high[row]))
@@ -183,3 +183,18 @@ def test_missing_values_pass_where_they_are_allowed():
         jboost.validate(dataset)
     with pytest.raises(ValueError, match="features"):
         jboost.validate(jboost.make_dataset([[np.inf], [1.0]], [1, -1]), allow_missing=True)
+
+
+# --- chunks under vmap -----------------------------------------------------------------------------------------------------
+
+
+def test_chunks_are_the_whole_batch(monkeypatch):
+    monkeypatch.setattr(batching, "_CACHE_BYTES", 64)
+    matrices = jnp.arange(7 * 3 * 3, dtype=float).reshape(7, 3, 3)
+    vector = jnp.array([1.0, -1.0, 2.0])
+    product = batching.in_chunks(lambda parts: {"product": parts[0] @ parts[1]})
+    whole = jax.jit(jax.vmap(lambda matrix: product((matrix, vector))))(matrices)
+    np.testing.assert_array_equal(whole["product"], matrices @ vector)
+    twice = jax.vmap(jax.vmap(lambda matrix: product((matrix, vector))))(matrices[:6].reshape(2, 3, 3, 3))
+    np.testing.assert_array_equal(twice["product"].reshape(6, 3), (matrices @ vector)[:6])
+    np.testing.assert_array_equal(product((matrices[0], vector))["product"], matrices[0] @ vector)

@@ -108,6 +108,42 @@ def test_no_false_certificate(learner, wide):
         assert (fits.certificate.seen_upper_bound <= fits.certificate.upper_bound + 1e-5).all()
 
 
+@functools.partial(jax.jit, static_argnames="config")
+def solve_all(games, nus, tolerance, config=None):
+    return jax.vmap(lambda game, nu: lpboost.solve(game, nu=nu, tolerance=tolerance, config=config))(games, nus)
+
+
+@pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-3), (True, 1e-8)])
+def test_whole_matrices_many_at_once(wide, tolerance):
+    games, nus = random_games(GAMES, 11), np.random.default_rng(12).uniform(0.02, 1, GAMES)
+    with jax.enable_x64(wide):
+        solved = jax.device_get(solve_all(jnp.asarray(games), jnp.asarray(nus), tolerance))
+    assert (solved.status == Status.OPTIMAL).all()
+    assert (solved.upper_bound - solved.lower_bound <= tolerance).all()
+    for index, (game, nu) in enumerate(zip(games, nus, strict=True)):
+        optimum = best(game, nu, negations=False)
+        assert solved.lower_bound[index] <= optimum + 1e-9
+        assert solved.upper_bound[index] >= optimum - 1e-9
+        votes, weights = (np.asarray(part[index], np.float64) for part in (solved.coefficients, solved.example_weights))
+        assert soft_value(np.asarray(game, np.float64) @ votes / votes.sum(), nu) >= solved.lower_bound[index] - 1e-6
+        assert (votes >= 0).all()
+        assert weights.max() <= max(1, 1 / (nu * ROWS)) * (1 + 1e-5)
+
+
+def test_a_whole_matrix_that_is_not_allowed():
+    with pytest.raises(ValueError, match="nu"):
+        lpboost.solve(np.ones((3, 2)), nu=0.0)
+    with pytest.raises(ValueError, match="no columns"):
+        lpboost.solve(np.ones((3, 0)))
+    with pytest.raises(ValueError, match="config"):
+        lpboost.solve(np.ones((3, 2)), config={})
+    games = np.stack([np.full((ROWS, COLUMNS), np.nan), np.full((ROWS, COLUMNS), 2.0), *np.ones((GAMES - 2, ROWS, COLUMNS))]).astype(np.float32)
+    solved = solve_all(jnp.asarray(games), jnp.asarray([0.5, 0.5, 1.5, *np.full(GAMES - 3, 0.5)], jnp.float32), 1e-3)
+    assert solved.status[:4].tolist() == [Status.INVALID_INPUT, Status.INVALID_INPUT, Status.INFEASIBLE, Status.OPTIMAL]
+    assert np.isnan(solved.lower_bound[:2]).all()
+    assert float(solved.lower_bound[3]) == pytest.approx(1, abs=1e-3)
+
+
 def noisy_stump_data(rows, seed=0):
     random = np.random.default_rng(seed)
     features = random.normal(size=(rows, 3)).astype(np.float32)

@@ -99,20 +99,3 @@ def round_up(value: Array, dtype: jnp.dtype) -> Array:
     if rounded.dtype == value.dtype:
         return value
     return jnp.where(rounded.astype(value.dtype) < value, lax.nextafter(rounded, jnp.full_like(rounded, jnp.inf)), rounded)
-
-
-def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
-    """Floats at or below, and at or above, the exact sum over the last axis of left * right; both in the dtype of `left`.
-
-    Sums are carried in 64 bits, so that of float32 numbers the two are neighbours as a rule. Shapes broadcast as equals or by ones.
-    """
-    dtype = left.dtype
-
-    def bracket(left: Array, right: Array) -> tuple[Array, Array]:
-        wide = jnp.dtype("float64")
-        terms = left.astype(wide) * right.astype(wide)
-        total = jnp.sum(terms, axis=-1)
-        slack = jnp.sum(jnp.abs(terms), axis=-1) * ((terms.shape[-1] + 2) * 2.0**-52)
-        return round_down(total - slack, dtype), round_up(total + slack, dtype)
-
-    return in_64_bits(bracket)(left, right)

@@ -81,7 +81,8 @@ _EXPLANATIONS = {
         "relax the rows on which `dual` is not 0",
     ),
     Status.DUAL_INFEASIBLE: (
-        "the dual of the linear program has no feasible point: along the ray `primal` the objective falls without end, from any feasible point there is",
+        "the linear program is unbounded, or neither it nor its dual has a feasible point: from any feasible point there is, the objective falls "
+        "without end along the ray `primal`",
         "bound the variables on which `primal` is not 0",
     ),
     Status.NUMERICAL_ERROR: (

@@ -81,6 +81,20 @@ def _factor_normal(normal: Array, diagonal: Array) -> Callable[[Array], Array]:
     return lambda right: unit * cho_solve((factor, True), unit * right)
 
 
+class _Inverses(NamedTuple):
+    """What complementary parts are divided by, again and again."""
+
+    slack: Array  # [2, n + m]
+    multiplier: Array  # [2, n + m] 0 where there is no bound
+    scale: Array  # []
+    gap_dual: Array  # []
+
+
+def _invert(program: Embedded, point: Point) -> _Inverses:
+    multiplier = jnp.where(program.has_bound, 1 / jnp.where(program.has_bound, point.multiplier, 1.0), 0.0)
+    return _Inverses(1 / point.slack, multiplier, 1 / point.scale, 1 / point.gap_dual)
+
+
 class _Targets(NamedTuple):
     """What the complementary products are to become, less what they are."""
 
@@ -97,23 +111,23 @@ class _Newton(NamedTuple):
     pivot: Array  # []
 
 
-def _prepare_newton(program: Embedded, point: Point, residual: Residuals, targets: _Targets) -> tuple[_Newton, _Pair]:
+def _prepare_newton(program: Embedded, point: Point, inverses: _Inverses, residual: Residuals, targets: _Targets) -> tuple[_Newton, _Pair]:
     """The factor, the direction for a unit of tau, and the direction to the targets at a fixed tau, solved beside it."""
-    ratio = point.multiplier / point.slack
+    ratio = point.multiplier * inverses.slack
     curvature, slope, bend = (jnp.sum(ratio * program.bound**power, axis=0) for power in range(3))
     inverse = jnp.where(program.is_fixed, 0.0, 1 / jnp.maximum(curvature, jnp.finfo(curvature.dtype).eps ** 0.5))
     solve = _factor(program, inverse)
-    push, target = _right_hand_side(program, point, residual, targets, jnp.ones((), curvature.dtype))
+    push, target = _right_hand_side(program, inverses, residual, targets, jnp.ones((), curvature.dtype))
     unit_push = jnp.where(program.is_fixed, 0.0, slope - program.cost)
     both = solve(jnp.stack([unit_push, push], axis=1), jnp.stack([-forward(program, program.level), target], axis=1))
     unit, towards = (_Pair(*(part[:, column] for part in both)) for column in range(2))
     unit = unit._replace(primal=unit.primal + program.level)
-    pivot = jnp.sum(_pull(program, slope, unit) - bend) - point.gap_dual / point.scale
+    pivot = jnp.sum(_pull(program, slope, unit) - bend) - point.gap_dual * inverses.scale
     return _Newton(solve, slope, unit, pivot), towards
 
 
-def _right_hand_side(program: Embedded, point: Point, residual: Residuals, targets: _Targets, share: Array) -> tuple[Array, Array]:
-    push = jnp.sum(sides(targets.sides / point.slack), axis=0) - share * residual.dual
+def _right_hand_side(program: Embedded, inverses: _Inverses, residual: Residuals, targets: _Targets, share: Array) -> tuple[Array, Array]:
+    push = jnp.sum(sides(targets.sides * inverses.slack), axis=0) - share * residual.dual
     return jnp.where(program.is_fixed, 0.0, push), -share * residual.primal
 
 
@@ -122,10 +136,12 @@ def _pull(program: Embedded, slope: Array, pair: _Pair) -> Array:
     return program.level * pair.back + jnp.where(program.is_fixed, 0.0, (program.cost + slope) * pair.primal)
 
 
-def _complete(program: Embedded, point: Point, residual: Residuals, targets: _Targets, share: Array, newton: _Newton, pair: _Pair) -> Point:
+def _complete(
+    program: Embedded, point: Point, inverses: _Inverses, residual: Residuals, targets: _Targets, share: Array, newton: _Newton, pair: _Pair
+) -> Point:
     """All parts of a direction from its parts in w and y at a fixed tau; a `Point` of changes."""
-    paid = jnp.sum(sides(program.bound * targets.sides / point.slack))
-    missing = -share * residual.gap - targets.gap / point.scale + paid - jnp.sum(_pull(program, newton.slope, pair))
+    paid = jnp.sum(sides(program.bound * targets.sides * inverses.slack))
+    missing = -share * residual.gap - targets.gap * inverses.scale + paid - jnp.sum(_pull(program, newton.slope, pair))
     scale = missing / newton.pivot
     primal = pair.primal + scale * newton.unit.primal
     slack = jnp.where(program.has_bound, sides(primal[None, :] - program.bound * scale), 0.0)
@@ -133,20 +149,18 @@ def _complete(program: Embedded, point: Point, residual: Residuals, targets: _Ta
         primal=primal,
         dual=pair.dual + scale * newton.unit.dual,
         slack=slack,
-        multiplier=(targets.sides - point.multiplier * slack) / point.slack,
+        multiplier=(targets.sides - point.multiplier * slack) * inverses.slack,
         scale=scale,
-        gap_dual=(targets.gap - point.gap_dual * scale) / point.scale,
+        gap_dual=(targets.gap - point.gap_dual * scale) * inverses.scale,
     )
 
 
-def _longest(point: Point, direction: Point) -> Array:
-    """The step at which the first complementary part reaches 0."""
-
-    def gather(parts: Point) -> Array:
-        return jnp.concatenate([parts.slack.ravel(), parts.multiplier.ravel(), jnp.stack([parts.scale, parts.gap_dual])])
-
-    value, change = gather(point), gather(direction)
-    return jnp.min(jnp.where(change < 0, -value / jnp.where(change < 0, change, 1.0), jnp.inf))
+def _longest(inverses: _Inverses, direction: Point) -> Array:
+    """The step at which the first complementary part reaches 0; 1e30 where none does."""
+    slack, multiplier = jnp.min(direction.slack * inverses.slack), jnp.min(direction.multiplier * inverses.multiplier)
+    scale, gap_dual = direction.scale * inverses.scale, direction.gap_dual * inverses.gap_dual
+    fastest = jnp.minimum(jnp.minimum(slack, multiplier), jnp.minimum(scale, gap_dual))
+    return 1 / jnp.maximum(-fastest, 1e-30)
 
 
 def advance(program: Embedded, point: Point, residual: Residuals, *, num_correctors: int) -> tuple[Point, Array]:
@@ -154,16 +168,17 @@ def advance(program: Embedded, point: Point, residual: Residuals, *, num_correct
     one = jnp.ones((), point.scale.dtype)
     products = _Targets(jnp.where(program.has_bound, point.slack * point.multiplier, 0.0), point.scale * point.gap_dual)
     to_zero = _Targets(-products.sides, -products.gap)
-    newton, pair = _prepare_newton(program, point, residual, to_zero)
-    affine = _complete(program, point, residual, to_zero, one, newton, pair)
-    left = 1 - jnp.minimum(_longest(point, affine), 1.0)
+    inverses = _invert(program, point)
+    newton, pair = _prepare_newton(program, point, inverses, residual, to_zero)
+    affine = _complete(program, point, inverses, residual, to_zero, one, newton, pair)
+    left = 1 - jnp.minimum(_longest(inverses, affine), 1.0)
     centring = jnp.clip(left**2 * jnp.minimum(left, 0.1), 1e-6, 1.0)
     goal = centring * (products.gap + jnp.sum(products.sides)) / (1 + jnp.sum(program.has_bound, dtype=one.dtype))
 
     def aim(targets: _Targets) -> Point:
-        push, right = _right_hand_side(program, point, residual, targets, 1 - centring)
+        push, right = _right_hand_side(program, inverses, residual, targets, 1 - centring)
         solved = newton.solve(push[:, None], right[:, None])
-        return _complete(program, point, residual, targets, 1 - centring, newton, _Pair(*(part[:, 0] for part in solved)))
+        return _complete(program, point, inverses, residual, targets, 1 - centring, newton, _Pair(*(part[:, 0] for part in solved)))
 
     def correct(_: Array, best: tuple[_Targets, Point, Array]) -> tuple[_Targets, Point, Array]:
         targets, direction, length = best
@@ -174,7 +189,7 @@ def advance(program: Embedded, point: Point, residual: Residuals, *, num_correct
             targets.gap + _nearer(ahead.scale * ahead.gap_dual, goal),
         )
         aimed = aim(trial)
-        reach = _longest(point, aimed)
+        reach = _longest(inverses, aimed)
         return jax.tree.map(lambda new, old: jnp.where(reach > 1.01 * length, new, old), (trial, aimed, reach), best)
 
     corrected = _Targets(
@@ -182,7 +197,7 @@ def advance(program: Embedded, point: Point, residual: Residuals, *, num_correct
         goal - products.gap - affine.scale * affine.gap_dual,
     )
     direction = aim(corrected)
-    _, direction, length = lax.fori_loop(0, num_correctors, correct, (corrected, direction, _longest(point, direction)))
+    _, direction, length = lax.fori_loop(0, num_correctors, correct, (corrected, direction, _longest(inverses, direction)))
     step = jnp.minimum(_TO_BOUNDARY * length, 1.0)
     return _normalised(program, jax.tree.map(lambda value, change: value + step * change, point, direction)), step
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
-from jboost.base import numerics
+from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
@@ -136,8 +136,8 @@ def _judge(problem: LinearProgram, primal: Array, rows: _Rows, radius: Array, is
     is_met = jnp.zeros_like(meets).at[rows.index].set(rows.is_chosen & is_proven)
     in_rows = jnp.all(meets | is_met)
     in_bounds = jnp.all((radius <= _room(problem, primal)) & (primal >= problem.lower) & (primal <= problem.upper))
-    _, objective = numerics.bracket_dot(problem.objective, primal)
-    _, change = numerics.bracket_dot(jnp.abs(problem.objective), radius)
+    _, objective = brackets.bracket_dot(problem.objective, primal)
+    _, change = brackets.bracket_dot(jnp.abs(problem.objective), radius)
     total = objective + change
     total = jnp.where(change > 0, total + 2 * eps * (jnp.abs(objective) + change), objective)
     return jnp.where(in_rows & in_bounds, total, jnp.inf)

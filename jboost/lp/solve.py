@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check
+from jboost.base import batching, check
 from jboost.base.types import Array, ArrayLike
 from jboost.lp import derivatives, first_order, interior_point
 from jboost.lp.first_order import FirstOrderConfig
@@ -83,6 +83,10 @@ def _solve(problem: LinearProgram, tolerance: Array, initial: Any, *, config: In
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _differentiable(config: InteriorPointConfig | FirstOrderConfig, problem: LinearProgram, tolerance: Array, initial: Any) -> LPSolution:
+    return batching.in_chunks(functools.partial(_solve_one, config))(problem, tolerance, initial)
+
+
+def _solve_one(config: InteriorPointConfig | FirstOrderConfig, problem: LinearProgram, tolerance: Array, initial: Any) -> LPSolution:
     if isinstance(config, InteriorPointConfig):
         return interior_point.solve(problem, tolerance, config)
     return first_order.solve(problem, tolerance, config, initial)

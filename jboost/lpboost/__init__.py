@@ -2,5 +2,6 @@
 
 from jboost.lpboost.booster import LPBoost, finish, fit, init, step
 from jboost.lpboost.path import path
+from jboost.lpboost.solve import LPBoostSolution, solve
 
-__all__ = ["LPBoost", "finish", "fit", "init", "path", "step"]
+__all__ = ["LPBoost", "LPBoostSolution", "finish", "fit", "init", "path", "solve", "step"]

@@ -15,40 +15,24 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, numerics
+from jboost.base import boosting, check
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Info, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
-from jboost.lpboost import master
+from jboost.lpboost import master, value
 from jboost.lpboost.master import Config, Solved
 from jboost.relaxations import SoftMargin, certify
 from jboost.relaxations.certify import Proven
 
 __all__ = ["LPBoost", "finish", "fit", "init", "step"]
 
-_LEAST_NU = 1e-30  # below it nu means what it means here: no example weight is capped
 _SHARE_OF_GAP = 0.1  # how precise a master is, of the gap that is left
 _SHARE_OF_TOLERANCE = 0.05  # how much of the votes may be dropped with the smallest
 _PULL = 0.8  # where the learner is asked: this far from the master's example weights towards the best so far, while that finds columns
 _FINER = 0.01  # where a round changes nothing
 _FINEST = {4: 1e-5, 8: 1e-10}  # by the size of a float: what a solver may be asked for
-
-
-class Simplex:
-    """What votes pay: only those that are not negative and sum to one are allowed, and the value of others near by differs by their distance."""
-
-    @staticmethod
-    def price(distance: Array) -> Array:
-        """The distance itself: outputs lie in [-1, 1], so that votes scaled to sum one are worth no more than that less."""
-        return distance
-
-    @staticmethod
-    def conjugate(edge: Array) -> Array:
-        """The edge itself, of either sign."""
-        return edge
 
 
 class Memory(NamedTuple):
@@ -76,7 +60,7 @@ class LPBoost:
     @property
     def relaxation(self) -> SoftMargin:
         """Example weights of at most D_i = p_i / nu."""
-        return SoftMargin(None, jnp.maximum(self.nu, _LEAST_NU))
+        return value.relaxation(self.nu)
 
     def is_feasible(self, prior: Array) -> Array:
         """Whether any example weights are allowed, [] bool."""
@@ -91,7 +75,7 @@ class LPBoost:
         prior = boosting.initial_distribution(dataset)
         no_votes = jnp.zeros((capacity,), prior.dtype)
         warm = master.start(self.config, prior.shape[0], capacity, prior.dtype)
-        solved = Solved(no_votes, prior, warm)
+        solved = Solved(no_votes, prior, warm, jnp.zeros((), jnp.int32))
         proven = _nothing_proven(solved)
         columns, one = jnp.zeros((capacity, prior.shape[0]), prior.dtype), jnp.ones((), prior.dtype)
         memory = Memory(columns, prior, solved, prior, _PULL * one, one, proven)
@@ -111,7 +95,7 @@ class LPBoost:
             new_edge=certify.largest_signed_edge(rows, memory.proven.example_weights, jnp.ones_like(edges, bool)),
             seen_edge=certify.largest_signed_edge(columns, asked, is_used),
             best_edge=proposal.upper_bound,
-            upper_of=lambda edge, weights: self._upper(edge, weights, memory.prior),
+            upper_of=lambda edge, weights: value.not_exceeded(edge, weights, self.relaxation, memory.prior),
             stop_on=self.stop_on,
         )
         before, memory = memory.proven, memory._replace(columns=columns, proven=proven)
@@ -152,7 +136,7 @@ class LPBoost:
             spare=_SHARE_OF_TOLERANCE * self.tolerance.astype(gap.dtype),
             config=self.config,
         )
-        lower = self._lower(memory.columns, solved.votes, memory.prior)
+        lower = value.attained(memory.columns, solved.votes, self.relaxation, memory.prior)
         proven = memory.proven
         is_better = (lower > proven.lower) | ~jnp.any(proven.coefficients > 0)
         proven = proven._replace(
@@ -167,17 +151,8 @@ class LPBoost:
         memory, _ = self.solve(memory, count)
         asked, is_used = memory.solved.example_weights, jnp.arange(memory.columns.shape[0]) < count
         edge = certify.largest_signed_edge(memory.columns, asked, is_used)
-        seen_upper = jnp.where(count > 0, self._upper(edge, asked, memory.prior), jnp.inf)
+        seen_upper = jnp.where(count > 0, value.not_exceeded(edge, asked, self.relaxation, memory.prior), jnp.inf)
         return memory._replace(asked=asked, proven=memory.proven._replace(example_weights=asked, edge=edge, seen_upper=seen_upper))
-
-    def _upper(self, edge: Array, weights: Array, prior: Array) -> Array:
-        return certify.upper_from_edge(edge, weights, self.relaxation, Simplex, prior)
-
-    def _lower(self, columns: Array, votes: Array, prior: Array) -> Array:
-        reached, _ = numerics.bracket_dot(columns.T, votes[None, :])
-        low, high = numerics.bracket_dot(votes, jnp.ones_like(votes))
-        distance = jnp.maximum(high - 1, 1 - low) * (1 + 2 * jnp.finfo(low.dtype).eps)
-        return certify.lower_from_margins(reached, distance, self.relaxation, Simplex, prior)
 
 
 def _nothing_proven(solved: Solved) -> Proven:
@@ -259,6 +234,5 @@ def make_booster(*, nu: ArrayLike = 0.1, tolerance: ArrayLike = 1e-3, stop_on: s
     nu = check.number("nu", nu, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
-    if config is not None and not isinstance(config, InteriorPointConfig | FirstOrderConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+    master.judge_config(config)
     return LPBoost(nu, tolerance, stop_on, InteriorPointConfig() if config is None else config)

@@ -25,8 +25,14 @@ from jboost.lp.types import ProofConfig
 from jboost.projections import projection_capped_simplex
 
 Config = InteriorPointConfig | FirstOrderConfig
-_NO_PROOF = ProofConfig(max_repaired_rows=0, num_tightenings=0)  # the bounds of the linear program are not looked at
+_NO_PROOF = ProofConfig(max_repaired_rows=0, num_tightenings=0)  # the bounds of the linear program are not looked at, and it is scaled as it stands
 _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
+
+
+def judge_config(config: Any) -> None:
+    """Raises ValueError unless `config` is one of a solver of linear programs, or None."""
+    if config is not None and not isinstance(config, InteriorPointConfig | FirstOrderConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
 
 
 class Solved(NamedTuple):
@@ -35,6 +41,7 @@ class Solved(NamedTuple):
     votes: Array  # [capacity]
     example_weights: Array  # [m]
     warm: WarmStart | tuple[()]  # for the next master, where the method takes one
+    num_iterations: Array  # [] int32
 
 
 def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> WarmStart | tuple[()]:
@@ -83,17 +90,18 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
     problem = program(columns, is_used, caps)
     warm = before.warm
     if isinstance(config, InteriorPointConfig):
-        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=_NO_PROOF))
-        primal, dual = solution.primal, solution.dual
+        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=_NO_PROOF, scaling_rounds=0))
+        primal, dual, num_iterations = solution.primal, solution.dual, solution.num_iterations
     else:
-        warm = first_order.warm_start(first_order.run(problem, tolerance, config, before.warm))
+        last = first_order.run(problem, tolerance, config, before.warm)
+        warm, num_iterations = first_order.warm_start(last), last.num_iterations
         primal, dual = warm.primal, warm.dual
     votes = _distribution(jnp.where(is_used, jnp.maximum(-dual[:-1], 0.0), 0.0), before.votes)
     votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
     weights = jnp.maximum(primal[:-1], 0.0)
     is_known = jnp.all(jnp.isfinite(weights)) & (jnp.sum(weights) > 0)
     weights = projection_capped_simplex(jnp.where(is_known, weights, before.example_weights), caps, mask=caps > 0)
-    return Solved(votes, weights, warm)
+    return Solved(votes, weights, warm, num_iterations)
 
 
 def _distribution(votes: Array, otherwise: Array) -> Array:

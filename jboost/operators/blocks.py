@@ -9,7 +9,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jboost.base import check
+from jboost.base import brackets, check
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.operators import sums
@@ -48,11 +48,11 @@ class Blocks:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Brackets of the blocks, added outwards."""
-        return self._along_rows(vector, "vector", lambda block, part: block.bracket_matvec(part), sums.add_brackets)
+        return self._along_rows(vector, "vector", lambda block, part: block.bracket_matvec(part), brackets.add_brackets)
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Brackets of the blocks, added outwards."""
-        return self._along_columns(vector, "vector", lambda block, part: block.bracket_rmatvec(part), sums.add_brackets)
+        return self._along_columns(vector, "vector", lambda block, part: block.bracket_rmatvec(part), brackets.add_brackets)
 
     def to_dense(self) -> Array:
         """The blocks side by side."""

@@ -7,6 +7,7 @@ import dataclasses
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import brackets
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
@@ -42,11 +43,11 @@ class Dense:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return sums.bracket_dot(self.matrix, sums.judged("vector", vector, self.shape[1])[None, :])
+        return brackets.bracket_dot(self.matrix, sums.judged("vector", vector, self.shape[1])[None, :])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return sums.bracket_dot(self.matrix.T, sums.judged("vector", vector, self.shape[0])[None, :])
+        return brackets.bracket_dot(self.matrix.T, sums.judged("vector", vector, self.shape[0])[None, :])
 
     def to_dense(self) -> Array:
         """The matrix itself."""

@@ -6,7 +6,7 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from jboost.base import check
+from jboost.base import brackets, check
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
@@ -83,7 +83,7 @@ class Diagonal:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Products in 64 bits."""
-        return sums.bracket_dot(self.values[:, None], sums.judged("vector", vector, self.shape[0])[:, None])
+        return brackets.bracket_dot(self.values[:, None], sums.judged("vector", vector, self.shape[0])[:, None])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Products in 64 bits."""

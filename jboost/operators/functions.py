@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics
+from jboost.base import brackets, check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, PyTree
 from jboost.operators import sums
@@ -64,12 +64,12 @@ class FromFunctions:
                 with jax.enable_x64(allowed):  # the user's function computes as outside
                     columns = operator._columns(start)
                     part = lax.dynamic_slice(vector, (start,), (size,))
-                total, slack = sums.sum_and_slack(lambda terms: jnp.sum(terms, axis=0), num_columns, columns, part[:, None])
+                total, slack = brackets.sum_and_slack(lambda terms: jnp.sum(terms, axis=0), num_columns, columns, part[:, None])
                 return (carry[0] + total, carry[1] + slack), None
 
             begin = (jnp.zeros((num_rows,), jnp.float64), jnp.zeros((num_rows,), jnp.float64))
             (total, slack), _ = lax.scan(add, begin, starts)
-            return sums.round_outwards(total, slack, vector.dtype)
+            return brackets.round_outwards(total, slack, vector.dtype)
 
         return numerics.in_64_bits(bracket)(self, vector, starts)
 
@@ -77,7 +77,7 @@ class FromFunctions:
         """Sums in 64 bits, slab by slab of columns."""
         vector = sums.judged("vector", vector, self.shape[0])
         starts, _ = self._starts()
-        low, high = lax.map(lambda start: sums.bracket_dot(self._columns(start), vector[None, :]), starts)
+        low, high = lax.map(lambda start: brackets.bracket_dot(self._columns(start), vector[None, :]), starts)
         return jnp.ravel(low)[: self.shape[1]], jnp.ravel(high)[: self.shape[1]]
 
     def to_dense(self) -> Array:

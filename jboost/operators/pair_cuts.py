@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, numerics
+from jboost.base import brackets, check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
@@ -66,7 +66,7 @@ class PairCuts:
 
         def bracket(hits: Array, misses: Array, vector: Array) -> Any:
             def of_one(one: Array) -> tuple[Array, Array]:
-                return sums.sum_products(lambda terms: jnp.sum(terms, axis=-1), self.shape[1], one[None, :] * misses, vector[None, :])
+                return brackets.sum_products(lambda terms: jnp.sum(terms, axis=-1), self.shape[1], one[None, :] * misses, vector[None, :])
 
             return lax.map(of_one, hits, batch_size=sums.chunk_size(num_second * self.shape[1], num_first))
 
@@ -82,7 +82,7 @@ class PairCuts:
         def bracket(hits: Array, misses: Array, grid: Array) -> Any:
             def of_one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
                 hit, miss = pair
-                return sums.sum_products(jnp.sum, grid.size, hit[:, None] * miss[None, :], grid)
+                return brackets.sum_products(jnp.sum, grid.size, hit[:, None] * miss[None, :], grid)
 
             return lax.map(of_one, (hits.T, misses.T), batch_size=sums.chunk_size(grid.size, self.shape[1]))
 
@@ -143,11 +143,11 @@ class PairCutList:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return sums.bracket_dot(self.to_dense(), sums.judged("vector", vector, self.shape[1])[None, :])
+        return brackets.bracket_dot(self.to_dense(), sums.judged("vector", vector, self.shape[1])[None, :])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return sums.bracket_dot(self.to_dense().T, sums.judged("vector", vector, self.shape[0])[None, :])
+        return brackets.bracket_dot(self.to_dense().T, sums.judged("vector", vector, self.shape[0])[None, :])
 
     def to_dense(self) -> Array:
         """The gathered rows."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.sparse import BCOO
 
-from jboost.base import numerics
+from jboost.base import brackets, numerics
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.operators import sums
@@ -66,7 +66,7 @@ def _bracket(data: Array, factors: Array, segments: Array, num_segments: int) ->
         def reduce(terms: Array) -> Array:
             return jax.ops.segment_sum(terms, segments, num_segments=num_segments)
 
-        return sums.sum_products(reduce, reduce(sums.is_nonzero(data).astype(jnp.float64)), data, factors)
+        return brackets.sum_products(reduce, reduce(brackets.is_nonzero(data).astype(jnp.float64)), data, factors)
 
     return numerics.in_64_bits(bracket)(data, factors, segments)
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import brackets
 from jboost.base.types import Array
 from jboost.relaxations.votes import norm_bound
 
 
 def prove_lower(margins: Array, coefficients: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
     """What the votes attain, [], rounded down: gamma - f*([gamma 1 - A w]_+) - g(w) at the best gamma."""
-    reached, _ = numerics.bracket_dot(margins, coefficients[None, :])
+    reached, _ = brackets.bracket_dot(margins, coefficients[None, :])
     return lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
 
 
@@ -28,20 +28,20 @@ def lower_from_margins(reached: Array, norm: Array, relaxation: Any, votes: Any,
 
 def largest_edge(columns: Array, example_weights: Array) -> Array:
     """The largest |edge| of columns [n, m] under the weights scaled to sum to one, [], rounded up; 0 without columns."""
-    low, high = numerics.bracket_dot(columns, example_weights[None, :])
+    low, high = brackets.bracket_dot(columns, example_weights[None, :])
     return scaled_edge(jnp.max(jnp.maximum(high, -low), initial=0.0), example_weights)
 
 
 def largest_signed_edge(columns: Array, example_weights: Array, is_used: Array) -> Array:
     """The largest edge of those columns [n, m] where `is_used` [n], under the weights scaled to sum to one, [], rounded up; -1 without columns."""
-    _, high = numerics.bracket_dot(columns, example_weights[None, :])
+    _, high = brackets.bracket_dot(columns, example_weights[None, :])
     return scaled_edge(jnp.max(jnp.where(is_used, high, -jnp.sum(example_weights)), initial=-1.0), example_weights)
 
 
 def scaled_edge(edge: Array, example_weights: Array) -> Array:
     """An edge of either sign under weights that may not sum to one exactly, [], as of weights that do, rounded up."""
     edge = jnp.asarray(edge, example_weights.dtype)
-    low, high = numerics.bracket_dot(example_weights, jnp.ones_like(example_weights))
+    low, high = brackets.bracket_dot(example_weights, jnp.ones_like(example_weights))
     scaled = edge / jnp.where(edge < 0, high, low)
     return scaled + 4 * jnp.finfo(edge.dtype).eps * jnp.abs(scaled)
 

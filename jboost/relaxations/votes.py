@@ -11,7 +11,7 @@ from typing import Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import check, loops, numerics
+from jboost.base import brackets, check, loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations.types import number
@@ -125,4 +125,4 @@ def _raised(value: Array) -> Array:
 
 def norm_bound(votes: Array) -> Array:
     """|votes|_1, [], rounded up."""
-    return numerics.bracket_dot(jnp.abs(votes), jnp.ones_like(votes))[1]
+    return brackets.bracket_dot(jnp.abs(votes), jnp.ones_like(votes))[1]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, types
+from jboost.base import batching, boosting, check, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
@@ -90,6 +90,10 @@ def check_feasible(relaxation: Any, dataset: Dataset) -> None:
 @functools.partial(jax.jit, static_argnames=("config",))
 def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, config: SolverConfig) -> RelaxedMarginSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
+    return batching.in_chunks(functools.partial(_solve_one, config))(examples, relaxation, tolerance, votes)
+
+
+def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
     dtype = jnp.result_type(float)
     margins = examples.features
     is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(margins) <= 1) | ~examples.mask[:, None])

@@ -1,0 +1,228 @@
+"""Programs of LP-Boost: `jboost.lpboost.solve` and `jboost.lp.solve` against HiGHS and MPAX: `python -m benchmarks.linear_programs`.
+
+Margins are those of benchmarks.soft_margin_games, nu is 0.1, votes are not negative. HiGHS gets formulation (3) of paper 001 and its dual, each by
+simplex and by interior point, and counts with the fastest of the four; MPAX (where it is installed) gets the dual by vmap, dense and sparse.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks import harness
+from benchmarks.harness import Contender
+from benchmarks.peers import linear_programs as peers
+from benchmarks.soft_margin_games import make_game
+from jboost import lp, lpboost
+
+NU = 0.1
+BATCHES = ((100, 100, 40), (100, 250, 60))
+SINGLES = ((1000, 120),)
+GROWING = ((200, 40), (500, 100))
+KINDS = ("signs", "stumps")
+
+
+def primal_form(margins: np.ndarray) -> tuple[np.ndarray, ...]:
+    """(3): votes, rho and slacks; minimise D sum xi - rho."""
+    rows, columns = margins.shape
+    matrix = np.block([[margins, -np.ones((rows, 1)), np.eye(rows)], [np.ones((1, columns)), np.zeros((1, rows + 1))]])
+    objective = np.r_[np.zeros(columns), -1.0, np.full(rows, 1 / (NU * rows))]
+    low = np.r_[np.zeros(columns), -np.inf, np.zeros(rows)]
+    return objective, matrix, np.r_[np.zeros(rows), 1.0], np.r_[np.full(rows, np.inf), 1.0], low, np.full(columns + 1 + rows, np.inf)
+
+
+def dual_form(margins: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Its dual: example weights and the largest edge, which is minimised."""
+    rows, columns = margins.shape
+    matrix = np.block([[margins.T, -np.ones((columns, 1))], [np.ones((1, rows)), np.zeros((1, 1))]])
+    objective = np.r_[np.zeros(rows), 1.0]
+    row_lower, row_upper = np.r_[np.full(columns, -np.inf), 1.0], np.r_[np.zeros(columns), 1.0]
+    return objective, matrix, row_lower, row_upper, np.r_[np.zeros(rows), -1.0], np.r_[np.full(rows, 1 / (NU * rows)), 1.0]
+
+
+def _many(margins: np.ndarray) -> Callable[[], Any]:
+    with jax.enable_x64(True):
+        on_device = jnp.asarray(margins)
+        together = jax.jit(jax.vmap(lambda one: lpboost.solve(one, nu=NU, tolerance=1e-8)))
+
+    def call() -> Any:
+        with jax.enable_x64(True):
+            return jax.block_until_ready(together(on_device))
+
+    return call
+
+
+def _highs(margins: np.ndarray, form: Callable[..., Any], method: str) -> Callable[[], list[float]]:
+    programs = [peers.prepare(*form(one)) for one in margins]
+    return lambda: [peers.run(program, method) for program in programs]
+
+
+def _mpax(margins: np.ndarray, sparse: bool) -> Callable[[], Any]:
+    parts = [np.stack(part) for part in zip(*(dual_form(one) for one in margins), strict=True)]
+
+    def call() -> Any:
+        with jax.numpy_rank_promotion("allow"):
+            return jax.block_until_ready(peers.mpax_batch(*parts, tolerance=1e-4, use_sparse_matrix=sparse))
+
+    return call
+
+
+def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[str, Any]:
+    """Batches of so many programs, in one call."""
+    records = []
+    for count, rows, columns in sizes:
+        for kind in KINDS:
+            margins = np.stack([make_game(kind, rows, columns, seed) for seed in range(count)]).astype(float)
+            contenders = [Contender("jboost", _many(margins), repeats=3 * repeats)]
+            for form in (primal_form, dual_form):
+                for method in ("simplex", "ipm"):
+                    contenders.append(Contender(f"HiGHS {method}, {form.__name__}", _highs(margins, form, method), compiles=False, repeats=repeats))
+            if _has_mpax():
+                contenders += [
+                    Contender(f"MPAX {'sparse' if it else 'dense'}", _mpax(margins, it), repeats=2, cap_seconds=30) for it in (False, True)
+                ]
+            measured, values = harness.race(contenders)
+            ours = jax.device_get(values["jboost"])
+            optima = np.array(values["HiGHS simplex, dual_form"])
+            fastest = min(measurement.cpu_seconds for name, measurement in measured.items() if name.startswith("HiGHS"))
+            record = {
+                "programs": count,
+                "shape": [rows, columns],
+                "kind": kind,
+                "measured": measured,
+                "share_of_highs_cpu": measured["jboost"].cpu_seconds / fastest,
+                "times_mpax_cpu": {
+                    name: measurement.cpu_seconds / measured["jboost"].cpu_seconds for name, measurement in measured.items() if "MPAX" in name
+                },
+                "largest_gap": float((ours.upper_bound - ours.lower_bound).max()),
+                "bounds_hold": bool(((ours.lower_bound <= optima + 1e-9) & (optima <= ours.upper_bound + 1e-9)).all()),
+                "iterations": [float(ours.num_iterations.mean()), int(ours.num_iterations.max())],
+            }
+            records.append(record)
+            seconds = {name: round(measurement.cpu_seconds, 4) for name, measurement in measured.items()}
+            _say(f"{count} x {rows} x {columns} {kind}: CPU s {seconds}, gap {record['largest_gap']:.1e}")
+    return {"nu": NU, "records": records}
+
+
+def _has_mpax() -> bool:
+    try:
+        import mpax  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def run_growing(sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Iterations of the first-order method, cold, and from the solution without the last hypothesis."""
+    records = []
+    config = lp.FirstOrderConfig()
+    for rows, columns in sizes:
+        for kind in KINDS:
+            for seed in range(3):
+                margins = make_game(kind, rows, columns, seed).astype(float)
+                for form in (primal_form, dual_form):
+                    whole = lp.LinearProgram(*form(margins))
+                    order = _new_column_last(form, rows, columns)
+                    whole = _permuted(whole, *order)
+                    before = lp.solve(_without_last(whole, form), config=config, tolerance=1e-4)
+                    cold = lp.solve(whole, config=config, tolerance=1e-4)
+                    warm = lp.solve(whole, config=config, tolerance=1e-4, initial=before)
+                    records.append(
+                        {
+                            "shape": [rows, columns],
+                            "kind": kind,
+                            "form": form.__name__,
+                            "cold": int(cold.num_iterations),
+                            "warm": int(warm.num_iterations),
+                            "objective_moved": float(abs(cold.primal_objective - before.primal_objective)),
+                        }
+                    )
+    shares = [record["warm"] / record["cold"] for record in records]
+    _say(f"warm over cold: median {np.median(shares):.2f}, at most a quarter in {np.mean(np.array(shares) <= 0.25):.0%}")
+    return {"records": records, "median_share": float(np.median(shares)), "at_most_a_quarter": float(np.mean(np.array(shares) <= 0.25))}
+
+
+def _new_column_last(form: Callable[..., Any], rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:
+    """The order of rows and variables in which the last hypothesis stands at the end."""
+    if form is primal_form:
+        return np.arange(rows + 1), np.r_[np.delete(np.arange(columns + 1 + rows), columns - 1), columns - 1]
+    return np.r_[np.delete(np.arange(columns + 1), columns - 1), columns - 1], np.arange(rows + 1)
+
+
+def _permuted(program: lp.LinearProgram, rows: np.ndarray, columns: np.ndarray) -> lp.LinearProgram:
+    objective, matrix, row_lower, row_upper, lower, upper = program
+    return lp.LinearProgram(objective[columns], matrix[rows][:, columns], row_lower[rows], row_upper[rows], lower[columns], upper[columns])
+
+
+def _without_last(program: lp.LinearProgram, form: Callable[..., Any]) -> lp.LinearProgram:
+    objective, matrix, row_lower, row_upper, lower, upper = program
+    if form is primal_form:
+        return lp.LinearProgram(objective[:-1], matrix[:, :-1], row_lower, row_upper, lower[:-1], upper[:-1])
+    return lp.LinearProgram(objective, matrix[:-1], row_lower[:-1], row_upper[:-1], lower, upper)
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """The rows of README: CPU seconds, ours certified."""
+    names = sorted({name for record in results["records"] for name in record["measured"] if name != "jboost"})
+    rows = [
+        (
+            f"{record['programs']} of {record['shape'][0]:,} x {record['shape'][1]}",
+            record["kind"],
+            f"{record['largest_gap']:.0e}",
+            harness.seconds_text(record["measured"]["jboost"]["cpu_seconds"]),
+            *(_times(record, name) for name in names),
+        )
+        for record in results["records"]
+    ]
+    title = (
+        "LP-Boost's linear program, nu = 0.1, one call: CPU seconds of `lpboost.solve` in float64, its largest certified gap, and times as many for"
+    )
+    note = "the others: HiGHS one by one on one thread, on formulation (3) (primal form) and its dual; MPAX (float32, to 1e-4) by vmap, on the dual."
+    header = ("programs", "margins", "gap", "jboost", *(name.replace("_", " ") for name in names))
+    return f"{title} {note}\n\n" + harness.markdown_table(header, rows)
+
+
+def _times(record: Mapping[str, Any], name: str) -> str:
+    if name not in record["measured"]:
+        return ""
+    return f"{record['measured'][name]['cpu_seconds'] / record['measured']['jboost']['cpu_seconds']:.3g}"
+
+
+def growing_table(results: Mapping[str, Any]) -> str:
+    """One line: what a warm start saves."""
+    return (
+        "A hypothesis added, and the first-order method started from the solution without it (to 1e-4, LP-Boost's program and its dual): "
+        f"{results['median_share']:.2f} of the cold iterations in the median of {len(results['records'])} programs, "
+        f"at most a quarter in {results['at_most_a_quarter']:.0%}."
+    )
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.linear_programs", description=__doc__.split(":")[0] + ".")
+    parser.add_argument("--quick", action="store_true", help="small programs, into jboost-out/benchmarks")
+    parser.add_argument("--only", choices=("batch", "growing"), nargs="+", default=["batch", "growing"])
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
+    options = parser.parse_args(arguments)
+    output = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
+    if "batch" in options.only:
+        sizes = [(5, 30, 10)] if options.quick else [*BATCHES, *((1, *size) for size in SINGLES)]
+        harness.write("linear_programs", run_sizes(sizes, repeats=options.repeats), output)
+    if "growing" in options.only:
+        harness.write("growing_programs", run_growing([(30, 10)] if options.quick else GROWING), output)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Sums of products rounded outwards: floats at or below and at or above what exact arithmetic gives, in 32-bit and in 64-bit programs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+
+
+def _widen(values: Array) -> Array:
+    """The same numbers in 64 bits, those too that a processor takes for 0 in 32."""
+    wide = jnp.dtype("float64")
+    if values.dtype != jnp.dtype("float32"):
+        return values.astype(wide)
+    mantissa = lax.bitcast_convert_type(values, jnp.uint32) & jnp.uint32(0x7FFFFF)
+    tiny = jnp.where(jnp.signbit(values), -1.0, 1.0).astype(wide) * (mantissa.astype(wide) * 2.0**-149)
+    return jnp.where(numerics.is_subnormal(values), tiny, values.astype(wide))
+
+
+def is_nonzero(values: Array) -> Array:
+    """Whether numbers are not 0, though a processor may take them for it."""
+    return (values != 0) | numerics.is_subnormal(values)
+
+
+def sum_and_slack(reduce: Callable[[Array], Array], num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
+    """Sums of left * right, and how far they are from the exact ones at most; both in 64 bits, in whose scope it is to be called.
+
+    Args:
+      reduce: how the terms are summed, in any order and linear in them; it is called on the terms and on bounds of their sizes.
+      num_terms: how many terms a sum has at most; an integer, or an array in the shape of the sums. Sums that are added up later count together.
+      left: factors in the default float type.
+      right: factors in the default float type; the two broadcast.
+    """
+    terms = _widen(left) * _widen(right)
+    sizes = jnp.abs(terms)
+    if left.dtype.itemsize == 8:
+        lost = 2.0**-1022 * (1 + jnp.abs(left) + jnp.abs(right))  # a product or a factor that is taken for 0
+        sizes = sizes + jnp.where(is_nonzero(left) & is_nonzero(right), 2.0**53 * lost, 0)
+    return reduce(terms), reduce(sizes) * ((num_terms + 2) * 2.0**-52)
+
+
+def round_outwards(total: Array, slack: Array, dtype: Any) -> tuple[Array, Array]:
+    """Floats at or below total - slack and at or above total + slack, none subnormal; to be called in the 64-bit scope."""
+    unbounded = slack == jnp.inf
+    low, high = jnp.where(unbounded, -jnp.inf, total - slack), jnp.where(unbounded, jnp.inf, total + slack)
+    tiny = float(jnp.finfo(dtype).tiny)
+    low = jnp.where(jnp.abs(low) < tiny, jnp.where(low >= 0, 0.0, -tiny), low)  # one step of nextafter is too short there
+    high = jnp.where(jnp.abs(high) < tiny, jnp.where(high <= 0, 0.0, tiny), high)
+    return numerics.round_down(low, dtype), numerics.round_up(high, dtype)
+
+
+def sum_products(reduce: Callable[[Array], Array], num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
+    """Floats at or below and at or above the exact sums of left * right; arguments as of `sum_and_slack`, in the scope too."""
+    return round_outwards(*sum_and_slack(reduce, num_terms, left, right), left.dtype)
+
+
+def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
+    """Floats at or below and at or above the exact sum over the last axis of left * right, which broadcast as equals or by ones."""
+
+    def bracket(left: Array, right: Array) -> tuple[Array, Array]:
+        return sum_products(lambda terms: jnp.sum(terms, axis=-1), max(left.shape[-1], right.shape[-1]), left, right)
+
+    return numerics.in_64_bits(bracket)(left, right)
+
+
+def add_brackets(brackets: list[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """The sum of brackets of the same shape, rounded outwards."""
+    if len(brackets) == 1:
+        return brackets[0]
+    lows, highs = (jnp.stack(side, axis=-1) for side in zip(*brackets, strict=True))
+    return bracket_dot(lows, jnp.ones_like(lows))[0], bracket_dot(highs, jnp.ones_like(highs))[1]

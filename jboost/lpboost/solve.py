@@ -1,0 +1,123 @@
+"""LP-Boost with the whole matrix of margins at hand: one linear program, many at a time under `vmap`."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import batching, boosting, check, types
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lpboost import master, value
+from jboost.lpboost.master import Config, Solved, judge_config
+from jboost.relaxations import certify
+
+_SHARE_OF_TOLERANCE = 0.4  # how precise the linear program is: its gap is relative, and the certified one gathers what its residuals add
+
+
+class LPBoostSolution(NamedTuple):
+    """Votes, example weights, and what they prove about each other."""
+
+    coefficients: Array  # [n] the votes lambda, not negative, of sum one up to rounding
+    example_weights: Array  # [m] u
+    lower_bound: Array  # [] what the votes attain, rounded down
+    upper_bound: Array  # [] what no votes exceed, as the example weights prove, rounded up
+    num_iterations: Array  # [] int32
+    status: Array  # [] int32
+
+
+def solve(
+    margins: ArrayLike,
+    *,
+    nu: ArrayLike = 0.1,
+    tolerance: ArrayLike | None = None,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    config: Config | None = None,
+) -> LPBoostSolution:
+    """The votes of largest soft margin over the columns of a matrix, between certified bounds (paper 001, formulation (3)).
+
+    Maximises rho - D sum_i xi_i s.t. (A lambda)_i + xi_i >= rho, sum lambda = 1, lambda, xi >= 0 with D = 1 / (nu m), by its dual. It may be jitted,
+    and vmapped over matrices and nus.
+
+    Args:
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two columns.
+      nu: [] in (0, 1]; below 1 / m the hard margin.
+      tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in float32.
+      weights: [m] positive importance of each example, D_i = p_i / nu with p_i its share; None for ones.
+      mask: [m] bool, False for rows that only pad.
+      config: static; `jboost.lp.InteriorPointConfig()` where None, or a `jboost.lp.FirstOrderConfig`.
+
+    Returns:
+      An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` alone, in exact arithmetic.
+
+    Raises:
+      ValueError: at trace time, naming the argument; for a nu outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE. Entries
+        outside [-1, 1] and NaN are INVALID_INPUT.
+
+    >>> import jboost
+    >>> solution = jboost.lpboost.solve([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], nu=0.2)
+    >>> bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound), [round(float(vote), 2) for vote in solution.coefficients]
+    (True, [0.33, 0.33, 0.33])
+    """
+    margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
+    if margins.shape[1] == 0:
+        raise ValueError("margins has no columns: votes need at least one hypothesis")
+    weights, mask = types.fill(weights, mask, margins.shape[0])
+    nu = check.number("nu", nu, low=0, high=1, open_low=True)
+    if tolerance is None:
+        tolerance = 1e-7 if jnp.result_type(float) == jnp.dtype("float64") else 1e-4
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
+    judge_config(config)
+    examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    return _solve(examples, nu, tolerance, config=InteriorPointConfig() if config is None else config)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _solve(examples: Dataset, nu: Array, tolerance: Array, *, config: Config) -> LPBoostSolution:
+    """`examples` are the rows of the matrix, all labelled +1."""
+    return batching.in_chunks(functools.partial(_solve_one, config))(examples, nu, tolerance)
+
+
+def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array) -> LPBoostSolution:
+    dtype = jnp.result_type(float)
+    nu, tolerance = nu.astype(dtype), tolerance.astype(dtype)
+    is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(examples.features) <= 1) | ~examples.mask[:, None])
+    is_real = examples.mask & is_valid
+    columns = jnp.where(is_real[:, None], examples.features.astype(dtype), 0.0).T
+    prior = boosting.initial_distribution(examples._replace(mask=is_real))
+    relaxation = value.relaxation(nu)
+    is_feasible = ((nu > 0) & relaxation.is_feasible(prior)) | ~is_valid
+
+    num_columns, num_examples = columns.shape
+    all_used = jnp.ones((num_columns,), bool)
+    even = jnp.full((num_columns,), 1 / num_columns, dtype)
+    before = Solved(even, prior, master.start(config, num_examples, num_columns, dtype), jnp.zeros((), jnp.int32))
+    solved = master.solve(
+        columns,
+        all_used,
+        relaxation.caps(prior),
+        before=before,
+        tolerance=_SHARE_OF_TOLERANCE * tolerance,
+        spare=_SHARE_OF_TOLERANCE * tolerance,
+        config=config,
+    )
+    lower = value.attained(columns, solved.votes, relaxation, prior)
+    edge = certify.largest_signed_edge(columns, solved.example_weights, all_used)
+    upper = value.not_exceeded(edge, solved.example_weights, relaxation, prior)
+    spoiled = jnp.where(is_valid, 0.0, jnp.nan)
+    missed = jnp.where(solved.num_iterations >= config.max_iterations, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
+    status = jnp.where(upper - lower <= tolerance, int(Status.OPTIMAL), missed)
+    status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
+    return LPBoostSolution(
+        coefficients=solved.votes,
+        example_weights=solved.example_weights,
+        lower_bound=jnp.where(is_feasible, lower, -jnp.inf) + spoiled,
+        upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
+        num_iterations=solved.num_iterations,
+        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
