@@ -171,6 +171,13 @@ def test_history_has_a_number_for_each_iteration(x64):
     assert lp.solve(small()).history.duality_gaps.shape == (0,)
 
 
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
+def test_unbounded_where_no_row_bounds_anything(x64, config):
+    """The dual point is 0 throughout: it gains nothing and misses nothing, and is no ray."""
+    program = lp.LinearProgram([-4.0, 1.0], [[3.0, -3.0]], -np.inf, np.inf, [-1.0, -1.0], [np.inf, 2.0])
+    assert lp.solve(program, config=config).status == Status.DUAL_INFEASIBLE
+
+
 # --- derivatives ---------------------------------------------------------------------------------------------------------
 
 

@@ -1,9 +1,21 @@
 """Linear programs: two solvers behind one door, bounds that hold wherever they stop, many programs in one call."""
 
-from jboost.lp.first_order import FirstOrderConfig
+from jboost.lp.first_order import FirstOrderConfig, WarmStart, extend
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.problem import LinearProgram, make_program, validate
 from jboost.lp.solve import solve
 from jboost.lp.types import History, LPSolution, ProofConfig
 
-__all__ = ["FirstOrderConfig", "History", "InteriorPointConfig", "LPSolution", "LinearProgram", "ProofConfig", "make_program", "solve", "validate"]
+__all__ = [
+    "FirstOrderConfig",
+    "History",
+    "InteriorPointConfig",
+    "LPSolution",
+    "LinearProgram",
+    "ProofConfig",
+    "WarmStart",
+    "extend",
+    "make_program",
+    "solve",
+    "validate",
+]

@@ -24,7 +24,7 @@ from jboost.base.types import Array
 from jboost.lp import assess, certify, polish
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.scaling import Scaling, equilibrate, scale
-from jboost.lp.types import History, LPSolution, ProofConfig
+from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, record
 
 _SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.5, 0.36  # restarts: falls of the fixed-point error, length of an epoch
 _PROPORTIONAL, _INTEGRAL, _FADING = 0.5, 0.01, 0.3  # the controller of the primal weight
@@ -87,15 +87,6 @@ class State(NamedTuple):
     status: Array  # [] int32
 
 
-class Info(NamedTuple):
-    """One check, as a progress bar would show it."""
-
-    num_iterations: Array  # []
-    primal_residual: Array  # []
-    dual_residual: Array  # []
-    duality_gap: Array  # []
-
-
 def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = None) -> State:
     """The state before the first iteration.
 
@@ -113,7 +104,6 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
     start, weight = _first_point(problem, scaled, scaling, initial)
     norm, direction = _power_iterations(scaled, _spread(scaled.objective), _POWER_ITERATIONS)
     zero, none = jnp.zeros((), norm.dtype), jnp.zeros((), jnp.int32)
-    unused = jnp.full((config.history_length,), jnp.inf, norm.dtype)
     status = jnp.where(is_valid(problem), int(Status.UNFINISHED), int(Status.INVALID_INPUT)).astype(jnp.int32)
     state = State(
         scaling=scaling,
@@ -129,7 +119,7 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
         last_error=zero + jnp.inf,
         num_since=none,
         num_iterations=none,
-        history=History(unused, unused, unused),
+        history=empty_history(config.history_length, norm.dtype),
         status=status,
     )
     return numerics.start_loop_beside(state, problem.objective)
@@ -265,8 +255,7 @@ def _judge(
     status = jnp.where(quality.error <= tolerance, int(Status.OPTIMAL), status).astype(jnp.int32)
     info = Info(state.num_iterations, quality.primal_residual, quality.dual_residual, quality.duality_gap)
     index = (state.num_iterations - 1) // config.iterations_per_check
-    places = jnp.arange(config.history_length, dtype=jnp.int32)
-    history = History(*(jnp.where(places == index, value, line) for line, value in zip(state.history, info[1:], strict=True)))
+    history = record(state.history, index, info.primal_residual, info.dual_residual, info.duality_gap)
     best_error = jnp.where(is_better | finds_ray, quality.error, state.best_error)
     return state._replace(best=best, best_error=best_error, history=history, status=status), info
 

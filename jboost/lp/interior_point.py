@@ -19,7 +19,7 @@ from jboost.lp import assess, embedding
 from jboost.lp.embedding import Embedded, Point, Residuals, Scaling
 from jboost.lp.newton import advance
 from jboost.lp.problem import LinearProgram, is_valid
-from jboost.lp.types import History, LPSolution, ProofConfig, empty_history, record
+from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,15 +51,6 @@ class State(NamedTuple):
     has_ray: Array  # [] bool, the objective falls along `best`, and the loop goes on without it, to see whether a feasible point exists
     history: History
     status: Array  # [] int32
-
-
-class Info(NamedTuple):
-    """One iteration, as a progress bar would show it."""
-
-    num_iterations: Array  # []
-    primal_residual: Array  # []
-    dual_residual: Array  # []
-    duality_gap: Array  # []
 
 
 class _Run(NamedTuple):
@@ -104,7 +95,7 @@ def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: A
     off = jnp.maximum(jnp.max(jnp.abs(residual.primal), initial=0.0), jnp.max(outside, initial=0.0))
     fall = -residual.objective
     vanishes = point.scale < point.gap_dual
-    return vanishes & (missed <= tolerance * gained), vanishes & (off <= tolerance * fall)
+    return vanishes & (gained > 0) & (missed <= tolerance * gained), vanishes & (fall > 0) & (off <= tolerance * fall)
 
 
 def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:

@@ -47,6 +47,15 @@ def record(history: History, index: Array, primal_residual: Array, dual_residual
     return History(*(line.at[index].set(value, mode="drop") for line, value in zip(history, measured, strict=True)))
 
 
+class Info(NamedTuple):
+    """One check, as a progress bar would show it."""
+
+    num_iterations: Array  # []
+    primal_residual: Array  # []
+    dual_residual: Array  # []
+    duality_gap: Array  # []
+
+
 class LPSolution(NamedTuple):
     """A primal and a dual point, and what they prove. reduced_costs = objective - A'dual; a positive dual belongs to a lower bound of a row."""
 
