@@ -336,7 +336,10 @@ def assert_refused(code, out, err, message):
         (("fit", "--data", "data.csv", *SCORES, "--holdout", "1"), "'--holdout'"),
         (("fit", "--data", "data.csv", *SCORES, "--output", "data.csv"), "the output folder is a file"),
         (("fit", "--data", "data.csv", *SCORES, "--precison", "float32"), "--precison"),
-        (("fit", "--data", "data.csv", *SCORES, "--method", "triple"), "'triple' is not one of 'pair', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost'"),
+        (
+            ("fit", "--data", "data.csv", *SCORES, "--method", "triple"),
+            "'triple' is not one of 'pair', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost'",
+        ),
         (("fit", "--data", "sklearn:moons"), "'breast_cancer', 'digits', 'wine'"),
         (("evaluate", "--data", "data.csv", *SCORES, "--folds", "25"), "folds is 25"),
         (("predict", "nowhere", "--data", "data.csv"), "nowhere: no output folder of jboost fit: it has no model.npz"),
