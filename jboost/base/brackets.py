@@ -12,8 +12,8 @@ from jboost.base import numerics
 from jboost.base.types import Array
 
 
-def _widen(values: Array) -> Array:
-    """The same numbers in 64 bits, those too that a processor takes for 0 in 32."""
+def widen(values: Array) -> Array:
+    """The same numbers in 64 bits, those too that a processor takes for 0 in 32; to be called in the 64-bit scope."""
     wide = jnp.dtype("float64")
     if values.dtype != jnp.dtype("float32"):
         return values.astype(wide)
@@ -36,7 +36,7 @@ def sum_and_slack(reduce: Callable[[Array], Array], num_terms: Any, left: Array,
       left: factors in the default float type.
       right: factors in the default float type; the two broadcast.
     """
-    terms = _widen(left) * _widen(right)
+    terms = widen(left) * widen(right)
     sizes = jnp.abs(terms)
     if left.dtype.itemsize == 8:
         lost = 2.0**-1022 * (1 + jnp.abs(left) + jnp.abs(right))  # a product or a factor that is taken for 0

@@ -34,8 +34,8 @@ def assess(problem: LinearProgram, primal: Array, dual: Array) -> Quality:
     reached = problem.operator.matvec(primal)
     reduced_costs = problem.objective - problem.operator.rmatvec(dual)
     short = jnp.maximum(jnp.maximum(problem.row_lower - reached, reached - problem.row_upper), 0.0)
-    paid, wrong_rows = _paid(dual, problem.row_lower, problem.row_upper)
-    saved, wrong_columns = _paid(reduced_costs, problem.lower, problem.upper)
+    paid, wrong_rows = lean(dual, problem.row_lower, problem.row_upper)
+    saved, wrong_columns = lean(reduced_costs, problem.lower, problem.upper)
     primal_objective = jnp.sum(problem.objective * primal)
     dual_objective = jnp.sum(paid) + jnp.sum(saved)
     gap = jnp.abs(primal_objective - dual_objective) / (1 + jnp.abs(primal_objective) + jnp.abs(dual_objective))
@@ -55,7 +55,7 @@ def largest_finite(low: Array, high: Array) -> Array:
     return jnp.max(jnp.where(jnp.isfinite(sizes), sizes, 0.0), initial=0.0)
 
 
-def _paid(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
+def lean(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
     """What slopes earn on the finite bounds they lean on, and by how much they lean on infinite ones."""
     bound = jnp.where(slopes > 0, low, high)
     is_finite = jnp.isfinite(bound)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
@@ -36,11 +36,10 @@ def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
 
 
 def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, low: Array, high: Array) -> Array:
-    wide = jnp.dtype("float64")
-    cost = objective.astype(wide)
-    cost_low, cost_high = _outwards(cost - high.astype(wide), cost - low.astype(wide))
-    paid = _least_product(dual.astype(wide), dual.astype(wide), problem.row_lower.astype(wide), problem.row_upper.astype(wide))
-    saved = _least_product(cost_low, cost_high, problem.lower.astype(wide), problem.upper.astype(wide))
+    cost = brackets.widen(objective)
+    cost_low, cost_high = _outwards(cost - brackets.widen(high), cost - brackets.widen(low))
+    paid = _least_product(brackets.widen(dual), brackets.widen(dual), brackets.widen(problem.row_lower), brackets.widen(problem.row_upper))
+    saved = _least_product(cost_low, cost_high, brackets.widen(problem.lower), brackets.widen(problem.upper))
     return numerics.round_down(_sum_down(jnp.concatenate([paid, saved])), objective.dtype)
 
 

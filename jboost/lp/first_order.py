@@ -272,19 +272,12 @@ def _ray_tolerance(dtype: Any) -> float:
 
 def _dual_ray(scaled: LinearProgram, ray: Array, pulled: Array) -> Array:
     """Whether y shows that rows and bounds contradict each other: y earns on them what A'y cannot pay, [] bool."""
-    earned, wrong_rows = _lean(ray, scaled.row_lower, scaled.row_upper)
-    paid, wrong_columns = _lean(-pulled, scaled.lower, scaled.upper)
+    earned, wrong_rows = assess.lean(ray, scaled.row_lower, scaled.row_upper)
+    paid, wrong_columns = assess.lean(-pulled, scaled.lower, scaled.upper)
     missed = jnp.max(jnp.concatenate([wrong_rows, wrong_columns]), initial=0.0)
     gain, size = jnp.sum(earned) + jnp.sum(paid), jnp.sum(jnp.abs(earned)) + jnp.sum(jnp.abs(paid))
     tolerance = _ray_tolerance(ray.dtype)
     return (gain > 0) & (missed <= tolerance * gain) & (gain >= tolerance * size)
-
-
-def _lean(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    """What slopes earn on the finite bounds they lean on, and by how much they lean on infinite ones."""
-    bound = jnp.where(slopes > 0, low, high)
-    is_finite = jnp.isfinite(bound)
-    return slopes * jnp.where(is_finite, bound, 0.0), jnp.where(is_finite, 0.0, jnp.abs(slopes))
 
 
 def _primal_ray(scaled: LinearProgram, ray: Array, reached: Array) -> Array:

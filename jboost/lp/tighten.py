@@ -10,7 +10,7 @@ import functools
 
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
@@ -31,9 +31,9 @@ def tighten(problem: LinearProgram, num_passes: int) -> LinearProgram:
 
 
 def _tighten(num_passes: int, matrix: Array, row_lower: Array, row_upper: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    wide, dtype = jnp.dtype("float64"), lower.dtype
-    matrix, row_lower, row_upper = (part.astype(wide) for part in (matrix, row_lower, row_upper))
-    low, high = lower.astype(wide), upper.astype(wide)
+    dtype = lower.dtype
+    matrix, row_lower, row_upper = (brackets.widen(part) for part in (matrix, row_lower, row_upper))
+    low, high = brackets.widen(lower), brackets.widen(upper)
     for _ in range(num_passes):
         implied_high = jnp.minimum(_ceiling(matrix, row_upper, low, high), _ceiling(-matrix, -row_lower, low, high))
         implied_low = -jnp.minimum(_ceiling(-matrix, row_upper, -high, -low), _ceiling(matrix, -row_lower, -high, -low))
