@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import sparse
 
-from jboost import lp
+from jboost import lp, operators
 from jboost.base.status import Status
 from linear_programs import (
     DUALLY_INFEASIBLE,
@@ -134,6 +135,28 @@ def test_solution_is_consistent(x64):
     np.testing.assert_allclose(solution.reduced_costs, small().objective - small().operator.rmatvec(solution.dual), atol=1e-12)
     assert solution.lower_bound <= -36 <= solution.upper_bound
     assert solution.upper_bound - solution.lower_bound < 1e-5
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
+@pytest.mark.parametrize("kind", ["sparse", "bordered", "functions"])
+def test_operators_that_are_not_stored_whole(x64, kind, config):
+    """Wyndor's factory again, by other operators; the bounds are finite, since its rows bound its variables."""
+    program = small()
+    matrix = program.operator.matrix
+    operator = {
+        "sparse": lambda: sparse.BCOO.fromdense(matrix),
+        "bordered": lambda: operators.bordered(operators.diagonal([1.0, 2.0]), rows=matrix[2:]),
+        "functions": lambda: operators.from_functions(jnp.matmul, _transposed, (3, 2), data=matrix),
+    }[kind]()
+    solution = lp.solve(program._replace(operator=operator), config=config)
+    assert solution.status == Status.OPTIMAL
+    np.testing.assert_allclose(solution.primal, [2, 6], atol=1e-5)
+    assert solution.lower_bound <= -36 <= solution.upper_bound
+    assert solution.lower_bound > -36.001
+
+
+def _transposed(matrix, vector):
+    return matrix.T @ vector
 
 
 def test_vmap_is_a_loop_and_members_may_differ_in_difficulty(x64):
