@@ -1,6 +1,8 @@
 """Strict mode for every test: eight simulated devices, no silent rank promotion; warnings are errors by pyproject.toml."""
 
+import gc
 import os
+from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
@@ -36,3 +38,17 @@ def compilations():
     """A function that says how many compilations there were since the test began."""
     start = _COUNTER.count
     return lambda: _COUNTER.count - start
+
+
+_MOST_MEMORY_MAPS = 30_000  # Linux allows a process 65,530, and each compiled program keeps some: past that, compiling crashes
+
+
+@pytest.fixture(autouse=True)
+def _few_memory_maps():
+    """Lets go of compiled programs between two tests before they use up the memory maps of the process."""
+    start = _COUNTER.count
+    yield
+    maps = Path("/proc/self/maps")
+    if _COUNTER.count > start and maps.exists() and maps.read_bytes().count(b"\n") > _MOST_MEMORY_MAPS:
+        jax.clear_caches()
+        gc.collect()
