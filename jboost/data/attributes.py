@@ -1,0 +1,100 @@
+"""Features as they come - numbers, text, missing values - as numbers on the host, for `jboost.data.binarization`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jboost.base import check
+
+UNSEEN = -1.0  # the code of a text that training did not see
+
+
+def number_text(number: float) -> str:
+    """A number as short as it can be while it reads back exactly; whole ones without a fraction."""
+    return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
+
+
+def as_table(features: Any) -> np.ndarray:
+    """Features [m, n] on the host: real numbers in their own dtype, or objects; ValueError for anything else."""
+    try:
+        host = np.asarray(features)
+    except ValueError:  # rows of unequal length; `check.numeric` says so
+        host = np.empty(0)
+    if host.ndim == 2 and host.dtype.kind in "fiub":
+        return host
+    if host.ndim == 2 and host.dtype.kind in "OUST":
+        return np.array(features, object)
+    return np.asarray(check.numeric("features", features, shape=("m", "n"), kinds="fiub"), np.float32)
+
+
+def attribute_names(names: Sequence[str] | None, num_attributes: int) -> tuple[str, ...]:
+    """The names as distinct strings, x0, x1, ... in place of None; ValueError for others."""
+    chosen = tuple(f"x{column}" for column in range(num_attributes)) if names is None else tuple(names)
+    if len(chosen) != num_attributes or len(set(chosen)) != num_attributes or not all(isinstance(name, str) for name in chosen):
+        raise ValueError(f"names holds {len(set(chosen))} distinct entries: {num_attributes} distinct texts are wanted, one for each attribute")
+    return tuple(str(name) for name in chosen)
+
+
+def columns_of(categorical: Sequence[int | str], names: tuple[str, ...]) -> set[int]:
+    """The columns that `categorical` names; ValueError where there is no such."""
+    columns = set()
+    for entry in categorical:
+        column = names.index(entry) if isinstance(entry, str) and entry in names else entry
+        if isinstance(column, (bool, str)) or not isinstance(column, (int, np.integer)) or not 0 <= column < len(names):
+            raise ValueError(f"categorical holds {entry!r}: a name of an attribute is wanted, or a column from 0 to {len(names) - 1}")
+        columns.add(int(column))
+    return columns
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or (isinstance(value, (float, np.floating)) and math.isnan(value))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else number_text(float(value))
+
+
+def texts_of(column: np.ndarray) -> tuple[str, ...] | None:
+    """The categories of a column of objects, in order, if it holds text or nothing at all; None for one of numbers."""
+    known = [value for value in column if not _is_missing(value)]
+    if known and not any(isinstance(value, str) for value in known):
+        return None
+    return tuple(sorted({str(_text(value)) for value in known}))
+
+
+def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], names: Sequence[str], rows: np.ndarray) -> np.ndarray:
+    """A table [m, n] as numbers, text as its place in `categories`; `rows` [m] are its rows as the user counts them."""
+    if table.dtype != object:
+        return table
+    numbers = np.full(table.shape, np.nan)
+    for column, texts in enumerate(categories):
+        codes = {text: float(code) for code, text in enumerate(texts or ())}
+        for row, value in enumerate(table[:, column]):
+            if _is_missing(value):
+                continue
+            if texts is not None:
+                numbers[row, column] = codes.get(_text(value), UNSEEN)
+            elif isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, str):
+                numbers[row, column] = float(value)
+            else:
+                raise ValueError(
+                    f"features[{rows[row]}, {column}] is {value!r}, but attribute '{names[column]}' was numeric in training: "
+                    "hand in a number, or NaN if it is unknown"
+                )
+    return numbers
+
+
+def require_finite(values: np.ndarray, rows: np.ndarray) -> None:
+    """Raises ValueError at the first infinite value of `values` [m, n], and for numbers that JAX cannot hold; `rows` as above."""
+    infinite = np.argwhere(np.isinf(values))
+    if len(infinite):
+        row, column = infinite[0]
+        raise ValueError(
+            f"features[{rows[row]}, {column}] is {values[row, column]}: not a finite number ({len(infinite)} such in all); "
+            "correct it, or hand in NaN if it is unknown"
+        )
+    check.numeric("features", values, shape=("m", "n"), kinds="fiub")

@@ -1,0 +1,123 @@
+"""Cut points of one numeric attribute: between which values to cut, and where between them.
+
+Class changes are the boundary points of Fayyad and Irani 1992 (Machine Learning 8: 87-102); all midpoints are the cut points of Boros,
+Hammer, Ibaraki and Kogan 1997 (Mathematical Programming 79: 163-190). A cut c stands for the question `value <= c`.
+"""
+
+from __future__ import annotations
+
+import decimal
+import math
+
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import check
+from jboost.base.types import ArrayLike
+
+RULES = ("class_changes", "midpoints", "quantiles")
+_EXACT_DIGITS = 9  # as many as tell all float32 numbers apart; a longer midpoint is shortened
+_CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN)
+
+
+def cut_points(
+    values: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    rule: str = "class_changes",
+    num_quantiles: int = 10,
+) -> np.ndarray:
+    """The cut points of one attribute.
+
+    Two neighbouring values v < v' are parted by a decimal c, v <= c < v', that lies on the same side of both whether values and cut are
+    compared in 64 bits or rounded to 32 bits first. It is the midpoint of v and v' as they are written in decimal where that has at
+    most nine digits, else the shortest decimal in the middle half of the gap, else (no decimal lies between) v itself. Values that are
+    equal in the precision of JAX (float32 unless 64-bit types are enabled) are never parted.
+
+    Args:
+      values: [m] finite numbers.
+      labels: [m], +1 or -1; None will do for the rules that do not look at them.
+      weights: [m] positive, for "quantiles" alone; None for ones.
+      rule: "class_changes": between neighbouring values unless the examples of both are all of one class; "midpoints": between all
+        neighbouring values; "quantiles": of these, the ones that leave a share of the weight nearest to k / num_quantiles below.
+      num_quantiles: static, at least 2.
+
+    Returns:
+      Cuts [k] float64, ascending; none if all values are equal, or, for "class_changes", if there is one class only.
+
+    Raises:
+      ValueError: naming the argument, if it has a wrong shape, a value is not finite, or "class_changes" is to do without labels.
+
+    >>> cut_points([0.1, 0.2, 40, 55, 55], [-1, -1, 1, -1, 1]).tolist()
+    [20.1, 47.5]
+    >>> cut_points([0.1, 0.2, 40, 55, 55], rule="midpoints").tolist()
+    [0.15, 20.1, 47.5]
+    """
+    check.choice("rule", rule, RULES)
+    check.count("num_quantiles", num_quantiles, low=2)
+    size = check.numeric("values", values, shape=("m",), kinds="fiub").shape[0]
+    host = np.asarray(values)
+    if not np.isfinite(host.astype(np.float64)).all():
+        raise ValueError("values are not all finite: leave out what is missing, correct what is infinite")
+    if labels is None and rule == "class_changes":
+        raise ValueError('labels is None: rule "class_changes" needs labels; "midpoints" and "quantiles" do without')
+    signs = np.ones(size) if labels is None else np.asarray(check.numeric("labels", labels, shape=(size,), kinds="fi"))
+    sizes = np.ones(size) if weights is None else np.asarray(check.numeric("weights", weights, shape=(size,), kinds="fi"), np.float64)
+    distinct, place = np.unique(host.astype(np.float64), return_inverse=True)
+    held = as_held(distinct)
+    gaps = np.flatnonzero(held[:-1] < held[1:])  # gap i lies between distinct[i] and distinct[i + 1]
+    if gaps.size and rule == "class_changes":
+        gaps = gaps[_changes_class(gaps, place, signs > 0)]
+    elif gaps.size and rule == "quantiles":
+        below = np.cumsum(np.bincount(place, sizes))
+        levels = np.arange(1, num_quantiles) * below[-1]
+        gaps = gaps[np.unique(np.abs(below[gaps] * num_quantiles - levels[:, None]).argmin(axis=1))]
+    written = host.dtype.type if host.dtype.kind == "f" else np.float64
+    return np.array([_decimal_between(float(distinct[gap]), float(distinct[gap + 1]), written) for gap in gaps], np.float64)
+
+
+def as_held(values: np.ndarray) -> np.ndarray:
+    """Numbers [m] as JAX compares them: rounded to its default precision, subnormal ones as zero."""
+    return _rounded(values, jnp.asarray(0.0).dtype)
+
+
+def _rounded(values: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    with np.errstate(over="ignore", under="ignore"):
+        rounded = np.asarray(values, np.float64).astype(dtype)
+    return np.where(np.abs(rounded) < np.finfo(dtype).tiny, np.zeros((), dtype), rounded)
+
+
+def _changes_class(gaps: np.ndarray, place: np.ndarray, positive: np.ndarray) -> np.ndarray:
+    """Whether the values left and right of each gap are other than all of one class; values between two gaps are one value."""
+    group = np.searchsorted(gaps, place)
+    num_positive = np.bincount(group, positive, gaps.size + 1)
+    num_negative = np.bincount(group, ~positive, gaps.size + 1)
+    return ((num_positive[:-1] + num_positive[1:]) > 0) & ((num_negative[:-1] + num_negative[1:]) > 0)
+
+
+def _decimal_between(low: float, high: float, written: type) -> float:
+    midpoint = _CONTEXT.divide(_CONTEXT.add(decimal.Decimal(str(written(low))), decimal.Decimal(str(written(high)))), decimal.Decimal(2))
+    candidates = [midpoint] if len(midpoint.normalize(_CONTEXT).as_tuple().digits) <= _EXACT_DIGITS else []
+    for candidate in (*candidates, _short_decimal(low, high)):
+        if _parts(low, float(candidate), high):
+            return float(candidate) + 0.0
+    return low
+
+
+def _short_decimal(low: float, high: float) -> decimal.Decimal:
+    """The decimal with the fewest places within a quarter of the gap from its middle."""
+    left, right = decimal.Decimal(low), decimal.Decimal(high)
+    middle = _CONTEXT.divide(_CONTEXT.add(left, right), decimal.Decimal(2))
+    quarter = _CONTEXT.divide(_CONTEXT.subtract(right, left), decimal.Decimal(4))
+    exponent = math.floor(quarter.log10(_CONTEXT)) + 1
+    while True:
+        candidate = middle.quantize(decimal.Decimal(1).scaleb(exponent), context=_CONTEXT)
+        if abs(candidate - middle) <= quarter:
+            return candidate
+        exponent -= 1
+
+
+def _parts(low: float, cut: float, high: float) -> bool:
+    single = _rounded(np.array([low, cut, high]), np.dtype(np.float32))
+    return low <= cut < high and bool(single[1] < single[2] or single[0] == single[2])
