@@ -24,6 +24,7 @@ class Status(enum.IntEnum):
     PRIMAL_INFEASIBLE = 9
     DUAL_INFEASIBLE = 10
     NUMERICAL_ERROR = 11
+    CAPACITY_LIMIT = 12
 
 
 _FROM_GRAVE_TO_LIGHT = (
@@ -36,6 +37,7 @@ _FROM_GRAVE_TO_LIGHT = (
     Status.NO_EDGE,
     Status.PRECISION_LIMIT,
     Status.TIME_LIMIT,
+    Status.CAPACITY_LIMIT,
     Status.ITERATION_LIMIT,
     Status.ROUND_LIMIT,
     Status.OPTIMAL,
@@ -88,6 +90,10 @@ _EXPLANATIONS = {
     Status.NUMERICAL_ERROR: (
         "rounding stopped the solver before its tolerance was met: the bounds are valid, the points are the best it had",
         "enable 64-bit types, rescale rows and columns whose entries differ by many orders of magnitude, or widen the tolerance",
+    ),
+    Status.CAPACITY_LIMIT: (
+        "the room set aside for nodes, columns or cuts is used up: what is returned and its bounds are valid, and further apart than asked for",
+        "raise `capacity` in the config, or widen the tolerance",
     ),
 }
 

@@ -4,8 +4,24 @@ from jboost.base.records import register
 from jboost.learners.columns import Column, literals, pool
 from jboost.learners.criteria import replace_criterion
 from jboost.learners.functions import from_functions
+from jboost.learners.monomials import Monomial, monomials
 from jboost.learners.signed import signs
 from jboost.learners.stumps import Stump, stumps
 from jboost.learners.trained import Model, mlp, trained
 
-__all__ = ["Column", "Model", "Stump", "from_functions", "literals", "mlp", "pool", "register", "replace_criterion", "signs", "stumps", "trained"]
+__all__ = [
+    "Column",
+    "Model",
+    "Monomial",
+    "Stump",
+    "from_functions",
+    "literals",
+    "mlp",
+    "monomials",
+    "pool",
+    "register",
+    "replace_criterion",
+    "signs",
+    "stumps",
+    "trained",
+]

@@ -1,0 +1,148 @@
+"""The learner of Boolean monomials: conjunctions of literals that answer the sign of a class where they hold, else 0 (paper 001, Section 6)."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import check, records
+from jboost.base.boosting import Proposal, signs
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.monomials import SearchConfig, costs, covers, maximum_agreement
+from jboost.monomials.costs import CostFunction
+
+
+class Monomial(NamedTuple):
+    """A conjunction of literals and the class that it stands for; without literals, a constant."""
+
+    literals: Array  # [N] int8: +1 where the attribute must be 1, -1 where it must be 0
+    sign: Array  # [] int8, +1 or -1
+
+
+class MonomialsState(NamedTuple):
+    """What `propose` needs."""
+
+    features: Array  # [m, N] 0, 1, or NaN where neither literal holds
+    labels: Array  # [m] +1 or -1; 1 on padding
+    mask: Array  # [m] bool
+    prices: Array  # [K + 1] by order
+
+
+@dataclasses.dataclass(frozen=True)
+class Monomials:
+    """The learner behind `monomials`."""
+
+    cost: CostFunction
+    constant_cost: ArrayLike
+    max_order: int | None
+    config: SearchConfig
+
+    def init(self, key: Array | None, dataset: Dataset) -> MonomialsState:
+        """The examples, and the prices of orders on them; `key` is not used."""
+        del key
+        num_attributes = dataset.features.shape[1]
+        if self.max_order is not None and self.max_order > num_attributes:
+            raise ValueError(f"max_order is {self.max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
+        highest = num_attributes if self.max_order is None else self.max_order
+        orders = jnp.arange(1, highest + 1)
+        prices = self.cost(orders, num_attributes, jnp.sum(dataset.mask), highest).astype(jnp.result_type(float))
+        prices = jnp.concatenate([jnp.asarray(self.constant_cost, prices.dtype).reshape(1), prices])
+        features = jnp.asarray(dataset.features).astype(jnp.result_type(float))
+        labels = jnp.where(dataset.mask, signs(dataset), 1)
+        return MonomialsState(features, labels, dataset.mask, prices)
+
+    def propose(self, state: MonomialsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
+        """The best monomials, the best first: by edge, or with `pair_weights` [m, m] and `costs` [K + 1] by (27), which `upper_bound` bounds then."""
+        found = maximum_agreement(
+            state.features,
+            state.labels,
+            example_weights,
+            max_order=self.max_order,
+            costs=costs,
+            pair_weights=pair_weights,
+            mask=state.mask,
+            config=self.config,
+        )
+        best = Monomial(found.others.literals, found.others.signs)
+        outputs = jnp.where(covers(best.literals, state.features), best.sign[:, None], 0).astype(example_weights.dtype)
+        return Proposal(best, jnp.where(state.mask[None, :], outputs, 0.0), found.others.values, found.upper_bound, state)
+
+    def outputs(self, hypothesis: Monomial, features: Array) -> Array:
+        """The sign where the literals hold, else 0, on features [k, N]: [k]."""
+        features = jnp.asarray(features).astype(jnp.result_type(float))
+        return jnp.where(covers(hypothesis.literals[None], features)[0], hypothesis.sign, 0).astype(features.dtype)
+
+    def outputs_are_signs(self, state: MonomialsState) -> Array:
+        """They are: -1, 0 or +1."""
+        return jnp.ones((), bool)
+
+    def constants(self, state: MonomialsState) -> Monomial:
+        """The two monomials without literals, leaves [2, ...]."""
+        return Monomial(jnp.zeros((2, state.features.shape[1]), jnp.int8), jnp.array([1, -1], jnp.int8))
+
+    def price(self, state: MonomialsState, hypothesis: Monomial) -> Array:
+        """What a hypothesis costs beside a misclassified example, []."""
+        return state.prices[jnp.sum(jnp.abs(hypothesis.literals), dtype=jnp.int32)]
+
+    def describe(self, hypothesis: Monomial, names: Any) -> str:
+        """The conjunction in words."""
+        literals = np.asarray(hypothesis.literals)
+        words = [str(names[place]) if literals[place] > 0 else f"not {names[place]}" for place in np.flatnonzero(literals)]
+        return " and ".join(words) if words else "always"
+
+
+records.register(Monomials, static=("max_order", "config"))
+
+
+def monomials(
+    max_order: int | None,
+    *,
+    cost: str | CostFunction = "mdl",
+    kappa: ArrayLike = 1.5,
+    constant_cost: ArrayLike = 0.0,
+    num_proposed: int = 1,
+    config: SearchConfig | None = None,
+) -> Monomials:
+    """A learner whose hypotheses are all conjunctions of up to `max_order` literals, with either sign, found by exact branch and bound.
+
+    A monomial answers its sign where all its literals hold and 0 elsewhere. The proposal holds the best one, which is proven, and the best others
+    that the search met; `upper_bound` is above the edge of every monomial. Where the search ends early the bound is still valid.
+
+    Args:
+      max_order: K, the most literals, at most the number of attributes; None for any.
+      cost: "mdl" for (28) with `kappa`, or a function of `jboost.monomials.costs`: what `jboost.l0` pays for a monomial.
+      kappa: [] of (28), for the bits of a coefficient.
+      constant_cost: [] what a monomial without literals costs.
+      num_proposed: how many monomials.
+      config: a `jboost.monomials.SearchConfig`; its `num_best` gives way to `num_proposed`.
+
+    Returns:
+      A learner for features [m, N] of 0 and 1, or NaN where neither literal holds (`jboost.data.binarization` makes them); a hypothesis is a
+      `Monomial`: literals [N], sign [].
+
+    Raises:
+      ValueError: naming the argument; for `max_order` above N once the features are seen.
+
+    Paper 001, (27) and (28).
+
+    >>> import jax.numpy as jnp
+    >>> import jboost
+    >>> from jboost import learners
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, -1])
+    >>> learner = learners.monomials(2)
+    >>> proposal = learner.propose(learner.init(None, dataset), jnp.array([0.7, 0.1, 0.1, 0.1]))
+    >>> proposal.hypotheses.literals.tolist(), proposal.outputs.tolist()
+    ([[1, 1]], [[1.0, 0.0, 0.0, 0.0]])
+    """
+    if max_order is not None:
+        check.count("max_order", max_order, low=0)
+    check.count("num_proposed", num_proposed, low=1)
+    if isinstance(cost, str):
+        check.choice("cost", cost, ("mdl",))
+        cost = costs.mdl(check.number("kappa", kappa, low=0))
+    constant_cost = check.number("constant_cost", constant_cost, low=0)
+    settings = SearchConfig() if config is None else config
+    return Monomials(cost, constant_cost, max_order, dataclasses.replace(settings, num_best=num_proposed))

@@ -1,0 +1,87 @@
+"""What a monomial of order k costs beside a misclassified example: the c_u of paper 001.
+
+A cost function maps (orders [D], num_attributes, num_examples, max_order) to costs [D]; `mdl` and `rademacher` make two. One's own is any function
+of this kind, at module level so that equal learners compare equal.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Protocol
+
+import jax.numpy as jnp
+from jax.scipy.special import gammaln
+
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+
+
+class CostFunction(Protocol):
+    """Costs by order."""
+
+    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+        """Costs [D] of orders [D]."""
+
+
+def log_binomial(num_attributes: int, orders: Array) -> Array:
+    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes."""
+    dtype = jnp.result_type(float)
+    size = jnp.asarray(num_attributes, dtype)
+    orders = jnp.asarray(orders, dtype)
+    return gammaln(size + 1) - gammaln(orders + 1) - gammaln(size - orders + 1)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class MDL:
+    """(28): (k + log2 C(N, k) + log2 K) / log2 M + kappa."""
+
+    kappa: ArrayLike
+
+    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+        """Costs [D] of orders [D]."""
+        bits = jnp.asarray(orders, jnp.result_type(float)) + log_binomial(num_attributes, orders) / math.log(2) + math.log2(max(max_order, 1))
+        return bits / jnp.log2(jnp.maximum(num_examples, 2)) + self.kappa
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Rademacher:
+    """scale sqrt(2 M ln(2^(k+1) C(N, k))): M times the bound of Massart's lemma on the Rademacher complexity of the monomials of order k."""
+
+    scale: ArrayLike
+
+    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+        """Costs [D] of orders [D]."""
+        del max_order
+        size = (jnp.asarray(orders, jnp.result_type(float)) + 1) * math.log(2) + log_binomial(num_attributes, orders)
+        return self.scale * jnp.sqrt(2 * num_examples * size)
+
+
+def mdl(kappa: ArrayLike = 1.5) -> MDL:
+    """The description length of a monomial in units of that of a misclassified example: (28) of paper 001.
+
+    Args:
+      kappa: [] for the bits of its coefficient, in [1 + 1 / M, 2] by the paper.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.monomials import costs
+    >>> costs.mdl(1.5)(jnp.array([1]), 8, 16, 1).tolist()
+    [2.5]
+    """
+    return MDL(kappa)
+
+
+def rademacher(scale: ArrayLike = 0.05) -> Rademacher:
+    """A cost that grows with the Rademacher complexity of the monomials of an order (Bartlett, Mendelson 2002), bounded by Massart's lemma.
+
+    Args:
+      scale: [] how much of it.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.monomials import costs
+    >>> [round(float(cost), 3) for cost in costs.rademacher(0.1)(jnp.array([1, 2]), 8, 100, 2)]
+    [2.632, 3.282]
+    """
+    return Rademacher(scale)

@@ -1,0 +1,201 @@
+"""The search for the best monomial: a beam for the first incumbent, then branch and bound for each sign, all of it compiled."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import loops, numerics
+from jboost.base.types import Array
+from jboost.monomials import expand, integers
+from jboost.monomials.expand import Node
+from jboost.monomials.instance import Instance, member
+from jboost.search import stack
+from jboost.search.stack import Stack
+
+
+class Found(NamedTuple):
+    """Monomials met, the best first, by integer value; no two of a sign with the same gain and loss."""
+
+    values: Array  # [k]
+    keys: Array  # [k] tells covers apart
+    literals: Array  # [k, W] words
+    signs: Array  # [k] int8
+
+
+class Sizes(NamedTuple):
+    """Static sizes, chosen from the shapes."""
+
+    batch: int
+    children: int
+    capacity: int
+    max_steps: int
+    beam_width: int
+    beam_depth: int
+    num_passes: int
+    adds_free: bool
+
+
+class State(NamedTuple):
+    """What the next batch needs."""
+
+    stack: Stack
+    found: Found
+    num_steps: Array  # []
+    num_nodes: Array  # []
+
+
+class Outcome(NamedTuple):
+    """Both searches, in integers."""
+
+    found: Found
+    bound: Array  # [] no monomial has a larger value
+    num_nodes: Array  # []
+    is_full: Array  # [] bool
+    is_cut_off: Array  # [] bool
+
+
+def nothing(instance: Instance, *, num_best: int, num_words: int) -> Found:
+    """No monomial at all."""
+    dtype = instance.gains.dtype
+    return Found(
+        jnp.full((num_best,), jnp.iinfo(dtype).min, dtype),
+        jnp.full((num_best,), -1, dtype),
+        jnp.zeros((num_best, num_words), jnp.uint32),
+        jnp.ones((num_best,), jnp.int8),
+    )
+
+
+def merge(found: Found, values: Array, keys: Array, literals: Array, sign: Array) -> Found:
+    """The best of those found and of others [j], equal ones once."""
+    size = found.values.shape[0]
+    signs = jnp.broadcast_to(sign, values.shape).astype(jnp.int8)
+    together = Found(
+        jnp.concatenate([found.values, values]),
+        jnp.concatenate([found.keys, keys]),
+        jnp.concatenate([found.literals, literals]),
+        jnp.concatenate([found.signs, signs]),
+    )
+    index = jnp.arange(together.values.shape[0])
+    is_twin = (together.values[:, None] == together.values[None, :]) & (together.keys[:, None] == together.keys[None, :])
+    is_twin &= (together.signs[:, None] == together.signs[None, :]) & (index[None, :] < index[:, None])
+    values = jnp.where(jnp.any(is_twin, axis=1), jnp.iinfo(values.dtype).min, together.values)
+    _, best = lax.top_k(values, size)
+    return Found(values[best], together.keys[best], together.literals[best], together.signs[best])
+
+
+def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: int) -> tuple[Array, Array, Array]:
+    """The best values in a batch, own or with one more literal, with keys and words."""
+    batch = measured.allowed.shape[1]
+    low = jnp.iinfo(measured.value.dtype).min
+    own = jnp.where(is_node, measured.value, low)
+    with_one_more = jnp.where(measured.allowed & is_node[None, :], measured.child_values, low)
+    flat = jnp.concatenate([own[None, :], with_one_more]).reshape(-1)
+    keys = jnp.concatenate([jnp.max(measured.gained, axis=0, keepdims=True, initial=0), measured.gained]).reshape(-1)
+    if num == 1:
+        best = jnp.argmax(flat)[None]
+    else:
+        _, best = lax.top_k(flat, min(num, flat.size))
+    literal, parent = best // batch - 1, best % batch
+    words = nodes.literals[parent]
+    added = integers.one_bit(jnp.maximum(literal, 0), words.shape[1])
+    return flat[best], keys[best], words | jnp.where((literal >= 0)[:, None], added, jnp.uint32(0))
+
+
+def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
+    """Widens the best monomials of each order by one literal, `beam_depth` times; keeps what is best of all."""
+    num_literals = 2 * instance.wanted.ones.shape[1]
+    width = sizes.beam_width
+    start = expand.root(instance)
+    nodes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), start)
+
+    def widen(carry: tuple[Node, Array, Found], _: None) -> tuple[tuple[Node, Array, Found], None]:
+        nodes, is_node, found = carry
+        measured = expand.measure(instance, nodes)
+        num = max(2 * found.values.shape[0], 1) if found.values.shape[0] > 1 else 1
+        found = merge(found, *_best_of_batch(nodes, is_node, measured, num), sign)
+        low = jnp.iinfo(measured.value.dtype).min
+        scores = jnp.where(measured.allowed & measured.is_useful & is_node[None, :], measured.child_values, low)
+        flat, keys = scores.reshape(-1), measured.gained.reshape(-1)
+        values, best = lax.top_k(flat, min(4 * width, flat.size))
+        is_twin = (values[:, None] == values[None, :]) & (keys[best][:, None] == keys[best][None, :]) & (best[None, :] != best[:, None])
+        is_twin &= jnp.arange(best.size)[None, :] < jnp.arange(best.size)[:, None]
+        _, kept = lax.top_k(jnp.where(jnp.any(is_twin, axis=1), low, values), min(width, best.size))
+        kept = jnp.pad(kept, (0, width - kept.size))
+        literal, parent = best[kept] // width, best[kept] % width
+        fresh = (jnp.arange(width) < best.size) & (values[kept] > low) & ~jnp.any(is_twin, axis=1)[kept]
+        added = integers.one_bit(literal, nodes.literals.shape[1])
+        opposite = integers.one_bit((literal + num_literals // 2) % num_literals, nodes.literals.shape[1])
+        wider = nodes._replace(
+            literals=nodes.literals[parent] | added,
+            allowed=nodes.allowed[parent] & ~added & ~opposite,
+            order=nodes.order[parent] + 1,
+        )
+        return (wider, fresh, found), None
+
+    is_node = jnp.arange(width) == 0
+    (nodes, is_node, found), _ = lax.scan(widen, (nodes, is_node, found), None, length=sizes.beam_depth)
+    return found
+
+
+def _step(instance: Instance, state: State, sign: Array, sizes: Sizes) -> State:
+    nodes, is_node, begin = stack.top(state.stack, sizes.batch)
+    measured = expand.measure(instance, nodes)
+    found = merge(state.found, *_best_of_batch(nodes, is_node, measured, 1), sign)
+    made = expand.children(
+        instance, nodes, is_node, measured, found.values[0], num_slots=sizes.children, num_passes=sizes.num_passes, adds_free=sizes.adds_free
+    )
+    num_here = state.stack.count - begin
+    num_done = jnp.minimum(made.num_done - (sizes.batch - num_here), num_here)
+    begin = state.stack.count - num_done
+    after = stack.put(state.stack, made.nodes, made.num, begin)
+    return State(after, found, state.num_steps + 1, state.num_nodes + num_done)
+
+
+def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> tuple[Found, Array, Array, Array]:
+    """Searches all monomials of one sign; returns what was found, a bound on the rest, nodes, and whether the stack was full."""
+    none = jnp.zeros((), jnp.int32)
+    nodes = stack.start(expand.root(instance), capacity=sizes.capacity, slack=max(sizes.children, sizes.batch))
+    state = numerics.start_loop_beside(State(nodes, found, none, none), instance.gains)
+
+    def unfinished(now: State) -> Array:
+        return (now.stack.count > 0) & (now.stack.count <= sizes.capacity)
+
+    state, _ = loops.bounded_loop(lambda now: _step(instance, now, sign, sizes), unfinished, state, max_checks=sizes.max_steps)
+    is_left = jnp.arange(state.stack.nodes.bound.shape[0]) < state.stack.count
+    bound = jnp.max(jnp.where(is_left, state.stack.nodes.bound, jnp.iinfo(state.found.values.dtype).min))
+    return state.found, bound, state.num_nodes, state.stack.count > sizes.capacity
+
+
+def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
+    """The best monomials of sign +1 (instance 0) and -1 (instance 1) together.
+
+    Args:
+      instances: two instances, their arrays stacked.
+      sizes: static.
+      num_best: static, how many to return.
+    """
+    first = member(instances, jnp.asarray(0))
+    num_words = -(-2 * first.wanted.ones.shape[1] // 32)
+    found = nothing(first, num_best=num_best, num_words=num_words)
+    signs = jnp.array([1, -1], jnp.int8)
+
+    def look(found: Found, part: tuple[Instance, Array]) -> tuple[Found, None]:
+        return beam(part[0], found, part[1], sizes), None
+
+    def search(found: Found, part: tuple[Instance, Array]) -> tuple[Found, tuple[Array, Array, Array]]:
+        found, bound, num_nodes, is_full = one_sign(part[0], found, part[1], sizes)
+        return found, (bound, num_nodes, is_full)
+
+    found, _ = lax.scan(look, found, (instances, signs))
+    found, (bounds, num_nodes, is_full) = lax.scan(search, found, (instances, signs))
+    best = jnp.max(found.values)
+    bound = jnp.maximum(best, jnp.max(bounds))
+    return Outcome(found, bound, jnp.sum(num_nodes), jnp.any(is_full), (bound > best) & ~jnp.any(is_full))
+
+
+solve = functools.partial(jax.jit, static_argnames=("sizes", "num_best"))(both_signs)

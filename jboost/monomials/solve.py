@@ -1,0 +1,298 @@
+"""Maximum monomial agreement: problem (27) of paper 001 (Goldberg, Eckstein 2009), solved to proven optimality.
+
+Over monomials u (conjunctions of literals) and signs s, with cover C_u and order k_u, the largest of
+
+    s sum_{i in C_u} w_i y_i  +  sum of v_ii' over y_i = s, i in C_u, y_i' = -s, i' not in C_u  -  c(k_u).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import check, numerics
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.monomials import instance, integers, search
+from jboost.monomials.compact import compact
+from jboost.monomials.instance import Instance
+from jboost.monomials.search import Outcome, Sizes
+from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
+
+_PRODUCT_ENTRIES = 1 << 16  # of a batch's covers, about what a cache holds
+_MOST_ROWS = 1 << 18  # beyond it sums of the low bits of integers are not exact in 32 bits
+
+
+class _Problem(NamedTuple):
+    """The arguments as arrays, and as integers."""
+
+    features: Array  # [m, N]
+    labels: Array  # [m]
+    weights: Array  # [m] 0 where masked out
+    rewards: Array | None  # [m, m]
+    costs: Array  # [D]
+    power: Array  # [] integers are amounts times 2^power
+    whole_weights: Array  # [m]
+    whole_rewards: Array | None  # [m, m]
+    whole_costs: Array  # [D]
+    spare: Array  # [] what rounding to integers may hide, as an amount
+    is_valid: Array  # [] bool
+
+
+def maximum_agreement(
+    features: ArrayLike,
+    labels: ArrayLike,
+    example_weights: ArrayLike,
+    *,
+    max_order: int | None,
+    costs: ArrayLike | None = None,
+    pair_weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    config: SearchConfig | None = None,
+) -> MonomialSolution:
+    """The monomial and sign that agree best with the labels, and a bound on all others: (27) of paper 001 by branch and bound.
+
+    Weights are rounded to integers that sum to at least 2^29 (2^49 in float64): the monomial is the best one for those, and `upper_bound` adds what
+    the rounding may hide. Jittable and vmappable; called with concrete arrays it merges equal examples first, which is faster.
+
+    Args:
+      features: [m, N] 0 or 1 (`jboost.data.binarization` makes them); NaN where neither literal of an attribute holds: under jit with
+        `config.missing=True` only.
+      labels: [m] -1 or +1.
+      example_weights: [m], not negative.
+      max_order: the largest number of literals, static; None for any.
+      costs: [max_order + 1], or [N + 1], by number of literals, not negative, +inf for orders not allowed; None for 0.
+      pair_weights: [m, m], not negative; entry (i, i') rewards a cover with i and without i' where y_i is the sign and y_i' is not; ignored within a
+        class. None for 0.
+      mask: [m] bool, False for examples that do not count; None for all True.
+      config: static sizes.
+
+    Returns:
+      A `MonomialSolution`. Statuses: OPTIMAL; ITERATION_LIMIT and CAPACITY_LIMIT, with the best monomial met and a valid bound; INVALID_INPUT.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where shapes do not fit or `max_order` is above N; and for values that are not allowed, where
+        they are known.
+
+    >>> import jboost
+    >>> solution = jboost.monomials.maximum_agreement([[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, -1], [0.25] * 4, max_order=2)
+    >>> solution.literals.tolist(), int(solution.sign), float(solution.value), float(solution.upper_bound)
+    ([0, 0], -1, 0.5, 0.5)
+    """
+    config = SearchConfig() if config is None else config
+    if not isinstance(config, SearchConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.monomials.SearchConfig is wanted")
+    problem, adds_free = _judge(features, labels, example_weights, max_order, costs, pair_weights, mask)
+    known_values = [leaf for leaf in problem if leaf is not None]
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in known_values):
+        return _solve_as_it_stands(problem, config, adds_free)
+    return _solve_compact(problem, config, adds_free)
+
+
+def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *, max_order: int | None, **options: Any) -> MonomialSolution:
+    """What a beam search finds, without proof: `maximum_agreement` with no step of branch and bound, for a quick first column.
+
+    The upper bound is the trivial one. Arguments are those of `maximum_agreement`; `config.beam_width` and `beam_depth` say how far it looks.
+
+    >>> import jboost
+    >>> solution = jboost.monomials.greedy([[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, -1], [0.4, 0.2, 0.2, 0.2], max_order=2)
+    >>> solution.literals.tolist(), int(solution.sign), round(float(solution.value), 6)
+    ([1, 1], 1, 0.4)
+    """
+    config = options.pop("config", None) or SearchConfig()
+    return maximum_agreement(features, labels, example_weights, max_order=max_order, config=dataclasses.replace(config, max_steps=0), **options)
+
+
+def _judge(
+    features: ArrayLike,
+    labels: ArrayLike,
+    example_weights: ArrayLike,
+    max_order: int | None,
+    costs: ArrayLike | None,
+    pair_weights: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> tuple[_Problem, bool]:
+    """The problem, and whether literals are free and may be many."""
+    table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    dtype = _float_of(table.dtype)
+    num_examples, num_attributes = table.shape
+    if num_examples > _MOST_ROWS:
+        raise ValueError(f"features has {num_examples} rows: at most {_MOST_ROWS} are searched exactly; merge equal rows or take a sample")
+    signs = check.numeric("labels", labels, shape=(num_examples,), kinds="fi")
+    weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu").astype(dtype)
+    if max_order is not None:
+        check.count("max_order", max_order, low=0)
+        if max_order > num_attributes:
+            raise ValueError(f"max_order is {max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
+    highest = num_attributes if max_order is None else max_order
+    prices = jnp.zeros((highest + 1,), dtype)
+    if costs is not None:
+        prices = check.numeric("costs", costs, shape=(highest + 1,), kinds="fiu").astype(dtype)
+    rewards = None
+    if pair_weights is not None:
+        rewards = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu").astype(dtype)
+    kept = jnp.ones((num_examples,), bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    _judge_values(table, signs, weights, prices, rewards, kept)
+    return _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept), costs is None and max_order is None
+
+
+def _float_of(dtype: Any) -> Any:
+    return jnp.dtype(dtype) if jnp.issubdtype(dtype, jnp.floating) and jnp.dtype(dtype).itemsize >= 4 else jnp.zeros(()).dtype
+
+
+def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array) -> None:
+    if any(isinstance(part, jax.core.Tracer) for part in (table, labels, weights, costs, rewards, mask)):
+        return
+    kept = np.asarray(mask)
+    values = np.asarray(table, np.float64)
+    is_bad = ~np.isin(values, (0, 1)) & ~np.isnan(values) & kept[:, None]
+    if is_bad.any():
+        row, column = np.argwhere(is_bad)[0]
+        raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: 0 or 1 is wanted; jboost.data.binarization makes such attributes")
+    for name, array, allowed in (
+        ("labels", np.where(kept, labels, 1), lambda x: np.abs(x) == 1),
+        ("example_weights", np.where(kept, weights, 0), lambda x: (x >= 0) & np.isfinite(x)),
+        ("costs", np.asarray(costs), lambda x: x >= 0),
+        ("pair_weights", np.zeros(0) if rewards is None else np.asarray(rewards), lambda x: (x >= 0) & np.isfinite(x)),
+    ):
+        for place in np.argwhere(~allowed(array))[:1].tolist():
+            wanted = {"labels": "-1 or +1", "costs": "a number from 0 up, or +inf for an order that is not allowed"}.get(
+                name, "a finite number from 0 up"
+            )
+            raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: {wanted} is wanted")
+    if not np.isfinite(np.asarray(costs)).any():
+        raise ValueError("costs are all +inf: allow one order at least")
+
+
+@jax.jit
+def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array) -> _Problem:
+    """Amounts as integers of one unit."""
+    weights = jnp.where(mask, weights, 0)
+    labels = jnp.where(mask, labels, 1)
+    if rewards is not None:
+        between = mask[:, None] & mask[None, :] & (labels[:, None] * labels[None, :] < 0)
+        rewards = jnp.where(between, rewards, 0)
+    total = jnp.sum(weights) + (0 if rewards is None else jnp.sum(rewards))
+    power = integers.exponent(total)
+    is_valid = jnp.all(jnp.where(mask[:, None], (table == 0) | (table == 1) | jnp.isnan(table), True)) & jnp.all(jnp.abs(labels) == 1)
+    is_valid &= jnp.all(weights >= 0) & (total < jnp.inf) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
+    whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
+    hidden = jnp.sum(jnp.abs(integers.scaled(weights, power) - whole.astype(weights.dtype)))
+    whole_rewards = None
+    if rewards is not None:
+        is_valid &= jnp.all(rewards >= 0)
+        whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
+        hidden += jnp.sum(jnp.abs(integers.scaled(rewards, power) - whole_rewards.astype(weights.dtype)))
+    whole_costs, cut = integers.floor_to_integers(costs - jnp.min(costs), power)  # what costs more than the least by all there is to gain never wins
+    spare = integers.scaled((hidden + cut) * 1.001, -power)
+    return _Problem(table, labels, weights, rewards, costs, power, whole, whole_rewards, whole_costs, spare, is_valid)
+
+
+def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: int, adds_free: bool) -> Sizes:
+    num_literals = 2 * num_attributes
+    batch = config.batch
+    if batch is None:
+        batch = min(256, max(8, _PRODUCT_ENTRIES // max(num_rows, num_literals)))
+    wanted = 2 * batch if config.children is None else config.children
+    return Sizes(
+        batch,
+        max(wanted, num_literals, 1),
+        config.capacity,
+        config.max_steps,
+        config.beam_width,
+        min(config.beam_depth, max_order + 1),
+        config.num_passes,
+        adds_free,
+    )
+
+
+def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
+    rewards = None if problem.whole_rewards is None else np.asarray(problem.whole_rewards)
+    small = compact(np.asarray(problem.features), np.asarray(problem.labels), np.asarray(problem.whole_weights), rewards)
+    max_order = problem.costs.shape[0] - 1
+    sizes = _sizes(config, small.ones.shape[1], small.ones.shape[2], max_order, adds_free)
+    outcome = _search(small.ones, small.known, small.weights, small.rewards, small.is_attribute, problem.whole_costs, config=config, sizes=sizes)
+    return _finish(problem, outcome, jnp.asarray(small.columns))
+
+
+def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
+    num_rows, num_attributes = problem.features.shape
+    sizes = _sizes(config, num_rows, num_attributes, problem.costs.shape[0] - 1, adds_free)
+    is_own = jnp.stack([problem.labels == 1, problem.labels == -1])
+    twice = jnp.broadcast_to(problem.features[None], (2, num_rows, num_attributes))
+    weights = jnp.where(is_own, problem.whole_weights[None, :], 0)
+    rewards = None
+    if problem.whole_rewards is not None:
+        rewards = jnp.where(is_own[:, :, None], problem.whole_rewards[None], 0)
+    known = (~jnp.isnan(twice)).astype(twice.dtype) if config.missing else None
+    every = jnp.ones((num_attributes,), bool)
+    outcome = _search((twice == 1).astype(twice.dtype), known, weights, rewards, every, problem.whole_costs, config=config, sizes=sizes)
+    if not config.missing:
+        problem = problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
+    return _finish(problem, outcome, jnp.arange(num_attributes))
+
+
+@functools.partial(jax.jit, static_argnames=("config", "sizes"))
+def _search(
+    ones: Array, known: Array | None, weights: Array, rewards: Array | None, is_attribute: Array, costs: Array, *, config: SearchConfig, sizes: Sizes
+) -> Outcome:
+    """Both signs; examples of class +1 and -1 in the two members of `ones`."""
+
+    def make(index: int) -> Instance:
+        mine, theirs = (instance.rows_of(ones[k], None if known is None else known[k]) for k in (index, 1 - index))
+        return instance.make(
+            mine,
+            theirs,
+            weights[index],
+            weights[1 - index],
+            None if rewards is None else rewards[index],
+            costs,
+            is_attribute,
+            num_nested=config.num_nested,
+            num_matchings=config.num_matchings,
+        )
+
+    both = jax.tree.map(lambda first, second: jnp.stack([first, second]), make(0), make(1))
+    return search.both_signs(both, sizes, num_best=config.num_best)
+
+
+@jax.jit
+def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolution:
+    """The monomials in the caller's attributes, valued with the caller's weights; `columns` [n] has N where an attribute only pads."""
+    num_attributes, width = problem.features.shape[1], columns.shape[0]
+    flags = integers.unpack(outcome.found.literals, 2 * width).astype(jnp.int8)
+    literals = jnp.zeros((flags.shape[0], num_attributes + 1), jnp.int8).at[:, columns].set(flags[:, :width] - flags[:, width:])[:, :num_attributes]
+    is_found = outcome.found.values > jnp.iinfo(outcome.found.values.dtype).min
+    values = jnp.where(is_found & problem.is_valid, _value(problem, literals, outcome.found.signs), -jnp.inf)
+    dtype = values.dtype
+    rounded = numerics.round_up(outcome.bound, dtype)
+    above = integers.scaled(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
+    above += 2 * jnp.finfo(dtype).eps * (jnp.abs(above) + jnp.min(problem.costs)) * (problem.spare + jnp.min(problem.costs) > 0)
+    upper = jnp.where(problem.is_valid, jnp.maximum(above, values[0]), jnp.inf)
+    status = jnp.where(outcome.is_full, int(Status.CAPACITY_LIMIT), jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), int(Status.OPTIMAL)))
+    status = jnp.where(problem.is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
+    best = Monomials(literals, outcome.found.signs, values)
+    return MonomialSolution(literals[0], best.signs[0], values[0], upper, best, outcome.num_nodes, status)
+
+
+def covers(literals: Array, features: Array) -> Array:
+    """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool."""
+    wanted = jnp.concatenate([literals == 1, literals == -1], axis=1).astype(features.dtype)
+    missed = jnp.concatenate([features != 1, features != 0], axis=1).astype(features.dtype)
+    return integers.dot(wanted, missed.T) == 0
+
+
+def _value(problem: _Problem, literals: Array, signs: Array) -> Array:
+    """(27) of monomials [k, N] with signs [k], in floats."""
+    inside = covers(literals, problem.features)
+    agreement = integers.dot(inside.astype(problem.weights.dtype), (problem.weights * problem.labels)[:, None])[:, 0]
+    worth = signs * agreement - problem.costs[jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)]
+    if problem.rewards is None:
+        return worth
+    own = (inside & (problem.labels[None, :] == signs[:, None])).astype(worth.dtype)
+    return worth + jnp.sum(integers.dot(own, problem.rewards) * ~inside, axis=1)

@@ -1,0 +1,66 @@
+"""What the search for monomials takes and returns."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from jboost.base import check
+from jboost.base.types import Array
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchConfig:
+    """Static sizes of the search; the defaults suit up to some thousand examples and attributes."""
+
+    batch: int | None = None
+    """Nodes expanded at once; None: as many as keep the products in the cache, 8 at least and 256 at most."""
+    children: int | None = None
+    """Children made at once, twice the attributes at least; None: the larger of that and 2 for each node of a batch."""
+    capacity: int = 1 << 16
+    """Nodes that the stack holds; when it is full the search ends, with a valid bound."""
+    max_steps: int = 1_000_000
+    """Batches, at most; then the search ends, with a valid bound."""
+    beam_width: int = 32
+    """Monomials kept by the beam search that finds the first incumbent."""
+    beam_depth: int = 8
+    """Orders that the beam search visits, at most."""
+    num_matchings: int = 4
+    """Matchings of nearest examples of the two classes along which weight may flow in a bound."""
+    num_passes: int = 2
+    """Times that a node's bounds are worked out, each time with the literals that the last one left."""
+    num_nested: int = 2
+    """Nearest nested literals, on either side, that a literal is compared with."""
+    num_best: int = 1
+    """Monomials returned: the best one, which is certified, and the best others that the beam met."""
+    missing: bool = False
+    """Under jit: whether features may be NaN, an attribute of which neither literal holds. It doubles some products."""
+
+    def __post_init__(self) -> None:
+        for name in ("capacity", "beam_width", "num_best", "num_passes"):
+            check.count(f"config.{name}", getattr(self, name), low=1)
+        for name in ("max_steps", "beam_depth", "num_matchings", "num_nested"):
+            check.count(f"config.{name}", getattr(self, name), low=0)
+        for name in ("batch", "children"):
+            if getattr(self, name) is not None:
+                check.count(f"config.{name}", getattr(self, name), low=1)
+
+
+class Monomials(NamedTuple):
+    """Some monomials, the best first; unused places have value -inf."""
+
+    literals: Array  # [k, N] int8: +1 where the attribute must be 1, -1 where it must be 0
+    signs: Array  # [k] int8, +1 or -1
+    values: Array  # [k]
+
+
+class MonomialSolution(NamedTuple):
+    """The best monomial and what bounds all others."""
+
+    literals: Array  # [N] int8: +1 where the attribute must be 1, -1 where it must be 0
+    sign: Array  # [] int8: the class that its cover is said to be
+    value: Array  # [] of (27), rounded
+    upper_bound: Array  # [] above the value of every monomial allowed
+    others: Monomials  # the best one first
+    num_nodes: Array  # [] int32, nodes expanded
+    status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, CAPACITY_LIMIT, INVALID_INPUT

@@ -1,0 +1,5 @@
+"""Preallocated nodes of branch and bound."""
+
+from jboost.search import stack
+
+__all__ = ["stack"]
