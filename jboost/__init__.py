@@ -17,6 +17,7 @@ from jboost import (
     projections,
     relaxations,
     relaxed_margin,
+    slipper,
 )
 from jboost.base import boosting, folds, status
 from jboost.base.predict import predict, predict_scores
@@ -47,6 +48,7 @@ __all__ = [
     "projections",
     "relaxations",
     "relaxed_margin",
+    "slipper",
     "status",
     "validate",
 ]

@@ -46,7 +46,7 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
     padding = -capacity % block
 
     def blocks(leaf: Array) -> Array:
-        return jnp.pad(leaf, [(0, padding)] + [(0, 0)] * (leaf.ndim - 1)).reshape(-1, block, *leaf.shape[1:])
+        return jnp.pad(leaf, [(0, padding)] + [(0, 0)] * (leaf.ndim - 1)).reshape((capacity + padding) // block, block, *leaf.shape[1:])
 
     def add_block(carry: tuple[Array, Array], part: tuple[PyTree, Array]) -> tuple[tuple[Array, Array], None]:
         total, verdict = carry

@@ -33,17 +33,19 @@ import numpy as np
 
 from jboost.base.boosting import Ensemble
 from jboost.learners.columns import Column, Columns
+from jboost.learners.monomials import Monomial
 from jboost.learners.signed import Signs, signs
 from jboost.learners.stumps import Stump, Stumps
 from jboost.learners.trained import Model
 from jboost.pair.types import Separator
+from jboost.slipper import Rules
 
 FORMAT = "jboost-model"
 FORMAT_VERSION = 1
 _HEADER = "header.json"
 _LEARNER = "learner"  # the field of an ensemble that is no array
 _TYPES: dict[str, Any] = {}
-_LEARNERS: dict[str, Any] = {learner.__name__: learner for learner in (Columns, Stumps)}  # whose fields are numbers and words
+_LEARNERS: dict[str, Any] = {learner.__name__: learner for learner in (Columns, Rules, Stumps)}  # whose fields are numbers and words
 _CONTAINERS: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, tuple)}
 
 
@@ -52,7 +54,7 @@ def register(model_type: Any) -> None:
     _TYPES[model_type.__name__] = model_type
 
 
-for _known in (Separator, Ensemble, Column, Stump, Model):
+for _known in (Separator, Ensemble, Column, Monomial, Stump, Model):
     register(_known)
 
 

@@ -17,7 +17,7 @@ FLOORS = (
     ("projections", "operators", "geometry", "search"),
     ("lp", "monomials", "kernels", "relaxations", "losses"),
     ("pair", "learners"),
-    ("ensemble", "adaboost", "infoboost", "relaxed_margin", "lpboost", "l0", "example_weights", "combine"),
+    ("ensemble", "adaboost", "infoboost", "relaxed_margin", "lpboost", "l0", "slipper", "example_weights", "combine"),
     ("data", "files", "sharding", "drive"),
     ("cli", "plots", "report", "sklearn"),
 )

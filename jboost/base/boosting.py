@@ -95,7 +95,11 @@ class Absorbed(NamedTuple):
 
 
 class Booster(Protocol):
-    """How a column changes the example weights: the one thing in which boosters differ."""
+    """How a column changes the example weights: the one thing in which boosters differ.
+
+    A booster that asks for more than the best hypothesis under example weights has a method `ask(memory, learner, learner's state, example_weights)`,
+    which returns what its `absorb` takes: a record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others.
+    """
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
         """The slots that `max_rounds` proposals of `num_proposed` hypotheses need."""
@@ -103,8 +107,8 @@ class Booster(Protocol):
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """Memory, first example weights, and what is certified before the first round; `slots` is [0]."""
 
-    def absorb(self, memory: PyTree, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
-        """Takes the columns of a proposal."""
+    def absorb(self, memory: PyTree, dataset: Dataset, proposal: Any, ensemble: Ensemble) -> Absorbed:
+        """Takes the columns of a proposal, or of what its own question brought."""
 
 
 class State(NamedTuple):
@@ -295,9 +299,18 @@ def unfinished(state: State) -> Array:
     return (state.status == int(Status.UNFINISHED)) & (state.num_rounds < len(state.trace.edges))
 
 
+def _ask(state: State) -> Any:
+    """The learner's answer to the booster's question."""
+    learner = state.ensemble.learner
+    ask = getattr(state.booster, "ask", None)
+    if ask is not None:
+        return ask(state.memory, learner, state.learner, state.example_weights)
+    return learner.propose(state.learner, state.example_weights)
+
+
 def advance(state: State, dataset: Dataset) -> State:
     """One round, whatever the status."""
-    proposal = state.ensemble.learner.propose(state.learner, state.example_weights)
+    proposal = _ask(state)
     proposal = proposal._replace(outputs=jnp.where(dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)))
     now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
     sound = jnp.all(jnp.abs(proposal.outputs) <= 1)
@@ -317,28 +330,39 @@ def advance(state: State, dataset: Dataset) -> State:
     )
 
 
-def finish(state: State) -> Fit:
-    """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used."""
+def finish(state: State, dataset: Dataset | None = None) -> Fit:
+    """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used. A booster's own `finish` may look at the data."""
+    del dataset
     used_up = (state.status == int(Status.UNFINISHED)) & (state.num_rounds >= len(state.trace.edges))
     status = jnp.where(used_up, int(Status.ROUND_LIMIT), state.status).astype(jnp.int32)
     return Fit(state.ensemble, state.certificate, state.trace, state.num_rounds, status)
 
 
-def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> Fit:
+Finish = Callable[[State, Dataset], Fit]
+
+
+def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int, finish: Finish = finish) -> Fit:
     """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises."""
     judge_arguments(learner, max_rounds)
-    return _run(booster, learner, dataset, key, max_rounds=max_rounds)
+    return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
 
 
-@functools.partial(jax.jit, static_argnames=("max_rounds",))
-def _run(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> Fit:
+@functools.partial(jax.jit, static_argnames=("max_rounds", "finish"))
+def _run(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int, finish: Finish) -> Fit:
     first = start(booster, learner, dataset, key=key, max_rounds=max_rounds)
     last, _ = loops.bounded_loop(lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds)
-    return finish(last)
+    return finish(last, dataset)
 
 
 def drive(
-    booster: Booster, learner: Learner, dataset: Dataset, on_step: Callable[[State, Info], bool | None], *, key: Array | None, max_rounds: int
+    booster: Booster,
+    learner: Learner,
+    dataset: Dataset,
+    on_step: Callable[[State, Info], bool | None],
+    *,
+    key: Array | None,
+    max_rounds: int,
+    finish: Finish = finish,
 ) -> Fit:
     """`run`, one compiled round at a time, with a word from outside between two: `on_step(state, info)` ends the loop by returning False.
 
@@ -356,7 +380,7 @@ def drive(
         answer = on_step(state, info)
         if answer is not None and not answer:
             state = state._replace(status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(jnp.int32))
-    return finish(state)
+    return finish(state, dataset)
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds",))

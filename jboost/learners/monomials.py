@@ -79,9 +79,13 @@ class Monomials:
         """They are: -1, 0 or +1."""
         return jnp.ones((), bool)
 
-    def constants(self, state: MonomialsState) -> Monomial:
-        """The two monomials without literals, leaves [2, ...]."""
-        return Monomial(jnp.zeros((2, state.features.shape[1]), jnp.int8), jnp.array([1, -1], jnp.int8))
+    def prices(self, state: MonomialsState) -> Array:
+        """What `propose` takes as `costs`: [K + 1] by order."""
+        return state.prices
+
+    def least_price(self, state: MonomialsState) -> Array:
+        """The least cost of a monomial with literals, []."""
+        return jnp.min(state.prices[1:], initial=jnp.inf)
 
     def price(self, state: MonomialsState, hypothesis: Monomial) -> Array:
         """What a hypothesis costs beside a misclassified example, []."""

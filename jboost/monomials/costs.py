@@ -24,7 +24,7 @@ class CostFunction(Protocol):
         """Costs [D] of orders [D]."""
 
 
-def log_binomial(num_attributes: int, orders: Array) -> Array:
+def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
     """Natural logarithm of the number of ways to choose `orders` [D] of N attributes."""
     dtype = jnp.result_type(float)
     size = jnp.asarray(num_attributes, dtype)
@@ -38,9 +38,11 @@ class MDL:
     """(28): (k + log2 C(N, k) + log2 K) / log2 M + kappa."""
 
     kappa: ArrayLike
+    num_attributes: ArrayLike | None = None
 
-    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+    def __call__(self, orders: Array, num_attributes: ArrayLike, num_examples: Array, max_order: int) -> Array:
         """Costs [D] of orders [D]."""
+        num_attributes = num_attributes if self.num_attributes is None else self.num_attributes
         bits = jnp.asarray(orders, jnp.result_type(float)) + log_binomial(num_attributes, orders) / math.log(2) + math.log2(max(max_order, 1))
         return bits / jnp.log2(jnp.maximum(num_examples, 2)) + self.kappa
 
@@ -59,18 +61,19 @@ class Rademacher:
         return self.scale * jnp.sqrt(2 * num_examples * size)
 
 
-def mdl(kappa: ArrayLike = 1.5) -> MDL:
+def mdl(kappa: ArrayLike = 1.5, *, num_attributes: ArrayLike | None = None) -> MDL:
     """The description length of a monomial in units of that of a misclassified example: (28) of paper 001.
 
     Args:
       kappa: [] for the bits of its coefficient, in [1 + 1 / M, 2] by the paper.
+      num_attributes: [] N, where some columns of the features only pad; None for all of them.
 
     >>> import jax.numpy as jnp
     >>> from jboost.monomials import costs
-    >>> costs.mdl(1.5)(jnp.array([1]), 8, 16, 1).tolist()
+    >>> [round(float(cost), 3) for cost in costs.mdl(1.5)(jnp.array([1]), 8, 16, 1)]
     [2.5]
     """
-    return MDL(kappa)
+    return MDL(kappa, num_attributes)
 
 
 def rademacher(scale: ArrayLike = 0.05) -> Rademacher:
@@ -82,6 +85,6 @@ def rademacher(scale: ArrayLike = 0.05) -> Rademacher:
     >>> import jax.numpy as jnp
     >>> from jboost.monomials import costs
     >>> [round(float(cost), 3) for cost in costs.rademacher(0.1)(jnp.array([1, 2]), 8, 100, 2)]
-    [2.632, 3.282]
+    [2.633, 3.29]
     """
     return Rademacher(scale)

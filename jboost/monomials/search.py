@@ -113,7 +113,8 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
     start = expand.root(instance)
     nodes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), start)
 
-    def widen(carry: tuple[Node, Array, Found], _: None) -> tuple[tuple[Node, Array, Found], None]:
+    def widen(carry: tuple[Node, Array, Found], nothing: None) -> tuple[tuple[Node, Array, Found], None]:
+        del nothing
         nodes, is_node, found = carry
         measured = expand.measure(instance, nodes)
         num = max(2 * found.values.shape[0], 1) if found.values.shape[0] > 1 else 1

@@ -1,0 +1,8 @@
+"""L0-RBoost: few hypotheses and few errors at once, by a tightened linear relaxation (paper 001, Goldberg and Eckstein 2009)."""
+
+from jboost.l0.booster import L0Certificate, finish, fit, init, step
+from jboost.l0.integer import SearchConfig
+from jboost.l0.relaxation import solve_relaxation
+from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
+
+__all__ = ["L0Certificate", "L0Relaxation", "RelaxationConfig", "SearchConfig", "WarmStart", "finish", "fit", "init", "solve_relaxation", "step"]

@@ -1,0 +1,151 @@
+"""The sparse minimum disagreement problem (15) of paper 001 over a pool: points of it, and a local search.
+
+    minimise sum_i weight_i I(y_i H_i lambda < rho) + sum_u c_u I(lambda_u > 0)  s.t.  lambda >= 0, sum lambda = 1.
+
+Coefficients are multiples of a power of two that sum to one exactly, so that for outputs -1, 0, +1 every margin is exact in the float type at hand,
+and `loss` is the loss of the coefficients as they are. The local search moves lambda towards or away from one hypothesis at a time, (1 - t) lambda +
+t e_u, with an exact line search: margins are linear in t, so the loss is constant between sorted break points; among the best places it takes the
+middle of the widest interval.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, loops, numerics
+from jboost.base.types import Array
+
+_DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchConfig:
+    """Static sizes of the local search."""
+
+    max_moves: int = 200
+    """Moves, at most, from one starting point."""
+    max_entries: int = 1 << 20
+    """Break points that are sorted together: memory is that of some such arrays."""
+
+    def __post_init__(self) -> None:
+        check.count("config.max_moves", self.max_moves, low=0)
+        check.count("config.max_entries", self.max_entries, low=1)
+
+
+class Instance(NamedTuple):
+    """(15) over n columns."""
+
+    margins: Array  # [n, m] y_i H_iu, 0 for padding
+    weights: Array  # [m] 0 for padding
+    costs: Array  # [n]
+    is_column: Array  # [n] bool
+    margin: Array  # [] rho
+
+
+class Vote(NamedTuple):
+    """A point of (15)."""
+
+    coefficients: Array  # [n] lambda
+    loss: Array  # []
+
+
+def evaluate(instance: Instance, coefficients: Array) -> Vote:
+    """The point of (15) next to coefficients [n] that are about on the simplex, with its loss."""
+    unit = float(jnp.finfo(coefficients.dtype).eps)
+    clean = jnp.where(instance.is_column & (coefficients > 0) & (coefficients < jnp.inf), coefficients, 0.0)
+    even = numerics.safe_divide(instance.is_column.astype(clean.dtype), jnp.full_like(clean, jnp.sum(instance.is_column)))
+    total = jnp.sum(clean)
+    shares = jnp.where(total > 0, numerics.safe_divide(clean, jnp.full_like(clean, total)), even)
+    whole = jnp.round(shares / unit)
+    largest = jnp.argmax(whole)
+    whole = whole.at[largest].add(jnp.round(1 / unit) - jnp.sum(whole))
+    return _valued(instance, whole * unit)
+
+
+def _valued(instance: Instance, coefficients: Array) -> Vote:
+    reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
+    errors = jnp.sum(jnp.where(reached < instance.margin, instance.weights, 0.0))
+    return Vote(coefficients, errors + jnp.sum(jnp.where(coefficients > 0, instance.costs, 0.0)))
+
+
+def better(first: Vote, second: Vote) -> Vote:
+    """The one of less loss, the first where both have the same."""
+    return jax.tree.map(lambda one, two: jnp.where(second.loss < first.loss, two, one), first, second)
+
+
+class _Moves(NamedTuple):
+    """The best move towards or away from each hypothesis."""
+
+    loss: Array  # [n] as estimated
+    width: Array  # [n] of the interval of t
+    step: Array  # [n] t
+
+
+def _moves(instance: Instance, coefficients: Array, chunk: int) -> _Moves:
+    reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
+    rest = jnp.sum(jnp.where(coefficients > 0, instance.costs, 0.0))
+
+    def one(part: tuple[Array, Array, Array]) -> _Moves:
+        margins, own, cost = part
+        return _line_search(instance, reached, rest - jnp.where(own > 0, cost, 0.0), margins, own, cost)
+
+    found = lax.map(one, (instance.margins, coefficients, instance.costs), batch_size=chunk)
+    return found._replace(loss=jnp.where(instance.is_column, found.loss, jnp.inf))
+
+
+def _line_search(instance: Instance, reached: Array, rest: Array, margins: Array, own: Array, cost: Array) -> _Moves:
+    """The best t of (1 - t) lambda + t e_u, at the end where lambda_u vanishes or within an interval; others stay in the support."""
+    dtype = reached.dtype
+    low = -numerics.safe_divide(own, 1 - own)
+    slope = margins - reached
+    need = instance.margin - reached
+    moves = slope != 0
+    places = jnp.where(moves, need / jnp.where(moves, slope, 1.0), jnp.inf)
+    order = jnp.argsort(places)
+    places, slope, weights = places[order], slope[order], instance.weights[order]
+    change = jnp.where(slope > 0, -weights, jnp.where(slope < 0, weights, 0.0))
+    before = jnp.sum(jnp.where(slope > 0, weights, 0.0)) + jnp.sum(jnp.where(~moves & (need > 0), instance.weights, 0.0))
+    errors = before + jnp.concatenate([jnp.zeros((1,), dtype), jnp.cumsum(change)])
+    begin = jnp.clip(jnp.concatenate([jnp.full((1,), -jnp.inf, dtype), places]), low, 1.0)
+    end = jnp.clip(jnp.concatenate([places, jnp.full((1,), jnp.inf, dtype)]), low, 1.0)
+    width = end - begin
+    is_interval = width > 1e-5
+    loss = jnp.where(is_interval, errors, jnp.inf)
+    least = jnp.min(loss)
+    widest = jnp.argmax(jnp.where(loss <= least, width, -1.0))
+    inside = _Moves(least + rest + cost, width[widest], (begin + end)[widest] / 2)
+    at_low = jnp.sum(jnp.where(reached + low * (margins - reached) < instance.margin, instance.weights, 0.0))
+    removed = _Moves(jnp.where((own > 0) & (own < 1), at_low + rest, jnp.inf), jnp.ones_like(low), low)
+    return jax.tree.map(lambda one, two: jnp.where(removed.loss <= inside.loss, one, two), removed, inside)
+
+
+class _State(NamedTuple):
+    vote: Vote
+    is_going: Array  # [] bool
+    num_moves: Array  # []
+
+
+def search(instance: Instance, start: Vote, *, config: SearchConfig) -> Vote:
+    """The best of a sequence of moves, each the best there is, from a starting point; no worse than it."""
+    num_columns, num_examples = instance.margins.shape
+    chunk = max(1, min(num_columns, config.max_entries // max(1, num_examples)))
+
+    def move(state: _State) -> _State:
+        moves = _moves(instance, state.vote.coefficients, chunk)
+        least = jnp.min(moves.loss)
+        best = jnp.argmax(jnp.where(moves.loss <= least, moves.width, -1.0))
+        step = moves.step[best]
+        moved = ((1 - step) * state.vote.coefficients).at[best].add(step)
+        moved = moved.at[best].set(jnp.where(moved[best] < _DUST, 0.0, moved[best]))
+        fresh = evaluate(instance, moved)
+        is_less = fresh.loss < state.vote.loss
+        return _State(better(state.vote, fresh), is_less, state.num_moves + 1)
+
+    first = numerics.start_loop_beside(_State(start, jnp.ones((), bool), jnp.zeros((), jnp.int32)), instance.margins)
+    last, _ = loops.bounded_loop(move, lambda state: state.is_going, first, max_checks=config.max_moves)
+    return last.vote

@@ -1,0 +1,140 @@
+"""Where the interior point method begins: from nothing, from a point of a smaller program, and after cuts came and went."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.l0 import cuts as pair_cuts
+from jboost.l0 import newton
+from jboost.l0.cuts import Refreshed
+from jboost.l0.newton import Parts, Point, Program
+from jboost.l0.types import Cuts, Dual, Instance, Primal, WarmStart
+from jboost.lp.interior_point import InteriorPointConfig
+
+_FIRST_PRODUCT = 0.05  # of the complementary parts, in units of a weight
+_RESUMED_PRODUCT = 3e-3
+_IDLE = 1e-2  # of the weight of a cut, in units of a weight over its surplus: below it may go
+_LIFT, _LIFTS = 30.0, (1e-4, 0.1)  # how far from its bounds an iterate begins: times the products, and within these
+_FULL = 0.95  # of the weight of an example, what the cuts and the margin take of it at the start
+
+
+def enter(program: Program, primal: Primal, dual: Dual, convexity: Array, product: Array) -> Point:
+    """An iterate next to both sides, nearly feasible where they are, with no complementary product much below the given one.
+
+    Args:
+      program: the cuts included that are to be met.
+      primal: lambda, mu and xi that meet all cuts.
+      dual: w and v, 0 for cuts that are new.
+      convexity: alpha.
+      product: [] positive.
+    """
+    instance, rho, used = program.instance, program.instance.margin, program.is_used
+    unit = jnp.maximum(instance.unit, jnp.finfo(product.dtype).tiny)
+    lift = jnp.clip(_LIFT * product / unit, *_LIFTS)
+    count = jnp.maximum(jnp.sum(instance.is_column), 1)
+    least = 0.1 * product
+
+    coefficients = jnp.where(instance.is_column, jnp.maximum(primal.coefficients, lift / count), 1.0)
+    coefficients = coefficients / jnp.sum(jnp.where(instance.is_column, coefficients, 0.0), initial=jnp.finfo(product.dtype).tiny)
+    extra = jnp.clip(primal.selected - primal.coefficients, lift / count, 1 - lift)
+    reached = jnp.matmul(instance.margins, coefficients, precision=lax.Precision.HIGHEST)
+    slacks = jnp.maximum(primal.slacks + lift, (rho + lift - reached) / (1 + rho))
+    selected = jnp.where(instance.is_column, coefficients + extra, 0.0)
+    covered = jnp.matmul(program.served, selected, precision=lax.Precision.HIGHEST) + pair_cuts.gather(program.cuts, slacks) - 1
+    above = Parts(coefficients, extra, 1 - extra, slacks, reached + (1 + rho) * slacks - rho, jnp.maximum(covered, lift))
+
+    weights = jnp.maximum(dual.example_weights, least / above.margins)
+    pair_weights = jnp.where(used.cuts, jnp.maximum(dual.pair_weights, jnp.where(dual.pair_weights > 0, least, product) / above.cuts), 0.0)
+    load = (1 + rho) * weights + pair_cuts.scatter(program.cuts, pair_weights, weights.shape[0])
+    keep = jnp.minimum(1.0, _FULL * numerics.safe_divide(instance.weights, load, fill=1.0))
+    weights = weights * keep
+    pair_weights = pair_weights * jnp.minimum(*(keep.at[end].get(mode="fill", fill_value=1.0) for end in program.cuts))
+    load = (1 + rho) * weights + pair_cuts.scatter(program.cuts, pair_weights, weights.shape[0])
+    reduced = instance.costs - jnp.matmul(pair_weights, program.served, precision=lax.Precision.HIGHEST)
+    slope = reduced - jnp.matmul(weights, instance.margins, precision=lax.Precision.HIGHEST)
+    convexity = jnp.minimum(convexity, jnp.min(jnp.where(instance.is_column, slope, jnp.inf), initial=jnp.inf) - least)
+    convexity = jnp.where(jnp.isfinite(convexity), convexity, 0.0)
+    room = jnp.maximum(least / above.room, least / extra - reduced)
+    below = Parts(
+        jnp.maximum(slope - convexity, least / coefficients),
+        reduced + room,
+        room,
+        jnp.maximum(instance.weights - load, least / slacks),
+        weights,
+        pair_weights,
+    )
+    return Point(*newton.masked(program, above, below), convexity)
+
+
+def product_of(program: Program, point: Point) -> Array:
+    """The complementary products on average, []."""
+    totals = jax.tree.map(lambda one, other: jnp.sum(one * other), point.primal, point.dual)
+    counts = jax.tree.map(lambda used: jnp.sum(used, dtype=point.convexity.dtype), program.is_used)
+    return sum(totals) / jnp.maximum(sum(counts), 1)
+
+
+def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
+    """What the iterate says about the relaxation."""
+    used, primal = program.is_used, point.primal
+    coefficients = jnp.where(used.coefficients, primal.coefficients, 0.0)
+    selected = coefficients + jnp.where(used.extra, primal.extra, 0.0)
+    return Primal(coefficients, selected, jnp.where(used.slacks, primal.slacks, 0.0)), Dual(point.dual.margins, point.dual.cuts)
+
+
+class Solved(NamedTuple):
+    """What a solve over a working set gives."""
+
+    iterate: Any
+    primal: Primal
+    dual: Dual
+    importance: Array  # [K] positive for cuts that are not to go
+    num_iterations: Array  # [] int32
+
+
+@dataclasses.dataclass(frozen=True)
+class Method:
+    """The interior point method, as the rounds see it."""
+
+    config: InteriorPointConfig
+    share_of_gap = 0.1
+
+    def begin(self, instance: Instance, cuts: Cuts, primal: Primal, warm: WarmStart | None) -> Point:
+        """The first iterate, next to a feasible point or a warm start."""
+        program = newton.make_program(instance, cuts)
+        unit = instance.unit
+        if warm is None:
+            nothing = Dual(jnp.zeros_like(instance.weights), jnp.zeros(cuts.first.shape, unit.dtype))
+            return enter(program, primal, nothing, unit + jnp.inf, _FIRST_PRODUCT * unit)
+        return enter(program, primal, warm.dual, warm.convexity, _RESUMED_PRODUCT * unit)
+
+    def solve(self, instance: Instance, cuts: Cuts, iterate: Point, *, scale: Array, tolerance: Array) -> Solved:
+        """Iterations over a working set."""
+        program = newton.make_program(instance, cuts)
+        point, _, count = newton.solve(program, iterate, scale=scale, tolerance=tolerance, config=self.config)
+        importance = jnp.where(point.dual.cuts > _IDLE * point.primal.cuts * instance.unit, point.dual.cuts, 0.0)
+        return Solved(point, *sides(program, point), importance, count)
+
+    def refresh(self, instance: Instance, fresh: Refreshed, primal: Primal, iterate: Point, before: Cuts) -> Point:
+        """The iterate for the next working set, next to a feasible point."""
+        product = product_of(newton.make_program(instance, before), iterate)
+        known = iterate.dual.cuts.at[fresh.place_before].get(mode="fill", fill_value=0.0)
+        return enter(newton.make_program(instance, fresh.cuts), primal, Dual(iterate.dual.margins, known), iterate.convexity, product)
+
+    def sides(self, instance: Instance, cuts: Cuts, iterate: Point) -> tuple[Primal, Dual]:
+        """What an iterate says about the relaxation."""
+        return sides(newton.make_program(instance, cuts), iterate)
+
+    def convexity(self, instance: Instance, iterate: Point) -> Array:
+        """alpha."""
+        return iterate.convexity
+
+    def primal_weight(self, iterate: Point) -> Array:
+        """There is none."""
+        return jnp.zeros_like(iterate.convexity)

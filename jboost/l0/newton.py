@@ -1,0 +1,389 @@
+"""An interior point method for the relaxation over a working set of cuts: Mehrotra's predictor and corrector, and further correctors (Gondzio 1996).
+
+With mu = lambda + extra: minimise weights . xi + c . (lambda + extra) s.t. A lambda + (1 + rho) xi - margin = rho, S mu + E xi - cut = 1,
+sum lambda = 1, extra + room = 1; lambda, extra, room, xi, margin, cut >= 0. A_iu = y_i H_iu; E has two ones in a row, the ends of a cut, and S is
+what serves it.
+
+Work of an iteration: xi is eliminated by way of the graph of the cuts, which joins the two classes only: the larger class has a diagonal block, so
+one Cholesky factor of the size of the smaller class is left; then one of twice the number of columns. Further right-hand sides cost little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.linalg import cho_solve, solve_triangular
+
+from jboost.base import loops, numerics
+from jboost.base.types import Array
+from jboost.l0 import cuts as pair_cuts
+from jboost.l0.types import Cuts, Instance
+
+_TO_BOUNDARY = 0.995
+_PROGRESS, _MAX_STALLED = 0.9, 5  # an iteration that leaves more of the error stalls, and so many in a row end the solve
+_SHARE = 0.3  # of the tolerance, what the products are left to sum to: far below it rounding spoils the residuals
+_DENSITY = 100  # entries of the graph to an edge, from which a CPU adds rows faster than it multiplies matrices
+_REFINEMENTS = {4: 5, 8: 2}  # products and solves with the factor for a direction, by the size of a float
+_AMBITION = 0.3  # how much longer a step a further corrector aims at
+
+
+class Parts(NamedTuple):
+    """One number for each of the variables that are not negative, or for their duals."""
+
+    coefficients: Array  # [U] lambda
+    extra: Array  # [U] mu - lambda
+    room: Array  # [U] 1 - extra
+    slacks: Array  # [m] xi
+    margins: Array  # [m] what a margin has beyond what it needs; its dual is w
+    cuts: Array  # [K] what a cut has beyond 1; its dual is v
+
+
+class Point(NamedTuple):
+    """An iterate."""
+
+    primal: Parts  # 1 where unused
+    dual: Parts  # 0 where unused
+    convexity: Array  # [] alpha
+
+
+class Residuals(NamedTuple):
+    """What an iterate misses."""
+
+    coefficients: Array  # [U] dual
+    extra: Array  # [U] dual
+    slacks: Array  # [m] dual
+    room: Array  # [U]
+    margins: Array  # [m]
+    cuts: Array  # [K]
+    convexity: Array  # []
+
+
+class Program(NamedTuple):
+    """The linear program over a working set."""
+
+    instance: Instance
+    cuts: Cuts
+    served: Array  # [K, U] S
+    is_used: Parts  # bool
+
+
+def make_program(instance: Instance, cuts: Cuts) -> Program:
+    """The program over these cuts."""
+    is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
+    columns = (instance.is_column,) * 3
+    return Program(instance, cuts, pair_cuts.rows(instance, cuts), Parts(*columns, is_real, is_real, pair_cuts.is_used(instance, cuts)))
+
+
+def _times(matrix: Array, vector: Array) -> Array:
+    return jnp.matmul(matrix, vector, precision=lax.Precision.HIGHEST)
+
+
+def masked(program: Program, primal: Parts, dual: Parts) -> tuple[Parts, Parts]:
+    """1 and 0 where unused."""
+    fill = [
+        jax.tree.map(lambda used, part, value=value: jnp.where(used, part, value), program.is_used, parts)
+        for value, parts in ((1.0, primal), (0.0, dual))
+    ]
+    return fill[0], fill[1]
+
+
+def residuals(program: Program, point: Point) -> Residuals:
+    """All residuals, 0 where unused; those of rows also where they are no more than rounding, which a row near its bound would magnify."""
+    instance, used = program.instance, program.is_used
+    primal, dual, rho = point.primal, point.dual, instance.margin
+    coefficients = jnp.where(used.coefficients, primal.coefficients, 0.0)
+    slacks = jnp.where(used.slacks, primal.slacks, 0.0)
+    selected = coefficients + jnp.where(used.extra, primal.extra, 0.0)
+    reduced = instance.costs - _times(dual.cuts, program.served)
+    load = (1 + rho) * dual.margins + pair_cuts.scatter(program.cuts, dual.cuts, slacks.shape[0])
+    reached = _times(instance.margins, coefficients) + (1 + rho) * slacks - rho
+    covered = _times(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
+    return Residuals(
+        coefficients=jnp.where(used.coefficients, reduced - _times(dual.margins, instance.margins) - point.convexity - dual.coefficients, 0.0),
+        extra=jnp.where(used.extra, reduced - dual.extra + dual.room, 0.0),
+        slacks=jnp.where(used.slacks, instance.weights - load - dual.slacks, 0.0),
+        room=_beyond_rounding(jnp.where(used.room, primal.extra + primal.room - 1, 0.0)),
+        margins=_beyond_rounding(jnp.where(used.margins, reached - primal.margins, 0.0)),
+        cuts=_beyond_rounding(jnp.where(used.cuts, covered - primal.cuts, 0.0)),
+        convexity=jnp.sum(coefficients) - 1,
+    )
+
+
+def _beyond_rounding(residual: Array) -> Array:
+    return jnp.where(jnp.abs(residual) > 16 * jnp.finfo(residual.dtype).eps, residual, 0.0)
+
+
+class _Push(NamedTuple):
+    """Right-hand sides of the eliminated system, or its solution: xi, lambda, mu."""
+
+    slacks: Array  # [m, k]
+    columns: Array  # [2 U, k]
+
+
+def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
+    """Solves the system in (xi, lambda, mu) for ratios of dual to primal."""
+    instance, served, used = program.instance, program.served, program.is_used
+    num_examples = instance.margins.shape[0]
+    eps = jnp.finfo(served.dtype).eps
+    few = pair_cuts.num_few_places(num_examples)
+    places = jnp.arange(num_examples)
+    is_few = (places < instance.num_few)[:, None]
+    graded = ratio.cuts[:, None] * served
+    ends = pair_cuts.scatter(program.cuts, jnp.concatenate([graded, ratio.cuts[:, None]], axis=1), num_examples)
+    stiff = 1 + instance.margin
+    diagonal = jnp.where(used.slacks, ends[:, -1] + stiff**2 * ratio.margins + ratio.slacks, 1.0)
+    sides = jnp.concatenate([stiff * ratio.margins[:, None] * instance.margins, ends[:, :-1]], axis=1)  # [m, 2 U]
+    inverse = jnp.where(is_few, 0.0, 1 / diagonal[:, None])  # of the larger class
+
+    low = jnp.minimum(program.cuts.first, program.cuts.second)
+    high = jnp.maximum(program.cuts.first, program.cuts.second)
+    graph = jnp.zeros((num_examples, few), served.dtype).at[high, low].add(ratio.cuts, mode="drop")
+    roots = jnp.where(is_few[:few, 0], lax.rsqrt(diagonal[:few]), 0.0)  # the smaller class on a diagonal of ones
+    is_sparse = jax.default_backend() == "cpu" and _DENSITY * served.shape[0] < num_examples * few
+
+    def to_graph(values: Array) -> Array:
+        """The transposed graph times values [m, k], by its edges where they are few and rows are long."""
+        if not is_sparse or values.shape[1] < few // 4:
+            return _times(graph.T, values)
+        gathered = values.at[high].get(mode="fill", fill_value=0.0) * ratio.cuts[:, None]
+        return jnp.zeros((few, values.shape[1]), values.dtype).at[low].add(gathered, mode="drop")
+
+    across = graph * (roots[None, :] * inverse)
+    inner = jnp.eye(few, dtype=served.dtype) * (1 + 30 * eps) - roots[:, None] * to_graph(across)
+    factor = lax.linalg.cholesky(inner, symmetrize_input=False)
+
+    def to_few(slacks: Array) -> Array:
+        """The smaller class's right-hand side after the larger is gone, through the factor."""
+        rest = roots[:, None] * (slacks[:few] - to_graph(inverse * slacks))
+        return solve_triangular(factor, rest, lower=True)
+
+    halved = to_few(sides)
+    bend = ratio.extra + ratio.room
+    gram = _times(served.T, graded)
+    steep = _times(instance.margins.T, ratio.margins[:, None] * instance.margins)
+    block = jnp.block([[steep + jnp.diag(ratio.coefficients + bend), -jnp.diag(bend)], [-jnp.diag(bend), gram + jnp.diag(bend)]])
+    size = jnp.diagonal(block)
+    unit = jnp.where(size > 0, lax.rsqrt(jnp.where(size > 0, size, 1.0)), 1.0)
+    outer = block - _times(sides.T, inverse * sides) - _times(halved.T, halved)
+    shift = jnp.where(jnp.concatenate([used.coefficients, used.coefficients]), 30 * eps, 1.0)
+    top = lax.linalg.cholesky(outer * unit[:, None] * unit[None, :] + jnp.diag(shift), symmetrize_input=False)
+
+    def backsolve(push: _Push) -> _Push:
+        begun = to_few(push.slacks)
+        right = push.columns - _times(sides.T, inverse * push.slacks) - _times(halved.T, begun)
+        columns = unit[:, None] * cho_solve((top, True), unit[:, None] * right)
+        of_few = roots[:, None] * solve_triangular(factor, begun - _times(halved, columns), lower=True, trans=1)
+        of_few = jnp.zeros_like(push.slacks).at[:few].set(of_few)
+        of_many = inverse * (push.slacks - _times(sides, columns) - _times(graph, of_few[:few]))
+        return _Push(jnp.where(is_few, of_few, of_many), columns)
+
+    def apply(found: _Push) -> _Push:
+        coefficients, selected = jnp.split(found.columns, 2)
+        of_margins = ratio.margins[:, None] * (_times(instance.margins, coefficients) + stiff * found.slacks)
+        of_cuts = ratio.cuts[:, None] * (_times(served, selected) + pair_cuts.gather(program.cuts, found.slacks))
+        of_slacks = jnp.where(used.slacks, ratio.slacks, 1.0)[:, None] * found.slacks
+        of_slacks = of_slacks + stiff * of_margins + pair_cuts.scatter(program.cuts, of_cuts, num_examples)
+        bent = bend[:, None] * (selected - coefficients)
+        of_coefficients = _times(instance.margins.T, of_margins) + ratio.coefficients[:, None] * coefficients - bent
+        return _Push(of_slacks, jnp.concatenate([of_coefficients, _times(served.T, of_cuts) + bent]))
+
+    def solve(push: _Push) -> _Push:
+        """By conjugate gradients, preconditioned by the factor: what was added to the diagonals is taken back."""
+        toward = backsolve(push)
+
+        def refine(_: Array, carry: tuple[_Push, _Push, _Push, Array]) -> tuple[_Push, _Push, _Push, Array]:
+            found, rest, toward, size = carry
+            reached = apply(toward)
+            length = numerics.safe_divide(size, jnp.maximum(_dot(toward, reached), 0.0))[None, :]
+            found = jax.tree.map(lambda value, change: value + length * change, found, toward)
+            rest = jax.tree.map(lambda value, change: value - length * change, rest, reached)
+            bent = backsolve(rest)
+            new_size = _dot(rest, bent)
+            turn = numerics.safe_divide(new_size, size)[None, :]
+            return found, rest, jax.tree.map(lambda value, old: value + turn * old, bent, toward), new_size
+
+        first = (jax.tree.map(jnp.zeros_like, push), push, toward, _dot(push, toward))
+        return lax.fori_loop(0, _REFINEMENTS[eps.dtype.itemsize], refine, first)[0]
+
+    return solve
+
+
+def _dot(left: _Push, right: _Push) -> Array:
+    return sum(jnp.sum(one * other, axis=0) for one, other in zip(left, right, strict=True))
+
+
+class _Newton(NamedTuple):
+    """What all directions from an iterate share."""
+
+    solve: Callable[[_Push], _Push]
+    ratio: Parts
+    inverse: Parts  # of the primal
+    dual_inverse: Parts  # 0 where unused
+    unit: _Push  # for a unit of alpha, k = 1
+
+
+def _right(program: Program, newton_inverse: Parts, ratio: Parts, missing: Residuals, targets: Parts, share: Array) -> _Push:
+    push = jax.tree.map(lambda target, inverse: target * inverse, targets, newton_inverse)
+    of_margins = push.margins - share * ratio.margins * missing.margins
+    of_cuts = push.cuts - share * ratio.cuts * missing.cuts
+    through = _times(of_cuts, program.served)
+    of_coefficients = -share * missing.coefficients + _times(of_margins, program.instance.margins) + through + push.coefficients
+    of_extra = -share * missing.extra + through + push.extra - push.room - share * ratio.room * missing.room
+    of_slacks = (
+        -share * missing.slacks
+        + (1 + program.instance.margin) * of_margins
+        + pair_cuts.scatter(program.cuts, of_cuts, missing.slacks.shape[0])
+        + push.slacks
+    )
+    return _Push(of_slacks[:, None], jnp.concatenate([of_coefficients - of_extra, of_extra])[:, None])
+
+
+def _complete(program: Program, newton: _Newton, missing: Residuals, targets: Parts, share: Array, solved: _Push) -> Point:
+    """All parts of a direction; a `Point` of changes."""
+    used, instance = program.is_used, program.instance
+    num_columns = instance.costs.shape[0]
+    pull = jnp.sum(newton.unit.columns[:num_columns, 0])
+    convexity = (-share * missing.convexity - jnp.sum(solved.columns[:num_columns, 0])) / jnp.where(pull > 0, pull, 1.0)
+    slacks = jnp.where(used.slacks, (solved.slacks + convexity * newton.unit.slacks)[:, 0], 0.0)
+    columns = (solved.columns + convexity * newton.unit.columns)[:, 0]
+    coefficients, selected = (jnp.where(used.coefficients, part, 0.0) for part in (columns[:num_columns], columns[num_columns:]))
+    extra = selected - coefficients
+    reached = _times(instance.margins, coefficients) + (1 + instance.margin) * slacks
+    covered = _times(program.served, selected) + pair_cuts.gather(program.cuts, slacks)
+    primal = Parts(
+        coefficients,
+        extra,
+        jnp.where(used.room, -extra - share * missing.room, 0.0),
+        slacks,
+        jnp.where(used.margins, reached + share * missing.margins, 0.0),
+        jnp.where(used.cuts, covered + share * missing.cuts, 0.0),
+    )
+    dual = jax.tree.map(lambda target, inverse, ratio, change: target * inverse - ratio * change, targets, newton.inverse, newton.ratio, primal)
+    return Point(primal, dual, convexity)
+
+
+def _longest(inverse: Parts, change: Parts) -> Array:
+    """The step at which the first part reaches 0; 1e30 where none does."""
+    fastest = jax.tree.map(lambda one, other: jnp.min(one * other, initial=0.0), inverse, change)
+    return 1 / jnp.maximum(-jnp.min(jnp.stack(jax.tree.leaves(fastest))), 1e-30)
+
+
+def _advance(program: Program, point: Point, missing: Residuals, least: Array, num_correctors: int) -> tuple[Point, Array]:
+    """A predictor, a corrector and further ones, to products that sum to `least` at least; the next iterate and the shorter of its steps."""
+    one = jnp.ones((), point.convexity.dtype)
+    products = jax.tree.map(jnp.multiply, point.primal, point.dual)
+    inverse = jax.tree.map(lambda part: 1 / part, point.primal)
+    ratio = jax.tree.map(jnp.multiply, point.dual, inverse)
+    dual_inverse = jax.tree.map(lambda used, part: jnp.where(used, 1 / jnp.where(used, part, 1.0), 0.0), program.is_used, point.dual)
+    solve = _factor(program, ratio)
+    num_columns = program.instance.costs.shape[0]
+    ones = jnp.concatenate([program.is_used.coefficients, jnp.zeros((num_columns,), bool)]).astype(one.dtype)[:, None]
+    to_zero = jax.tree.map(jnp.negative, products)
+    first = _right(program, inverse, ratio, missing, to_zero, one)
+    unit_push = _Push(jnp.zeros_like(first.slacks), ones)
+    both = solve(jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), unit_push, first))
+    newton = _Newton(solve, ratio, inverse, dual_inverse, jax.tree.map(lambda part: part[:, :1], both))
+    affine = _complete(program, newton, missing, to_zero, one, jax.tree.map(lambda part: part[:, 1:], both))
+
+    def lengths(change: Point) -> tuple[Array, Array]:
+        return _longest(inverse, change.primal), _longest(dual_inverse, change.dual)
+
+    def total(parts: Parts) -> Array:
+        return sum(jnp.sum(part) for part in parts)
+
+    count = total(jax.tree.map(lambda used: used.astype(one.dtype), program.is_used))
+    reach = [jnp.minimum(length, 1.0) for length in lengths(affine)]
+    ahead = jax.tree.map(
+        lambda value, change, dual, other: (value + reach[0] * change) * (dual + reach[1] * other),
+        point.primal,
+        affine.primal,
+        point.dual,
+        affine.dual,
+    )
+    now = total(products)
+    centring = jnp.clip((total(ahead) / now) ** 3, 1e-6, 1.0)
+    centring = jnp.minimum(jnp.maximum(centring, least / now), 1.0)
+    goal = centring * now / count
+
+    def aim(targets: Parts) -> Point:
+        solved = solve(_right(program, inverse, ratio, missing, targets, one))
+        return _complete(program, newton, missing, targets, one, solved)
+
+    def used_only(parts: Parts) -> Parts:
+        return jax.tree.map(lambda used, part: jnp.where(used, part, 0.0), program.is_used, parts)
+
+    def correct(_: Array, best: tuple[Parts, Point, tuple[Array, Array]]) -> tuple[Parts, Point, tuple[Array, Array]]:
+        targets, direction, reached = best
+        steps = [jnp.minimum(length + _AMBITION, 1.0) for length in reached]
+        trial = jax.tree.map(
+            lambda target, value, change, dual, other: target + _nearer((value + steps[0] * change) * (dual + steps[1] * other), goal),
+            targets, point.primal, direction.primal, point.dual, direction.dual,
+        )  # fmt: skip
+        trial = used_only(trial)
+        aimed = aim(trial)
+        reach = lengths(aimed)
+        is_better = jnp.minimum(reach[0], 1.0) + jnp.minimum(reach[1], 1.0) > jnp.minimum(reached[0], 1.0) + jnp.minimum(reached[1], 1.0) + 0.01
+        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (trial, aimed, reach), best)
+
+    corrected = used_only(jax.tree.map(lambda product, change, other: goal - product - change * other, products, affine.primal, affine.dual))
+    direction = aim(corrected)
+    _, direction, reached = lax.fori_loop(0, num_correctors, correct, (corrected, direction, lengths(direction)))
+    steps = [jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in reached]
+    primal = jax.tree.map(lambda value, change: value + steps[0] * change, point.primal, direction.primal)
+    dual = jax.tree.map(lambda value, change: value + steps[1] * change, point.dual, direction.dual)
+    return Point(primal, dual, point.convexity + steps[1] * direction.convexity), jnp.minimum(*steps)
+
+
+def _nearer(product: Array, goal: Array) -> Array:
+    """What takes complementary products to between a tenth of the goal and ten times it, and large ones no further than that at once."""
+    return jnp.maximum(jnp.clip(product, 0.1 * goal, 10 * goal) - product, -10 * goal)
+
+
+class State(NamedTuple):
+    """An iterate, and the best so far."""
+
+    point: Point
+    missing: Residuals
+    best: Point
+    error: Array  # [] of the best
+    num_iterations: Array  # [] int32
+    num_stalled: Array  # [] int32 iterations in a row that brought little
+    is_sound: Array  # [] bool
+
+
+def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -> Array:
+    """The complementary products and what the residuals may cost, over a scale of the objective, []."""
+    products = jax.tree.map(lambda one, other: jnp.sum(one * other), point.primal, point.dual)
+    gap = sum(products)
+    instance = program.instance
+    paid = jnp.sum(jnp.abs(missing.slacks)) + jnp.max(jnp.abs(missing.coefficients), initial=0.0) + jnp.sum(jnp.abs(missing.extra))
+    lacks = jnp.sum(instance.weights * jnp.abs(missing.margins)) + jnp.sum(point.dual.cuts * jnp.abs(missing.cuts))
+    return (gap + paid + lacks) / scale
+
+
+def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
+    """Iterates until gap and residuals are within the tolerance; returns the last sound iterate, its error, and the number of iterations."""
+    missing = residuals(program, point)
+    none = jnp.zeros((), jnp.int32)
+    state = State(point, missing, point, error_of(program, point, missing, scale), none, none, jnp.ones((), bool))
+    state = numerics.start_loop_beside(state, program.served)
+
+    def step(state: State) -> State:
+        point, length = _advance(program, state.point, state.missing, _SHARE * tolerance * scale, config.num_correctors)
+        missing = residuals(program, point)
+        error = error_of(program, point, missing, scale)
+        is_better = error < state.error
+        num_stalled = jnp.where(error < _PROGRESS * state.error, 0, state.num_stalled + 1).astype(jnp.int32)
+        best = jax.tree.map(lambda fresh, old: jnp.where(is_better, fresh, old), point, state.best)
+        is_sound = jnp.isfinite(error) & (length > 0)
+        return State(point, missing, best, jnp.where(is_better, error, state.error), state.num_iterations + 1, num_stalled, is_sound)
+
+    def unfinished(state: State) -> Array:
+        return (state.error > tolerance) & state.is_sound & (state.num_stalled < _MAX_STALLED)
+
+    last, _ = loops.bounded_loop(step, unfinished, state, max_checks=config.max_iterations)
+    return last.best, last.error, last.num_iterations

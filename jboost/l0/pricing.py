@@ -1,0 +1,95 @@
+"""What the duals of the relaxation ask of a learner, and what its answers prove: the pricing problem of paper 001, (21), put right.
+
+A hypothesis u may lower the optimum of (18) only if c_u - s_u < max(0, alpha + g_u), g_u = sum_i y_i H_iu w_i its edge and s_u the sum of v over the
+cuts that it serves. The printed (21) leaves out the 0. So there are two questions: the largest g_u + s_u - c_u, and the largest s_u - c_u.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import brackets
+from jboost.base.types import Array, PyTree
+from jboost.l0 import certify
+from jboost.l0.types import L0Relaxation
+
+
+class Priced(NamedTuple):
+    """The answers to both questions."""
+
+    hypotheses: PyTree  # leaves [k, ...]
+    outputs: Array  # [k, m] in -1, 0, +1
+    costs: Array  # [k] c
+    values: Array  # [k] g + s - c of the first, s - c of the rest
+    upper_bound: Array  # [] of g_u + s_u - c_u over all hypotheses
+    upper_bound_of_cuts: Array  # [] of s_u - c_u over all hypotheses
+    least_cost: Array  # [] of a hypothesis that is no constant
+    state: PyTree
+    relaxation: L0Relaxation  # whose duals asked
+
+
+def pair_matrix(relaxation: L0Relaxation, either: Array | bool = False) -> Array:
+    """The duals of the cuts, [m, m]; symmetric where a cut counts the hypotheses that tell its examples apart either way."""
+    num_examples = relaxation.example_weights.shape[0]
+    inside = jnp.all(relaxation.pairs >= 0, axis=1)
+    places = jnp.where(inside[:, None], relaxation.pairs, num_examples)
+    empty = jnp.zeros((num_examples, num_examples), relaxation.pair_weights.dtype)
+    matrix = empty.at[places[:, 0], places[:, 1]].add(relaxation.pair_weights, mode="drop")
+    return matrix + jnp.where(either, matrix.T, 0)
+
+
+def ask(learner: Any, state: PyTree, relaxation: L0Relaxation, either: Array | bool = False) -> Priced:
+    """Both questions to a learner that can price: one with `prices`, `price` and `least_price`, whose `propose` takes pair weights and costs."""
+    weights = relaxation.example_weights
+    pairs = pair_matrix(relaxation, either)
+    prices = learner.prices(state)
+
+    def answer(state: PyTree, weights: Array) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
+        said = learner.propose(state, weights, pair_weights=pairs, costs=prices)
+        return said.state, (said.hypotheses, said.outputs, said.values, said.upper_bound)
+
+    state, (hypotheses, outputs, values, bounds) = lax.scan(answer, state, jnp.stack([weights, jnp.zeros_like(weights)]))
+    hypotheses, outputs, values = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (hypotheses, outputs, values))
+    costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
+    return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), state, relaxation)
+
+
+class Proof(NamedTuple):
+    """A lower bound on the relaxation over all hypotheses, and all it takes to work it out anew: `certify.lower_bound`."""
+
+    bound: Array  # []
+    example_weights: Array  # [m] w
+    pairs: Array  # [capacity, 2] int32
+    pair_weights: Array  # [capacity] v
+    excess: Array  # [] r
+    least: Array  # [] below c_u + r - s_u - g_u of all hypotheses
+    selected_bound: Array  # [] b
+
+
+def prove(priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, upper: Array) -> Proof:
+    """What the duals and the two answers prove; `upper` is an upper bound on the relaxation, `signs` [m] are labels, 0 for padding."""
+    relaxation = priced.relaxation
+    weights = relaxation.example_weights
+    excess = jnp.maximum(priced.upper_bound_of_cuts, 0.0)
+    ends = brackets.bracket_dot((signs * weights)[None, :], jnp.ones((1, weights.shape[0]), weights.dtype))
+    edge_of_constant = jnp.maximum(jnp.abs(ends[0][0]), jnp.abs(ends[1][0]))
+    pieces = jnp.stack([jnp.stack([excess, -priced.upper_bound, jnp.zeros_like(excess)]), jnp.stack([excess, constant_cost, -edge_of_constant])])
+    least = jnp.min(brackets.bracket_dot(pieces, jnp.ones_like(pieces))[0])
+    eps = jnp.finfo(weights.dtype).eps
+    is_priced = priced.least_cost > 0
+    ratio = upper / jnp.where(is_priced, priced.least_cost, 1.0)
+    most = jnp.where(is_priced, (1 + ratio) * (1 + 8 * eps), jnp.inf)  # mu = lambda may be assumed of the constants
+    most = jnp.where(excess > 0, most, 0.0)
+    bound = certify.lower_bound(weights, relaxation.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most)
+    bound = jnp.where(jnp.isfinite(most), bound, -jnp.inf)
+    return Proof(bound, weights, relaxation.pairs, relaxation.pair_weights, excess, least, most)
+
+
+def better(old: Proof, new: Proof, counts: Array) -> Proof:
+    """The proof of the greater bound, the old one where the new one does not count."""
+    takes = counts & (new.bound > old.bound)
+    return Proof(*(jnp.where(takes, one, other) for one, other in zip(new, old, strict=True)))

@@ -1,0 +1,405 @@
+"""The linear relaxation of L0-RBoost over a pool of hypotheses, with all pair cuts (paper 001, Goldberg and Eckstein 2009, (18)).
+
+Rounds of a solve over a working set of cuts and a search among all pairs; each round proves both bounds (`jboost.l0.certify`). lambda are the
+`coefficients`, mu `selected`, xi `slacks`, rho `margin`, w `example_weights`, v `pair_weights`, alpha `convexity`.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import batching, check, loops, numerics
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.l0 import certify, first_order, interior
+from jboost.l0 import cuts as pair_cuts
+from jboost.l0.types import Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
+from jboost.lp.interior_point import InteriorPointConfig
+
+_FIRST_ERROR = 0.1  # relative, of the first solve
+_SHARE_OF_TOLERANCE = 0.3
+_FINEST = {4: 2e-5, 8: 1e-10}  # by the size of a float: what a solve may be asked for
+_MAX_LOST = 3  # rounds that bring nothing
+
+
+def solve_relaxation(
+    outputs: ArrayLike,
+    labels: ArrayLike,
+    costs: ArrayLike,
+    *,
+    margin: ArrayLike,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    column_mask: ArrayLike | None = None,
+    tolerance: ArrayLike | None = None,
+    config: RelaxationConfig | None = None,
+    initial: L0Relaxation | WarmStart | None = None,
+) -> L0Relaxation:
+    """The relaxation of the sparse minimum disagreement problem over a pool, all pair cuts of both orders enforced (paper 001, (18)).
+
+    Minimises sum_i weight_i xi_i + sum_u c_u mu_u s.t. sum_u y_i H_iu lambda_u + (1 + rho) xi_i >= rho, sum lambda = 1, mu >= lambda >= 0, xi >= 0,
+    xi_i + xi_i' + sum of mu over S_ii' >= 1 for all i, i' of opposite classes, S_ii' = {u : H_iu = y_i != H_i'u}. It may be jitted, and vmapped.
+
+    Args:
+      outputs: H [m, U], entries -1, 0, +1.
+      labels: [m] -1 or +1.
+      costs: c [U] >= 0.
+      margin: [] rho in (0, 1].
+      weights: [m] positive price of a slack; None for ones.
+      mask: [m] bool, False for examples that only pad; None for all True.
+      column_mask: [U] bool, False for slots of the pool that hold no hypothesis; None for all True.
+      tolerance: [] the gap between the bounds to be reached, relative to the upper one (to the largest weight, where that is more); None for 1e-6 in
+        float64 and 3e-4 in float32, which as a rule can prove 1e-4.
+      config: static.
+      initial: a solution with as many examples, as many columns or fewer, and any capacity up to this one: the columns it knows come first.
+
+    Returns:
+      An `L0Relaxation`. lower_bound <= optimum over this pool <= upper_bound: `certify.lower_bound` proves the one from example_weights and
+      pair_weights, and coefficients, selected and slacks attain the other, in exact arithmetic. Statuses: OPTIMAL; ROUND_LIMIT; CAPACITY_LIMIT,
+      where more cuts were needed than there is room for; NUMERICAL_ERROR, where rounding forbids more; PRIMAL_INFEASIBLE without a column;
+      INVALID_INPUT, with bounds -inf and inf. Wherever a solve stops, its bounds hold.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where shapes do not fit; and, where values are known, for what is not allowed.
+
+    >>> import jboost
+    >>> solution = jboost.l0.solve_relaxation([[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5], margin=0.1)
+    >>> round(float(solution.lower_bound), 3), round(float(solution.upper_bound), 3), jboost.status.Status(int(solution.status)).name
+    (0.5, 0.5, 'OPTIMAL')
+    """
+    dtype = jnp.result_type(float)
+    outputs = check.numeric("outputs", outputs, shape=("m", "U"), kinds="fiu")
+    num_examples, num_columns = outputs.shape
+    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fiu")
+    costs = check.numeric("costs", costs, shape=(num_columns,), kinds="fiu")
+    weights = jnp.ones(num_examples, dtype) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
+    mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    column_mask = jnp.ones(num_columns, bool) if column_mask is None else check.numeric("column_mask", column_mask, shape=(num_columns,), kinds="b")
+    margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(dtype)
+    if tolerance is None:
+        tolerance = 1e-6 if dtype == jnp.dtype("float64") else 3e-4
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(dtype)
+    _judge_values(outputs, labels, costs, weights, mask, column_mask)
+    config = RelaxationConfig() if config is None else config
+    if not isinstance(config, RelaxationConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
+    data = (outputs, labels, costs, weights, mask, column_mask)
+    if 0 in outputs.shape:
+        return _without(_solve(_with_one_masked(data), margin, tolerance, None, config=config), outputs.shape)
+    return _solve(data, margin, tolerance, _warm(initial, outputs.shape, config), config=config)
+
+
+def _with_one_masked(data: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The data with an example and a column more, masked out."""
+    outputs, *vectors = data
+    return jnp.pad(outputs, ((0, 1), (0, 1))), *(jnp.pad(vector, (0, 1)) for vector in vectors)
+
+
+def _without(solution: L0Relaxation, shape: tuple[int, ...]) -> L0Relaxation:
+    """The solution without the last example and the last column."""
+
+    def primal(side: Any) -> dict[str, Array]:
+        return {"coefficients": side.coefficients[: shape[1]], "selected": side.selected[: shape[1]], "slacks": side.slacks[: shape[0]]}
+
+    warm = solution.warm
+    dual = warm.dual._replace(example_weights=warm.dual.example_weights[: shape[0]])
+    warm = warm._replace(primal=Primal(**primal(warm.primal)), dual=dual)
+    return solution._replace(example_weights=solution.example_weights[: shape[0]], warm=warm, **primal(solution))
+
+
+def _judge_values(*data: Array) -> None:
+    """Raises ValueError, naming the first argument with a value that is not allowed; traced ones are not looked at."""
+    if any(isinstance(part, jax.core.Tracer) for part in data):
+        return
+    outputs, labels, costs, weights, mask, column_mask = (np.asarray(part) for part in data)
+    places = {"outputs": (outputs, np.isin(outputs, (-1, 0, 1)) | ~mask[:, None] | ~column_mask[None, :], "outputs are -1, 0 or +1")}
+    places["labels"] = labels, np.isin(labels, (-1, 1)) | ~mask, "labels are -1 or +1"
+    places["costs"] = costs, ((costs >= 0) & (costs < np.inf)) | ~column_mask, "costs are finite and not negative"
+    places["weights"] = weights, ((weights > 0) & (weights < np.inf)) | ~mask, "weights are positive and finite; mask out what is not to count"
+    for name, (values, is_allowed, wanted) in places.items():
+        for place in np.argwhere(~is_allowed)[:1].tolist():
+            raise ValueError(f"{name}{place} is {values[tuple(place)]:g}: {wanted}")
+
+
+def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
+    """How many cuts are held at a time, static."""
+    everything = max(1, pair_cuts.num_pairs(shape[0]))
+    wanted = max(4 * shape[0] + 2 * shape[1], 1024) if config.capacity is None else config.capacity
+    return min(everything, wanted)
+
+
+def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> WarmStart | None:
+    """`initial` with room for all columns and cuts. ValueError where it does not fit."""
+    if initial is None:
+        return None
+    warm = initial.warm if isinstance(initial, L0Relaxation) else initial
+    if not isinstance(warm, WarmStart):
+        raise ValueError(f"initial is a {type(initial).__name__}: an L0Relaxation or its `warm` is wanted")
+    capacity, dtype = capacity_of(config, shape), jnp.result_type(float)
+
+    def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
+        missing = size - values.shape[0]
+        if missing < 0:
+            raise ValueError(f"initial has {values.shape[0]} {name}: at most {size}, as this program has room for, are wanted")
+        widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
+        return jnp.pad(values, widths, constant_values=fill)
+
+    if warm.primal.slacks.shape[0] != shape[0]:
+        raise ValueError(f"initial has {warm.primal.slacks.shape[0]} examples: {shape[0]} are wanted")
+    coefficients, selected = (extended("columns", part, shape[1]).astype(dtype) for part in warm.primal[:2])
+    return WarmStart(
+        Primal(coefficients, selected, warm.primal.slacks.astype(dtype)),
+        Dual(warm.dual.example_weights.astype(dtype), extended("cuts", warm.dual.pair_weights, capacity).astype(dtype)),
+        extended("cuts", warm.pairs, capacity, -1),
+        warm.convexity.astype(dtype),
+        warm.primal_weight.astype(dtype),
+    )
+
+
+def cold(num_examples: int, num_columns: int, config: RelaxationConfig) -> WarmStart:
+    """A warm start that knows nothing."""
+    dtype = jnp.result_type(float)
+    capacity = capacity_of(config, (num_examples, num_columns))
+    examples, columns, cuts = (jnp.zeros((size,), dtype) for size in (num_examples, num_columns, capacity))
+    pairs = jnp.full((capacity, 2), -1, jnp.int32)
+    return WarmStart(Primal(columns, columns, examples), Dual(examples, cuts), pairs, jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype))
+
+
+class _Best(NamedTuple):
+    """What proves the bounds so far."""
+
+    primal: Primal
+    upper: Array  # []
+    dual: Dual
+    cuts: Cuts
+    convexity: Array  # []
+    lower: Array  # []
+
+
+class _State(NamedTuple):
+    """Between two rounds: a working set to be solved over."""
+
+    cuts: Cuts
+    iterate: Any  # of the method
+    best: _Best
+    gap: Array  # [] relative
+    wanted: Array  # [] the error that the next solve is asked for
+    num_lost: Array  # [] int32 rounds in a row that brought nothing
+    is_full: Array  # [] bool, a violated cut found no room
+    num_iterations: Array  # [] int32
+    num_rounds: Array  # [] int32
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _solve(data: tuple[Array, ...], margin: Array, tolerance: Array, warm: WarmStart | None, *, config: RelaxationConfig) -> L0Relaxation:
+    either = jnp.asarray(config.cuts == "either")
+    return batching.in_chunks(functools.partial(solve_instance, config))(data, margin, tolerance, either, warm)
+
+
+def solve_instance(
+    config: RelaxationConfig, data: tuple[Array, ...], margin: Array, tolerance: Array, either: Array, warm: WarmStart | None
+) -> L0Relaxation:
+    """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask), where which cuts are meant may be traced.
+
+    Args:
+      config: static.
+      data: of the default float type, masks apart.
+      margin: [] rho.
+      tolerance: [].
+      either: [] bool, in place of `config.cuts`.
+      warm: None, or of this capacity.
+    """
+    instance, is_valid = make_instance(*data, margin, either)
+    method = interior.Method(config.solver) if isinstance(config.solver, InteriorPointConfig) else first_order.Method(config.solver)
+    state = _begin(instance, warm, method, config)
+    is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
+    state = state._replace(gap=jnp.where(is_hopeless, 0.0, state.gap))
+
+    def unfinished(state: _State) -> Array:
+        return (state.gap > tolerance) & (state.num_lost < _MAX_LOST)
+
+    def step(state: _State) -> _State:
+        return _round(instance, state, method, tolerance, config)
+
+    last, _ = loops.bounded_loop(step, unfinished, state, max_checks=config.max_rounds)
+    return _finish(instance, last, method, is_valid, tolerance, config)
+
+
+def make_instance(
+    outputs: Array, labels: Array, costs: Array, weights: Array, mask: Array, column_mask: Array, margin: Array, either: Array | bool = False
+) -> tuple[Instance, Array]:
+    """The relaxation with its examples in order, and whether all values are allowed, [] bool; where they are not, they are replaced."""
+    dtype = jnp.result_type(float)
+    matters = mask[:, None] & column_mask[None, :]
+    said = jnp.where(matters, outputs, 0).astype(dtype)
+    signs = jnp.where(mask, labels, 1).astype(dtype)
+    prices = jnp.where(column_mask, costs, 0).astype(dtype)
+    worth = jnp.where(mask, weights, 1).astype(dtype)
+    is_valid = jnp.all((said == -1) | (said == 0) | (said == 1)) & jnp.all(jnp.abs(signs) == 1) & (margin > 0) & (margin <= 1)
+    is_valid = is_valid & jnp.all((prices >= 0) & (prices < jnp.inf)) & jnp.all((worth > 0) & (worth < jnp.inf))
+    said, signs = jnp.where(is_valid, said, 0), jnp.where(is_valid, signs, 1)
+    prices, worth, margin = jnp.where(is_valid, prices, 0), jnp.where(is_valid, worth, 1), jnp.where(is_valid, margin, 1)
+
+    is_positive, is_negative = mask & (signs > 0), mask & (signs < 0)
+    few_are_positive = jnp.sum(is_positive) <= jnp.sum(is_negative)
+    is_few, is_many = jnp.where(few_are_positive, is_positive, is_negative), jnp.where(few_are_positive, is_negative, is_positive)
+    order = jnp.argsort(jnp.where(is_few, 0, jnp.where(is_many, 1, 2)), stable=True).astype(jnp.int32)
+    signed = (said * signs[:, None])[order]
+    matters = matters[order]
+    instance = Instance(
+        margins=jnp.where(matters, signed, 0),
+        hits=jnp.where(matters & (signed == 1), 1, 0).astype(dtype),
+        misses=jnp.where(matters & (signed != -1), 1, 0).astype(dtype),
+        weights=jnp.where(mask, worth, 0)[order],
+        costs=prices,
+        is_column=column_mask,
+        margin=margin,
+        unit=_first_positive(jnp.max(jnp.where(mask, worth, 0), initial=0), jnp.max(prices, initial=0)),
+        either=jnp.asarray(either),
+        num_few=jnp.sum(is_few, dtype=jnp.int32),
+        num_real=jnp.sum(mask, dtype=jnp.int32),
+        order=order,
+    )
+    return instance, is_valid
+
+
+def _first_positive(*values: Array) -> Array:
+    unit = jnp.ones((), values[0].dtype)
+    for value in reversed(values):
+        unit = jnp.where(value > 0, value, unit)
+    return unit
+
+
+def _scale(instance: Instance, upper: Array) -> Array:
+    """What gaps are relative to, []."""
+    return jnp.maximum(jnp.where(jnp.isfinite(upper), upper, 0.0), instance.unit)
+
+
+def _begin(instance: Instance, warm: WarmStart | None, method: Any, config: RelaxationConfig) -> _State:
+    """The first working set: what a warm start knows, and the pairs that fewest hypotheses tell apart."""
+    num_examples, num_columns = instance.margins.shape
+    dtype = instance.costs.dtype
+    capacity = capacity_of(config, (num_examples, num_columns))
+    even = jnp.where(instance.is_column, 1 / jnp.maximum(jnp.sum(instance.is_column), 1), 0.0).astype(dtype)
+    cuts, known = pair_cuts.empty(capacity, num_examples), None
+    first = Primal(even, 2 * even, jnp.zeros((num_examples,), dtype))
+    if warm is not None:
+        known = _ordered(instance, warm)
+        place = jnp.zeros((num_examples + 1,), jnp.int32).at[instance.order].set(jnp.arange(num_examples, dtype=jnp.int32)).at[-1].set(num_examples)
+        inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
+        ends = place[jnp.where(inside[:, None], warm.pairs, num_examples)]
+        cuts = Cuts(ends[:, 0], ends[:, 1])
+        known = known._replace(dual=known.dual._replace(pair_weights=jnp.where(inside, known.dual.pair_weights, 0.0)))
+        first = known.primal
+    point, least = certify.on_grid(instance, first)
+    wanted = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
+    importance = jnp.ones((capacity,), dtype)
+    cuts = pair_cuts.refresh(instance, cuts, importance, wanted, point.selected, point.slacks, jnp.zeros((), dtype)).cuts
+    iterate = method.begin(instance, cuts, certify.shared(point, wanted), known)
+    none = jnp.zeros((), jnp.int32)
+    zero = jnp.zeros((), dtype)
+    plain = certify.raised(instance, point, least, wanted)
+    nothing = Dual(jnp.zeros((num_examples,), dtype), jnp.zeros((capacity,), dtype))
+    lower, convexity = certify.prove_lower(instance, cuts, nothing)
+    best = _Best(plain, certify.price(instance, plain), nothing, cuts, convexity, lower)
+    state = _State(cuts, iterate, best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), none, none)
+    return numerics.start_loop_beside(state, instance.margins)
+
+
+def _round(instance: Instance, state: _State, method: Any, tolerance: Array, config: RelaxationConfig) -> _State:
+    """One solve, what it proves, one search, and the cuts that it brings."""
+    scale = _scale(instance, state.best.upper)
+    solved = method.solve(instance, state.cuts, state.iterate, scale=scale, tolerance=state.wanted)
+    dual = certify.allowed(instance, state.cuts, solved.dual)
+    lower, convexity = certify.prove_lower(instance, state.cuts, dual)
+    point, least = certify.on_grid(instance, solved.primal)
+    wanted = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
+    primal = certify.raised(instance, point, least, wanted)
+    upper = certify.price(instance, primal)
+    best = _better(state.best, _Best(primal, upper, dual, state.cuts, convexity, lower))
+
+    scale = _scale(instance, best.upper)
+    gap = (best.upper - best.lower) / scale
+    threshold = jnp.maximum(0.01 * jnp.minimum(gap, 1.0), 4 * jnp.finfo(gap.dtype).eps)
+    fresh = pair_cuts.refresh(instance, state.cuts, solved.importance, wanted, point.selected, point.slacks, threshold)
+    finest = jnp.asarray(_FINEST[gap.dtype.itemsize], gap.dtype)
+    aim = jnp.maximum(method.share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
+    was_coarse = state.wanted > jnp.maximum(aim, finest)
+    is_lost = (gap > 0.9 * state.gap) & ~was_coarse
+    next_wanted = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.wanted)
+    return _State(
+        cuts=fresh.cuts,
+        iterate=method.refresh(instance, fresh, certify.shared(point, wanted), solved.iterate, state.cuts),
+        best=best,
+        gap=gap,
+        wanted=jnp.maximum(next_wanted, finest),
+        num_lost=jnp.where(is_lost, state.num_lost + 1, 0).astype(jnp.int32),
+        is_full=fresh.num_left_out > 0,
+        num_iterations=state.num_iterations + solved.num_iterations,
+        num_rounds=state.num_rounds + 1,
+    )
+
+
+def _better(old: _Best, new: _Best) -> _Best:
+    """The better primal side and the better dual side."""
+    attains, proves = new.upper < old.upper, new.lower > old.lower
+    primal, upper = jax.tree.map(lambda fresh, kept: jnp.where(attains, fresh, kept), (new.primal, new.upper), (old.primal, old.upper))
+    fresh_side, old_side = new[2:], old[2:]
+    return _Best(primal, upper, *jax.tree.map(lambda fresh, kept: jnp.where(proves, fresh, kept), fresh_side, old_side))
+
+
+def _ordered(instance: Instance, warm: WarmStart) -> WarmStart:
+    """A warm start with its examples in the order of the instance."""
+    primal, dual = warm.primal, warm.dual
+    return warm._replace(
+        primal=primal._replace(slacks=primal.slacks[instance.order]), dual=dual._replace(example_weights=dual.example_weights[instance.order])
+    )
+
+
+def _unordered(instance: Instance, values: Array) -> Array:
+    """Values [m] of the instance in the order of the caller."""
+    return jnp.zeros_like(values).at[instance.order].set(values)
+
+
+def _pairs(instance: Instance, cuts: Cuts) -> Array:
+    """[K, 2] in the numbers of the caller, -1 for an empty slot."""
+    return jnp.stack([instance.order.at[end].get(mode="fill", fill_value=-1) for end in cuts], axis=1)
+
+
+def _finish(instance: Instance, state: _State, method: Any, is_valid: Array, tolerance: Array, config: RelaxationConfig) -> L0Relaxation:
+    best = state.best
+    primal, dual = method.sides(instance, state.cuts, state.iterate)
+    warm = WarmStart(
+        primal._replace(slacks=_unordered(instance, primal.slacks)),
+        dual._replace(example_weights=_unordered(instance, dual.example_weights)),
+        _pairs(instance, state.cuts),
+        method.convexity(instance, state.iterate),
+        method.primal_weight(state.iterate),
+    )
+    has_column = jnp.any(instance.is_column)
+    is_possible = is_valid & has_column
+    missed = jnp.where(state.num_lost >= _MAX_LOST, int(Status.NUMERICAL_ERROR), int(Status.ROUND_LIMIT))
+    missed = jnp.where(state.is_full, int(Status.CAPACITY_LIMIT), missed)
+    status = jnp.where(state.gap <= tolerance, int(Status.OPTIMAL), missed)
+    status = jnp.where(has_column, status, int(Status.PRIMAL_INFEASIBLE))
+    return L0Relaxation(
+        coefficients=best.primal.coefficients,
+        selected=best.primal.selected,
+        slacks=_unordered(instance, best.primal.slacks),
+        lower_bound=jnp.where(is_possible, best.lower, jnp.where(is_valid, jnp.inf, -jnp.inf)),
+        upper_bound=jnp.where(is_possible, best.upper, jnp.inf),
+        example_weights=_unordered(instance, best.dual.example_weights),
+        pairs=_pairs(instance, best.cuts),
+        pair_weights=best.dual.pair_weights,
+        convexity=best.convexity,
+        num_cuts=jnp.sum(pair_cuts.is_used(instance, state.cuts), dtype=jnp.int32),
+        num_iterations=state.num_iterations,
+        num_rounds=state.num_rounds,
+        warm=warm,
+        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )

@@ -1,0 +1,108 @@
+"""The records of L0-RBoost's relaxation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+from jboost.base import check
+from jboost.base.types import Array
+from jboost.lp.first_order import FirstOrderConfig
+from jboost.lp.interior_point import InteriorPointConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class RelaxationConfig:
+    """Static sizes of the solver of the relaxation."""
+
+    capacity: int | None = None
+    """Cuts that are held at a time; None for four to an example and two to a column, 1024 at least, or all there can be."""
+    max_rounds: int = 60
+    """Of a solve over the cuts at hand, and of a search among all pairs."""
+    max_pair_entries: int = 4_000_000
+    """Pairs that are looked at together; memory is that of as many numbers."""
+    cuts: str = "ordered"
+    """"ordered": those of the paper, (17), for both orders of a pair. "either": one for each pair, over the hypotheses that tell the two apart
+    either way; weaker, and the one that holds of all points of (15) where hypotheses abstain."""
+    solver: InteriorPointConfig | FirstOrderConfig = dataclasses.field(
+        default_factory=lambda: InteriorPointConfig(max_iterations=40, num_correctors=2)
+    )
+    """The method between two searches, and its sizes; of the interior point, `max_iterations` and `num_correctors` count here."""
+
+    def __post_init__(self) -> None:
+        if self.capacity is not None:
+            check.count("config.capacity", self.capacity, low=1)
+        check.count("config.max_rounds", self.max_rounds, low=1)
+        check.count("config.max_pair_entries", self.max_pair_entries, low=1)
+        check.choice("config.cuts", self.cuts, ("ordered", "either"))
+        if not isinstance(self.solver, InteriorPointConfig | FirstOrderConfig):
+            name = type(self.solver).__name__
+            raise ValueError(f"config.solver is a {name}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+
+
+class Instance(NamedTuple):
+    """The relaxation, examples in order: the smaller class ("few"), the larger ("many"), padding."""
+
+    margins: Array  # [m, U] y_i H_iu; all rows of padding and columns of unused slots are 0
+    hits: Array  # [m, U] 1 where H_iu = y_i
+    misses: Array  # [m, U] 1 where H_iu is not minus y_i, what an example of the other class sees
+    weights: Array  # [m] price of a slack, 0 for padding
+    costs: Array  # [U] c, 0 for unused slots
+    is_column: Array  # [U] bool
+    margin: Array  # [] rho
+    unit: Array  # [] the largest weight; without examples the largest cost, else 1
+    either: Array  # [] bool, whether a cut counts the hypotheses that tell its examples apart either way
+    num_few: Array  # [] int32
+    num_real: Array  # [] int32 examples of both classes
+    order: Array  # [m] int32 which example stands here
+
+
+class Cuts(NamedTuple):
+    """A working set of pairs (i, i'), in the order of the instance; m for an empty slot."""
+
+    first: Array  # [K] int32
+    second: Array  # [K] int32
+
+
+class Dual(NamedTuple):
+    """What proves a lower bound."""
+
+    example_weights: Array  # [m] w
+    pair_weights: Array  # [K] v
+
+
+class Primal(NamedTuple):
+    """What proves an upper bound."""
+
+    coefficients: Array  # [U] lambda
+    selected: Array  # [U] mu
+    slacks: Array  # [m] xi
+
+
+class WarmStart(NamedTuple):
+    """Where to begin on the same examples with further columns, or other costs."""
+
+    primal: Primal  # as the solver left it
+    dual: Dual
+    pairs: Array  # [K, 2] int32 the working set, -1 for an empty slot
+    convexity: Array  # [] alpha
+    primal_weight: Array  # [] of the first-order method, 0 where it is not known
+
+
+class L0Relaxation(NamedTuple):
+    """Both sides of the relaxation, and the bounds that they prove. Neither side needs the other, nor the solver, for its proof."""
+
+    coefficients: Array  # [U] lambda, on the simplex in exact arithmetic
+    selected: Array  # [U] mu >= lambda
+    slacks: Array  # [m] xi, with which all rows and all cuts hold in exact arithmetic
+    lower_bound: Array  # [] proven by example_weights and pair_weights
+    upper_bound: Array  # [] attained by coefficients, selected and slacks
+    example_weights: Array  # [m] w >= 0, duals of the margins
+    pairs: Array  # [capacity, 2] int32 the pairs (i, i') of pair_weights, -1 for an empty slot
+    pair_weights: Array  # [capacity] v >= 0
+    convexity: Array  # [] alpha, dual of sum lambda = 1
+    num_cuts: Array  # [] int32 cuts in the working set at the end
+    num_iterations: Array  # [] int32 of the solver, in all rounds
+    num_rounds: Array  # [] int32
+    warm: WarmStart
+    status: Array  # [] int32

@@ -1,0 +1,85 @@
+"""The booster: the confidence of a rule is its vote, and equal rules are one."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost import losses
+from jboost.base import boosting
+from jboost.base.boosting import Absorbed, Certificate, Ensemble, Proposal, finish, step
+from jboost.base.records import register
+from jboost.base.status import Status
+from jboost.base.types import Array, Dataset
+from jboost.losses import ExponentialLoss
+from jboost.slipper.rules import confidence
+
+__all__ = ["Memory", "Slipper", "finish", "step"]
+
+
+class Memory(NamedTuple):
+    """What SLIPPER carries from round to round."""
+
+    loss: ExponentialLoss
+    margins: Array  # [m] y F(x)
+    num_rounds: Array  # [] int32, so far
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Slipper:
+    """The booster: a rule votes by its smoothed confidence, and equal rules share a slot."""
+
+    num_rounds: Array  # [] int32, after which it stops
+
+    def capacity(self, max_rounds: int, num_proposed: int) -> int:
+        """One slot a round, at most."""
+        del num_proposed
+        return max_rounds
+
+    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
+        """Starts from the user's weights."""
+        loss = losses.start_exponential(dataset)
+        weights = losses.example_weights(loss)
+        margins = jnp.zeros_like(weights)
+        bound = losses.mean_exponential(loss)
+        certificate = Certificate(losses.training_error(dataset, margins), bound, bound, weights)
+        return boosting.before_first_round(Memory(loss, margins, jnp.zeros((), jnp.int32)), weights, certificate, capacity)
+
+    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+        """One round: the confidence of the rule of least normaliser, and the weights it leaves."""
+        weights, signs = losses.example_weights(memory.loss), boosting.signs(dataset)
+        agreement = proposal.outputs * signs[None, :]
+        right, wrong = (jnp.sum(jnp.where(chosen, weights[None, :], 0.0), axis=1) for chosen in (agreement > 0, agreement < 0))
+        best = jnp.argmax(jnp.abs(jnp.sqrt(right) - jnp.sqrt(wrong)))
+        vote = confidence(right[best], wrong[best], jnp.sum(dataset.mask))
+        gain = jnp.where(agreement[best] == 0, 0.0, vote * agreement[best])
+        loss, margins = losses.add_margins(memory.loss, gain), memory.margins + gain
+
+        slot, is_known = _slot_of(ensemble, jax.tree.map(lambda leaf: leaf[best], proposal.hypotheses))
+        slot = jnp.where(vote == 0, ensemble.votes.shape[0], slot)
+        bound, next_weights = losses.mean_exponential(loss), losses.example_weights(loss)
+        num_rounds = memory.num_rounds + 1
+        return Absorbed(
+            memory=Memory(loss, margins, num_rounds),
+            example_weights=next_weights,
+            slots=jnp.where(jnp.arange(len(right)) == best, slot, ensemble.votes.shape[0]),
+            votes=ensemble.votes.at[slot].add(vote, mode="drop"),
+            constant=ensemble.constant,
+            count=ensemble.count + ((vote != 0) & ~is_known).astype(jnp.int32),
+            certificate=Certificate(losses.training_error(dataset, signs * margins), bound, bound, next_weights),
+            edge=right[best] - wrong[best],
+            status=jnp.where(num_rounds >= self.num_rounds, int(Status.ROUND_LIMIT), int(Status.UNFINISHED)),
+        )
+
+
+def _slot_of(ensemble: Ensemble, hypothesis: Any) -> tuple[Array, Array]:
+    """The slot of an equal hypothesis, else the next free one; and whether there is an equal one."""
+    is_same = jnp.arange(ensemble.votes.shape[0]) < ensemble.count
+    for slots, leaf in zip(jax.tree.leaves(ensemble.hypotheses), jax.tree.leaves(hypothesis), strict=True):
+        is_same &= jnp.all((slots == leaf[None]).reshape(len(slots), -1), axis=1)
+    is_known = jnp.any(is_same)
+    return jnp.where(is_known, jnp.argmax(is_same), ensemble.count), is_known

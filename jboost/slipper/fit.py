@@ -1,0 +1,82 @@
+"""SLIPPER as its authors published it: as many rounds as cross-validation says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import boosting, check
+from jboost.base.boosting import Fit, Info, State
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.slipper.booster import Slipper
+from jboost.slipper.rounds import choose_rounds, judged_key
+from jboost.slipper.rules import rules
+
+
+def init(dataset: Dataset, learner: Any = None, *, key: Array | None = None, max_rounds: int = 100, num_rounds: ArrayLike | None = None) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it.
+
+    Takes what `fit` takes; without `num_rounds` there is no cross-validation and `max_rounds` is the end.
+    """
+    learner = rules() if learner is None else learner
+    return boosting.start(_booster(max_rounds, num_rounds), learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def fit(
+    dataset: Dataset,
+    learner: Any = None,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    num_rounds: ArrayLike | None = None,
+    num_folds: int = 5,
+    on_step: Callable[[State, Info], bool | None] | None = None,
+) -> Fit:
+    """SLIPPER in one compiled loop, the number of rounds chosen by cross-validation (Cohen and Singer 1999).
+
+    Args:
+      dataset: of m examples, features of 0 and 1, or NaN where neither literal holds; `weights` are the distribution to begin with.
+      learner: None for `rules()`; or another whose outputs are -1, 0 and +1.
+      key: required, of the splits and of the folds.
+      max_rounds: how many rounds there is room for; static.
+      num_rounds: [] how many to go, `max_rounds` at most; None for `choose_rounds`.
+      num_folds: static, of the cross-validation where there is one.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under jit or vmap.
+
+    Returns:
+      A `Fit`, with status ROUND_LIMIT as a rule: nothing else ends it. `certificate.lower_bound` is the training error and
+      `certificate.upper_bound` the product of the normalisers. In the ensemble equal rules are one, with the sum of their votes, which are
+      above 0 where a rule speaks for +1.
+
+    Raises:
+      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+
+    >>> import jax, jboost
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 10, [1, -1, -1, -1] * 10)
+    >>> fitted = jboost.slipper.fit(dataset, key=jax.random.key(0), num_rounds=2)
+    >>> print(jboost.ensemble.describe(fitted.ensemble, ["a", "b"]))
+    1.522 * [a and b]
+    -1.233 * [always]
+    """
+    learner = rules() if learner is None else learner
+    boosting.judge_arguments(learner, max_rounds)
+    check.count("num_folds", num_folds, low=2)
+    key = judged_key(key)
+    booster = _booster(max_rounds, num_rounds)
+    if num_rounds is None:
+        key_choice, key = jax.random.split(key)
+        chosen = choose_rounds(dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=num_folds)
+        booster = Slipper(chosen.num_rounds)
+    if on_step is not None:
+        return boosting.drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds)
+    return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def _booster(max_rounds: int, num_rounds: ArrayLike | None) -> Slipper:
+    check.count("max_rounds", max_rounds, low=1)
+    if num_rounds is None:
+        return Slipper(jnp.asarray(max_rounds, jnp.int32))
+    return Slipper(check.number("num_rounds", num_rounds, low=1, high=max_rounds).astype(jnp.int32))

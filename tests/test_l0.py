@@ -1,0 +1,249 @@
+"""L0-RBoost over all monomials, against the full enumeration by HiGHS; and the problem (15), against its mixed-integer program."""
+
+import functools
+import itertools
+from fractions import Fraction
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import optimize
+
+import jboost
+from jboost.l0 import integer, pricing
+from jboost.monomials import costs
+from oracles import l0 as oracle
+
+NUM_EXAMPLES, NUM_ATTRIBUTES, MAX_ORDER, MAX_ROUNDS = 14, 4, 2, 30
+MARGINS, KAPPAS = (0.01, 0.1, 0.5, 1.0), (0.02, 0.3, 1.5)
+TOLERANCE = 1e-3
+
+
+def every_monomial(features, max_order, prices):
+    """Outputs [m, U] of all monomials of both signs, constants first, and their costs [U]."""
+    num_attributes = features.shape[1]
+    columns, cost = [], []
+    for order in range(max_order + 1):
+        for attributes in itertools.combinations(range(num_attributes), order):
+            for values in itertools.product((0, 1), repeat=order):
+                cover = np.all(features[:, list(attributes)] == np.array(values, int)[None, :], axis=1) if order else np.ones(len(features), bool)
+                for sign in (1, -1):
+                    columns.append(np.where(cover, sign, 0))
+                    cost.append(prices[order])
+    return np.stack(columns, axis=1), np.array(cost)
+
+
+def mdl_costs(num_attributes, num_examples, max_order, kappa):
+    from math import comb, log2
+
+    return [0.0] + [(k + log2(comb(num_attributes, k)) + log2(max_order)) / log2(num_examples) + kappa for k in range(1, max_order + 1)]
+
+
+def make_instances(count, seed):
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, 2, (count, NUM_EXAMPLES, NUM_ATTRIBUTES)).astype(np.float32)
+    labels = np.where(rng.random((count, NUM_EXAMPLES)) < 0.5, 1.0, -1.0).astype(np.float32)
+    for index in range(0, count, 3):  # a concept behind some
+        labels[index] = np.where((features[index, :, 0] == 1) & (features[index, :, 1] == 0), 1, -1)
+    labels[:, 0], labels[:, 1] = 1, -1
+    margins = rng.choice(MARGINS, count).astype(np.float32)
+    kappas = rng.choice(KAPPAS, count).astype(np.float32)
+    return features, labels, margins, kappas
+
+
+@functools.cache
+def fitted(count=24, seed=0):
+    features, labels, margins, kappas = make_instances(count, seed)
+
+    def fit(features, labels, margin, kappa):
+        dataset = jboost.make_dataset(features, labels)
+        learner = jboost.learners.monomials(MAX_ORDER, kappa=kappa, num_proposed=2)
+        return jboost.l0.fit(dataset, learner, margin=margin, tolerance=TOLERANCE, max_rounds=MAX_ROUNDS)
+
+    return (features, labels, margins, kappas), jax.jit(jax.vmap(fit))(features, labels, margins, kappas)
+
+
+def test_bounds_hold_the_optimum_over_all_monomials():
+    (features, labels, margins, kappas), fits = fitted()
+    for index in range(len(labels)):
+        outputs, cost = every_monomial(features[index], MAX_ORDER, mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]))
+        optimum = oracle.optimum(outputs, labels[index], cost, float(margins[index]))
+        lower, upper = float(fits.certificate.lower_bound[index]), float(fits.certificate.upper_bound[index])
+        assert lower <= optimum + 1e-6, index
+        assert optimum <= upper + 1e-6, index
+        assert upper - lower <= 2 * TOLERANCE * max(1.0, upper), (index, lower, upper, int(fits.status[index]))
+
+
+def integer_optimum(outputs, labels, cost, margin):
+    """(15) by HiGHS as a mixed-integer program in (lambda, mu, xi)."""
+    m, n = outputs.shape
+    rows = np.vstack(
+        [
+            np.hstack([labels[:, None] * outputs, np.zeros((m, n)), (1 + margin) * np.eye(m)]),
+            np.hstack([np.ones((1, n)), np.zeros((1, n + m))]),
+            np.hstack([-np.eye(n), np.eye(n), np.zeros((n, m))]),
+        ]
+    )
+    low = np.r_[np.full(m, margin), 1, np.zeros(n)]
+    high = np.r_[np.full(m, np.inf), 1, np.full(n, np.inf)]
+    found = optimize.milp(
+        np.r_[np.zeros(n), cost, np.ones(m)],
+        constraints=optimize.LinearConstraint(rows, low, high),
+        integrality=np.r_[np.zeros(n), np.ones(n + m)],
+        bounds=optimize.Bounds(0, 1),
+    )
+    assert found.success
+    return found.fun
+
+
+def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
+    (features, labels, margins, kappas), fits = fitted()
+    for index in range(0, len(labels), 3):
+        outputs, cost = every_monomial(features[index], MAX_ORDER, mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]))
+        optimum = integer_optimum(outputs, labels[index], cost, float(margins[index]))
+        assert float(fits.certificate.integer_lower_bound[index]) <= optimum + 1e-5
+        assert optimum <= float(fits.certificate.integer_upper_bound[index]) + 1e-5
+
+
+def test_the_ensemble_attains_the_integer_upper_bound():
+    (features, labels, margins, kappas), fits = fitted()
+    prices = [mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappa) for kappa in kappas]
+    for index in range(len(labels)):
+        votes = np.asarray(fits.ensemble.votes[index][:, 0], float)
+        literals = np.asarray(fits.ensemble.hypotheses.literals[index])
+        signs = np.asarray(fits.ensemble.hypotheses.sign[index], float)
+        covers = np.all((literals[:, None, :] == 0) | ((literals[:, None, :] > 0) == (features[index][None] == 1)), axis=2)
+        scores = (votes * signs) @ covers + float(fits.ensemble.constant[index])
+        errors = np.sum(labels[index] * scores < margins[index] - 1e-6)
+        paid = sum(prices[index][np.abs(literals[u]).sum()] for u in np.flatnonzero(votes))
+        assert errors + paid == pytest.approx(float(fits.certificate.integer_upper_bound[index]), abs=1e-4)
+        assert np.sum(votes) + abs(float(fits.ensemble.constant[index])) <= 1 + 1e-5
+
+
+def test_the_proof_can_be_worked_out_anew():
+    (features, labels, margins, kappas), fits = fitted()
+    for index in range(len(labels)):
+        outputs, cost = every_monomial(features[index], MAX_ORDER, mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]))
+        proof = jax.tree.map(lambda leaf, index=index: np.asarray(leaf[index]), fits.certificate.proof)
+        w, v = oracle.exactly(proof.example_weights), oracle.exactly(proof.pair_weights)
+        rho, excess = Fraction(float(margins[index])), Fraction(float(proof.excess))
+        served = [Fraction(0)] * outputs.shape[1]
+        load = (1 + rho) * w
+        for (first, second), one in zip(proof.pairs.astype(int), v, strict=True):
+            if one:
+                load[first] += one
+                load[second] += one
+                for u in np.flatnonzero(oracle.serves(outputs, labels[index], first, second)):
+                    served[u] += one
+        assert max(load) <= 1
+        edges = [sum(Fraction(int(labels[index][i] * outputs[i, u])) * w[i] for i in range(NUM_EXAMPLES)) for u in range(outputs.shape[1])]
+        reduced = [Fraction(float(c)) + excess - s - g for c, s, g in zip(cost, served, edges, strict=True)]
+        assert max(s - Fraction(float(c)) for c, s in zip(cost, served, strict=True)) <= excess + Fraction(1, 10**6)
+        assert min(reduced) >= Fraction(float(proof.least)) - Fraction(1, 10**5)
+        bound = rho * sum(w) + sum(v) - Fraction(float(proof.selected_bound)) * excess + Fraction(float(proof.least))
+        assert float(bound) >= float(proof.bound) - 1e-6
+
+
+def random_problem(rng, num_columns=12, num_examples=20):
+    outputs = rng.integers(-1, 2, (num_columns, num_examples)).astype(np.float32)
+    return integer.Instance(
+        jnp.asarray(outputs),
+        jnp.asarray(rng.integers(1, 4, num_examples).astype(np.float32)),
+        jnp.asarray(rng.random(num_columns).astype(np.float32)),
+        jnp.asarray(rng.random(num_columns) < 0.9).at[0].set(True),
+        jnp.asarray(np.float32(rng.choice(MARGINS))),
+    )
+
+
+def exact_loss(instance, coefficients):
+    shares = oracle.exactly(coefficients)
+    rows = np.asarray(instance.margins).astype(int)
+    margin = Fraction(float(instance.margin))
+    errors = sum(
+        Fraction(float(weight))
+        for column, weight in zip(rows.T, np.asarray(instance.weights), strict=True)
+        if sum(int(sign) * share for sign, share in zip(column, shares, strict=True)) < margin
+    )
+    return errors + sum(Fraction(float(cost)) for cost, share in zip(np.asarray(instance.costs), shares, strict=True) if share > 0)
+
+
+def test_points_are_on_the_simplex_and_their_loss_is_exact():
+    rng = np.random.default_rng(1)
+    problems = [random_problem(rng) for _ in range(200)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
+    starts = jnp.asarray(rng.random((200, 12)).astype(np.float32) * (rng.random((200, 12)) < 0.5))
+    votes = jax.jit(jax.vmap(integer.evaluate))(stacked, starts)
+    found = jax.jit(jax.vmap(functools.partial(integer.search, config=integer.SearchConfig())))(stacked, votes)
+    for index, problem in enumerate(problems):
+        for vote in (votes, found):
+            coefficients = np.asarray(vote.coefficients[index])
+            assert sum(oracle.exactly(coefficients)) == 1
+            assert np.all(coefficients >= 0)
+            assert np.all(coefficients[~np.asarray(problem.is_column)] == 0)
+            assert float(exact_loss(problem, coefficients)) == pytest.approx(float(vote.loss[index]), abs=1e-5)
+        assert found.loss[index] <= votes.loss[index]
+
+
+def test_one_move_from_the_best_point_brings_nothing_better():
+    """The line search against a fine grid of t."""
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        problem = random_problem(rng, 6, 10)
+        last = integer.search(problem, integer.evaluate(problem, jnp.ones(6)), config=integer.SearchConfig())
+        own = np.asarray(last.coefficients, float)
+        for u in np.flatnonzero(np.asarray(problem.is_column)):
+            for t in np.linspace(-own[u] / max(1 - own[u], 1e-9), 1, 301)[1:-1]:
+                moved = (1 - t) * own
+                moved[u] += t
+                reached = np.asarray(problem.margins, float).T @ moved
+                errors = np.sum(np.asarray(problem.weights, float)[reached < float(problem.margin) + 1e-4])
+                loss = errors + np.sum(np.asarray(problem.costs, float)[moved > 1e-9])
+                assert loss >= float(last.loss) - 1e-4
+
+
+@pytest.mark.parametrize(
+    ("labels", "wanted"),
+    [([1, 1, 1, 1], 1), ([-1, -1, -1, -1], -1)],
+)
+def test_one_class_only_is_a_constant(labels, wanted):
+    dataset = jboost.make_dataset(np.eye(4, dtype=np.float32), labels)
+    fit = jboost.l0.fit(dataset, jboost.learners.monomials(1), margin=0.2, max_rounds=4)
+    assert np.all(np.asarray(jboost.predict(fit.ensemble, dataset.features)) == wanted)
+    assert float(fit.certificate.integer_upper_bound) == 0
+
+
+def test_conflicting_examples_are_errors():
+    features = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
+    dataset = jboost.make_dataset(features, [1, -1, -1, -1])
+    fit = jboost.l0.fit(dataset, jboost.learners.monomials(1, kappa=0.01), margin=0.2, max_rounds=4)
+    assert float(fit.certificate.lower_bound) <= 1 <= float(fit.certificate.integer_upper_bound) + 1e-6
+
+
+def test_arguments_are_judged():
+    dataset = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
+    learner = jboost.learners.monomials(1)
+    with pytest.raises(ValueError, match="margin is 0"):
+        jboost.l0.fit(dataset, learner, margin=0.0)
+    with pytest.raises(ValueError, match=r"margin is 1\.5"):
+        jboost.l0.fit(dataset, learner, margin=1.5)
+    with pytest.raises(ValueError, match="learner is a Stumps without prices"):
+        jboost.l0.fit(dataset, jboost.learners.stumps(), margin=0.1)
+    with pytest.raises(ValueError, match="max_order is 7, above the 3 attributes"):
+        jboost.l0.fit(dataset, jboost.learners.monomials(7), margin=0.1)
+    with pytest.raises(ValueError, match="constant_cost is -1"):
+        jboost.learners.monomials(1, constant_cost=-1.0)
+
+
+def test_mdl_costs_are_those_of_the_paper():
+    wanted = mdl_costs(9, 100, 5, 1.5)[1:]
+    assert np.asarray(costs.mdl(1.5)(jnp.arange(1, 6), 9, 100, 5)) == pytest.approx(wanted, rel=1e-5)
+
+
+def test_the_pair_matrix_adds_up_its_list():
+    relaxation = jboost.l0.solve_relaxation([[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5], margin=0.1)
+    matrix = np.asarray(pricing.pair_matrix(relaxation, 3))
+    assert matrix.sum() == pytest.approx(float(np.sum(relaxation.pair_weights)), abs=1e-6)
+    for (first, second), one in zip(np.asarray(relaxation.pairs), np.asarray(relaxation.pair_weights), strict=True):
+        if one:
+            assert matrix[first, second] >= one

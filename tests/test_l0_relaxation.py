@@ -1,0 +1,316 @@
+"""The relaxation of L0-RBoost: optima by HiGHS with every cut a row, certificates recomputed in rational arithmetic, warm starts, and bad input."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost import l0
+from jboost.base.status import Status
+from jboost.l0 import certify
+from jboost.l0 import cuts as pair_cuts
+from jboost.l0.relaxation import make_instance
+from jboost.l0.types import Cuts, Dual, Primal
+from jboost.lp import FirstOrderConfig, InteriorPointConfig
+from oracles import l0 as oracle
+
+EXAMPLES, COLUMNS, COUNT = 14, 8, 56  # of one shape, so that tests share compilations
+MARGINS = (0.01, 0.1, 0.5, 1.0)
+INTERIOR = l0.RelaxationConfig()
+FIRST_ORDER = l0.RelaxationConfig(solver=FirstOrderConfig(max_iterations=20_000))
+
+
+def random_pools(count, seed):
+    """Outputs [count, m, U], labels, costs and margins: dense and sparse pools, free columns, copies, conflicts, one class or almost."""
+    random = np.random.default_rng(seed)
+    labels = np.where(random.random((count, EXAMPLES)) < random.uniform(0.15, 0.85, (count, 1)), 1, -1)
+    outputs = random.choice([-1, 0, 1], (count, EXAMPLES, COLUMNS), p=[0.3, 0.4, 0.3])
+    agrees = random.random(outputs.shape) < random.uniform(0, 0.6, (count, 1, 1))
+    outputs = np.where(agrees, labels[:, :, None], outputs)
+    outputs[: count // 2] = np.where(outputs[: count // 2] == 0, 1, outputs[: count // 2])
+    outputs[:, :, 0], outputs[:, :, 1] = 1, -1
+    costs = random.choice([0.02, 0.1, 0.5, 1.5], (count, 1)) * random.uniform(0.5, 1.5, (count, COLUMNS))
+    costs[random.random(count) < 0.5, :2] = 0
+    costs[random.random(count) < 0.1, 3] = 0
+    outputs[random.random(count) < 0.2, :, 5] = outputs[0, :, 4]
+    conflict = random.random(count) < 0.3
+    outputs[conflict, 1], labels[conflict, 1] = outputs[conflict, 0], -labels[conflict, 0]
+    labels[3], labels[4, 1:] = 1, -1
+    return outputs, labels, costs.astype(np.float32), np.resize(np.float32(MARGINS), count)
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def solve_all(outputs, labels, costs, margins, tolerance, config=INTERIOR, weights=None, mask=None, column_mask=None, initial=None):
+    def one(outputs, labels, costs, margin, *rest):
+        weights, mask, column_mask, initial = rest
+        return l0.solve_relaxation(
+            outputs,
+            labels,
+            costs,
+            margin=margin,
+            tolerance=tolerance,
+            config=config,
+            weights=weights,
+            mask=mask,
+            column_mask=column_mask,
+            initial=initial,
+        )
+
+    return jax.vmap(one)(outputs, labels, costs, margins, weights, mask, column_mask, initial)
+
+
+def ones_for(outputs):
+    """weights, mask and column_mask that change nothing."""
+    count, examples, columns = outputs.shape
+    return {"weights": np.ones((count, examples)), "mask": np.ones((count, examples), bool), "column_mask": np.ones((count, columns), bool)}
+
+
+def member(solved, index):
+    return jax.tree.map(lambda leaf: leaf[index], solved)
+
+
+def recompute(one, outputs, labels, costs, margin, weights=None):
+    """Both bounds from the returned arrays alone, in rational arithmetic."""
+    weights = np.ones(len(labels)) if weights is None else weights
+    attained = oracle.attained(outputs, labels, costs, margin, weights, one.coefficients, one.selected, one.slacks)
+    proven = oracle.proven(outputs, labels, costs, margin, weights, one.example_weights, one.pairs, one.pair_weights)
+    assert attained <= float(one.upper_bound)
+    assert proven >= float(one.lower_bound)
+    assert float(attained) >= one.upper_bound - 1e-5 * (1 + one.upper_bound)
+    return proven, attained
+
+
+@pytest.mark.parametrize(
+    ("wide", "config", "tolerance"),
+    [(False, INTERIOR, 3e-4), (True, INTERIOR, 1e-7), (False, FIRST_ORDER, 1e-3), (True, FIRST_ORDER, 1e-4)],
+    ids=["interior-32", "interior-64", "first-order-32", "first-order-64"],
+)
+def test_optima_and_certificates(wide, config, tolerance):
+    for seed in (1, 2):
+        pools = random_pools(COUNT, seed)
+        with jax.enable_x64(wide):
+            solved = jax.device_get(solve_all(*pools, tolerance, config, **ones_for(pools[0])))
+        assert (solved.status == Status.OPTIMAL).all(), np.bincount(solved.status)
+        for index, pool in enumerate(zip(*pools, strict=True)):
+            one, optimum = member(solved, index), oracle.optimum(*pool)
+            assert one.lower_bound <= optimum + 1e-9
+            assert one.upper_bound >= optimum - 2e-8
+            assert one.upper_bound - one.lower_bound <= 1.001 * tolerance * max(1, one.upper_bound)
+            recompute(one, *pool)
+
+
+def test_certificates_of_random_duals_are_never_wrong():
+    pools = random_pools(COUNT, 5)
+    random = np.random.default_rng(6)
+    capacity, tried = 40, 40
+
+    @jax.jit
+    def prove(outputs, labels, costs, margin, weights, pair_weights, places):
+        instance, _ = make_instance(outputs, labels, costs, jnp.ones(EXAMPLES), jnp.ones(EXAMPLES, bool), jnp.ones(COLUMNS, bool), margin)
+
+        def one(weights, pair_weights, places):
+            few = places[:, 0] % jnp.maximum(instance.num_few, 1)
+            many = instance.num_few + places[:, 1] % jnp.maximum(instance.num_real - instance.num_few, 1)
+            there = (instance.num_few > 0) & (places[:, 2] < 8)
+            first, second = jnp.where(places[:, 2] % 2 == 0, few, many), jnp.where(places[:, 2] % 2 == 0, many, few)
+            cuts = Cuts(*(jnp.where(there, part, EXAMPLES).astype(jnp.int32) for part in (first, second)))
+            dual = certify.allowed(instance, cuts, Dual(weights, pair_weights))
+            pairs = jnp.stack([instance.order.at[end].get(mode="fill", fill_value=-1) for end in cuts], axis=1)
+            back = jnp.zeros(EXAMPLES).at[instance.order].set(dual.example_weights)
+            return certify.prove_lower(instance, cuts, dual)[0], back, pairs, dual.pair_weights
+
+        return jax.vmap(one)(weights, pair_weights, places)
+
+    best = -np.inf
+    for index in range(COUNT):
+        pool = [np.asarray(part) for part in (part[index] for part in pools)]
+        sizes = 10.0 ** random.uniform(-3, 0.5, (tried, 1))
+        weights, pair_weights = random.random((tried, EXAMPLES)) * sizes, random.random((tried, capacity)) * sizes[::-1]
+        lower, *dual = jax.device_get(prove(*pool, weights, pair_weights, random.integers(0, 10, (tried, capacity, 3))))
+        optimum = oracle.optimum(*pool)
+        assert (lower <= optimum + 1e-9).all()
+        best = max(best, (lower / max(optimum, 1e-6)).max())
+        for number in range(0, tried, 20):
+            assert oracle.proven(*pool, np.ones(EXAMPLES), *(part[number] for part in dual)) >= float(lower[number])
+    assert best > 0.3  # some say something
+
+
+def test_primal_repair_meets_all_cuts_from_any_point():
+    pools = random_pools(COUNT, 7)
+    random = np.random.default_rng(8)
+
+    @jax.jit
+    @jax.vmap
+    def repair(outputs, labels, costs, margin, primal):
+        instance, _ = make_instance(outputs, labels, costs, jnp.ones(EXAMPLES), jnp.ones(EXAMPLES, bool), jnp.ones(COLUMNS, bool), margin)
+        point, least = certify.on_grid(instance, primal)
+        fixed = certify.raised(instance, point, least, pair_cuts.search(instance, point.selected, point.slacks, 3 * (EXAMPLES // 2)))
+        return fixed._replace(slacks=jnp.zeros(EXAMPLES).at[instance.order].set(fixed.slacks)), certify.price(instance, fixed)
+
+    points = Primal(*(random.uniform(-0.1, 1, (COUNT, size)) ** 3 for size in (COLUMNS, COLUMNS, EXAMPLES)))
+    fixed, price = jax.device_get(repair(*pools, points))
+    for index, pool in enumerate(zip(*pools, strict=True)):
+        assert oracle.attained(*pool, np.ones(EXAMPLES), *member(fixed, index)) <= float(price[index])
+
+
+def test_lower_bound_over_all_hypotheses_charges_the_excess():
+    weights, pair_weights = jnp.array([0.5, 0.25]), jnp.array([0.25])
+    proven = certify.lower_bound(weights, pair_weights, margin=jnp.array(0.5), excess=0.125, least=-0.25, selected_bound=2.0)
+    exact = 0.5 * 0.75 + 0.25 - 2 * 0.125 - 0.25
+    assert exact - 1e-7 <= float(proven) <= exact
+    assert float(certify.lower_bound(weights, pair_weights, margin=jnp.array(0.5), excess=0.0, least=-jnp.inf, selected_bound=2.0)) == -np.inf
+    third = jnp.array([1 / 3])
+    low = certify.lower_bound(third, third, margin=jnp.array(0.1), excess=0.0, least=0.0, selected_bound=1.0)
+    exact = oracle.exactly(third)[0] * (1 + oracle.exactly(np.float32(0.1)).item())
+    assert float(low) <= exact < float(low) + 1e-6
+
+
+def test_vmap_equals_a_loop_and_jit(compilations):
+    pools = random_pools(COUNT, 9)
+    together = solve_all(*pools, 3e-4, **ones_for(pools[0]))
+    alone = [l0.solve_relaxation(outputs, labels, costs, margin=margin) for outputs, labels, costs, margin in [member(pools, 0)]]
+    before = compilations()
+    alone += [l0.solve_relaxation(*pool[:3], margin=pool[3]) for pool in (member(pools, index) for index in range(1, 5))]
+    assert compilations() == before
+    for index, one in enumerate(alone):
+        assert int(one.status) == int(together.status[index]) == Status.OPTIMAL
+        np.testing.assert_allclose(one.lower_bound, together.lower_bound[index], rtol=6e-4, atol=3e-4)
+        np.testing.assert_allclose(one.upper_bound, together.upper_bound[index], rtol=6e-4, atol=3e-4)
+
+
+def test_padding_weights_and_masks():
+    """A pool, the same padded, and with an example thrice against a weight of 3: members of one call."""
+    outputs, labels, costs, margins = random_pools(COUNT, 10)
+    size, columns = 9, 5
+    random = np.random.default_rng(3)
+    padded = outputs.astype(np.float32)
+    padded[:, size:], padded[:, :, columns:] = np.nan, np.nan
+    prices = costs.copy()
+    prices[:, columns:] = np.nan
+    signs = labels.astype(np.float32)
+    signs[:, size:] = 0
+    copies = random.integers(1, 4, (COUNT, size))
+    weights = np.where(np.arange(EXAMPLES) < size, np.pad(copies, ((0, 0), (0, EXAMPLES - size))), -1.0)
+    mask, column_mask = np.tile(np.arange(EXAMPLES) < size, (COUNT, 1)), np.tile(np.arange(COLUMNS) < columns, (COUNT, 1))
+    solved = jax.device_get(solve_all(padded, signs, prices, margins, 3e-4, weights=weights, mask=mask, column_mask=column_mask))
+    assert (solved.status == Status.OPTIMAL).all()
+    assert (solved.slacks[:, size:] == 0).all()
+    assert (solved.example_weights[:, size:] == 0).all()
+    assert (solved.coefficients[:, columns:] == 0).all()
+    assert (solved.selected[:, columns:] == 0).all()
+    assert (solved.pairs < size).all()
+    for index in range(0, COUNT, 3):
+        many = np.repeat(np.arange(size), copies[index])
+        pool = outputs[index, :, :columns], labels[index], costs[index, :columns], margins[index]
+        optimum = oracle.optimum(pool[0][many], pool[1][many], *pool[2:])
+        assert solved.lower_bound[index] <= optimum + 1e-9
+        assert solved.upper_bound[index] >= optimum - 1e-9
+        one = member(solved, index)._replace(coefficients=solved.coefficients[index, :columns], selected=solved.selected[index, :columns])
+        one = one._replace(slacks=one.slacks[:size], example_weights=one.example_weights[:size])
+        recompute(one, pool[0][:size], pool[1][:size], *pool[2:], weights[index, :size])
+
+
+def noisy_stumps(examples, columns, seed):
+    """Both constants, free, and stumps on Gaussian features."""
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(examples, 10))
+    labels = np.where(features @ random.normal(size=10) + random.normal(size=examples) > 0, 1, -1)
+    chosen = random.integers(0, 10, columns)
+    outputs = np.where(features[:, chosen] > features[random.integers(0, examples, columns), chosen], 1, -1) * random.choice([-1, 1], columns)
+    outputs[:, 0], outputs[:, 1] = 1, -1
+    return outputs, labels, np.r_[0, 0, random.uniform(1.5, 2.5, columns - 2)]
+
+
+@pytest.mark.parametrize("config", [INTERIOR, FIRST_ORDER], ids=["interior", "first-order"])
+def test_a_warm_start_survives_added_columns(config, x64):
+    outputs, labels, costs = noisy_stumps(60, 24, seed=11)
+    fit = functools.partial(l0.solve_relaxation, margin=0.2, tolerance=1e-4, config=config)
+    few = np.arange(24) < 20
+    before = fit(outputs, labels, costs, column_mask=few)
+    cold, warm = fit(outputs, labels, costs), fit(outputs, labels, costs, initial=before)
+    assert [int(one.status) for one in (before, cold, warm)] == [Status.OPTIMAL] * 3
+    optimum = oracle.optimum(outputs, labels, costs, 0.2)
+    for one in (cold, warm):
+        assert one.lower_bound <= optimum + 1e-9 <= one.upper_bound + 2e-9
+    assert int(warm.num_iterations) < int(cold.num_iterations)
+    recompute(jax.device_get(warm), outputs, labels, costs, 0.2)
+    with pytest.raises(ValueError, match="examples"):
+        l0.solve_relaxation(outputs[:50], labels[:50], costs, margin=0.2, initial=before)
+    with pytest.raises(ValueError, match="columns"):
+        l0.solve_relaxation(outputs[:, :20], labels, costs[:20], margin=0.2, initial=before)
+    with pytest.raises(ValueError, match="initial"):
+        l0.solve_relaxation(outputs, labels, costs, margin=0.2, initial=(1, 2))
+
+
+def test_too_little_room_for_cuts_is_said_and_the_bounds_hold():
+    random = np.random.default_rng(12)
+    labels = np.where(random.random(40) < 0.5, 1, -1)
+    outputs = np.where(random.random((40, 10)) < 0.7, labels[:, None], -labels[:, None])
+    costs = random.uniform(1, 2, 10)
+    solved = l0.solve_relaxation(outputs, labels, costs, margin=0.2, config=l0.RelaxationConfig(capacity=5))
+    assert int(solved.status) == Status.CAPACITY_LIMIT
+    assert "capacity" in jboost.status.explain(solved.status)
+    assert solved.pairs.shape == (5, 2)
+    assert solved.lower_bound <= oracle.optimum(outputs, labels, costs, 0.2) <= solved.upper_bound
+    recompute(jax.device_get(solved), outputs, labels, costs, 0.2)
+    rounds = l0.solve_relaxation(outputs, labels, costs, margin=0.2, config=l0.RelaxationConfig(max_rounds=1))
+    assert int(rounds.status) == Status.ROUND_LIMIT
+    recompute(jax.device_get(rounds), outputs, labels, costs, 0.2)
+
+
+def test_what_is_too_small_to_have_cuts():
+    nothing = l0.solve_relaxation(np.zeros((0, 2)), np.zeros(0), [0.5, 0.25], margin=0.5)
+    assert int(nothing.status) == Status.OPTIMAL
+    assert nothing.lower_bound <= 0.25 <= nothing.upper_bound
+    single = l0.solve_relaxation([[1, -1]], [1], [0.5, 0.25], margin=0.5)
+    assert single.lower_bound <= 0.4375 <= single.upper_bound
+    assert int(single.status) == Status.OPTIMAL
+    one_class = l0.solve_relaxation([[1, -1], [1, 1], [0, 1]], [1, 1, 1], [1.0, 2.0], margin=1.0)
+    assert int(one_class.num_cuts) == 0
+    assert one_class.lower_bound <= oracle.optimum([[1, -1], [1, 1], [0, 1]], [1, 1, 1], [1.0, 2.0], 1.0) <= one_class.upper_bound
+    for pool in (np.zeros((2, 0)), np.ones((2, 1))):
+        empty = l0.solve_relaxation(pool, [1, -1], np.ones(pool.shape[1]), margin=0.5, column_mask=np.zeros(pool.shape[1], bool))
+        assert int(empty.status) == Status.PRIMAL_INFEASIBLE
+        assert float(empty.lower_bound) == float(empty.upper_bound) == np.inf
+
+
+def test_what_is_not_allowed():
+    good = {"outputs": [[1, 0], [-1, 1]], "labels": [1, -1], "costs": [0.5, 0.5], "margin": 0.1}
+    bad = {
+        "outputs": ([[1, 2], [-1, 1]], [[np.nan, 0], [-1, 1]], [1, 2], [["a", "b"]]),
+        "labels": ([1, 0], [1], [1, np.nan]),
+        "costs": ([-1, 0.5], [np.nan, 0.5], [np.inf, 1], [1]),
+        "margin": (0.0, 1.5, np.nan, [0.1]),
+        "weights": ([0, 1], [np.nan, 1], [1]),
+        "mask": ([1, 0], [True]),
+        "column_mask": ([1, 0], [True]),
+        "tolerance": (0.0,),
+        "config": ({}, FirstOrderConfig()),
+    }
+    for name, values in bad.items():
+        for value in values:
+            with pytest.raises(ValueError, match=name):
+                l0.solve_relaxation(**(good | {name: value}))
+    for options in ({"capacity": 0}, {"max_rounds": 0}, {"solver": {}}, {"max_pair_entries": 0}):
+        with pytest.raises(ValueError, match=next(iter(options))):
+            l0.RelaxationConfig(**options)
+    pools = [np.array(part, np.float32) for part in random_pools(COUNT, 13)]
+    pools[0][0, 0, 0], pools[1][1, 0], pools[2][2, 0], pools[2][3, 0], pools[3][4] = 2, 0, -1, np.nan, 1.5
+    solved = solve_all(*pools, 3e-4, **ones_for(pools[0]))
+    assert (solved.status[:5] == Status.INVALID_INPUT).all()
+    assert (solved.status[5:] == Status.OPTIMAL).all()
+    assert (solved.lower_bound[:5] == -np.inf).all()
+    assert (solved.upper_bound[:5] == np.inf).all()
+
+
+def test_both_methods_agree_on_a_larger_pool(x64):
+    outputs, labels, costs = noisy_stumps(60, 24, seed=14)
+    interior = l0.solve_relaxation(outputs, labels, costs, margin=0.2, tolerance=1e-9, config=l0.RelaxationConfig(solver=InteriorPointConfig()))
+    first = l0.solve_relaxation(outputs, labels, costs, margin=0.2, tolerance=1e-4, config=FIRST_ORDER)
+    assert int(interior.status) == int(first.status) == Status.OPTIMAL
+    optimum = oracle.optimum(outputs, labels, costs, 0.2)
+    assert float(interior.upper_bound) == pytest.approx(optimum, rel=2e-9)
+    assert first.lower_bound <= optimum <= first.upper_bound
