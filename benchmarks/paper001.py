@@ -64,7 +64,7 @@ def read_set(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, tuple[str
 
 
 def folds_of(labels: np.ndarray, replication: int, num_folds: int) -> np.ndarray:
-    """The fold [m] of each example, stratified."""
+    """Which examples each fold holds out, [num_folds, m] bool, stratified."""
     return np.asarray(jboost.folds.stratified_folds(jax.random.key(replication), labels, num_folds=num_folds))
 
 
@@ -72,10 +72,10 @@ def prepare(table: np.ndarray, labels: np.ndarray, names: Sequence[str], setting
     """All folds, binarized by their training rows: replication, fold, and what is to be learnt from. One width for all."""
     width = 0
     for replication in range(settings["replications"]):
-        fold = folds_of(labels, replication, settings["folds"])
+        held_out = folds_of(labels, replication, settings["folds"])
         parts = []
         for index in range(settings["folds"]):
-            training = fold != index
+            training = ~held_out[index]
             binarizer = binarization.fit(
                 table, labels, mask=training, names=names, cuts=settings["cuts"], missing="literal", min_separation=settings.get("min_separation")
             )

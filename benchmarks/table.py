@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness, infoboost_rounds, linear_programs, pair_data, pair_sweep, projections, soft_margin_games
+from benchmarks import harness, infoboost_rounds, linear_programs, monomials, pair_data, pair_sweep, projections, soft_margin_games
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -24,6 +24,9 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "projections": projections.projections_table,
     "linear_programs": linear_programs.table,
     "growing_programs": linear_programs.growing_table,
+    "monomials": monomials.table,
+    "monomials_orders": monomials.table,
+    "monomials_hard": monomials.table,
     "infoboost_rounds": infoboost_rounds.rounds_table,
 }
 

@@ -202,7 +202,7 @@ def _solve(data: tuple[Array, ...], margin: Array, tolerance: Array, warm: WarmS
 
 
 def solve_instance(
-    config: RelaxationConfig, data: tuple[Array, ...], margin: Array, tolerance: Array, either: Array, warm: WarmStart | None
+    config: RelaxationConfig, data: Any, margin: Array, tolerance: Array, either: Array, warm: WarmStart | None
 ) -> L0Relaxation:
     """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask), where which cuts are meant may be traced.
 
@@ -214,7 +214,8 @@ def solve_instance(
       either: [] bool, in place of `config.cuts`.
       warm: None, or of this capacity.
     """
-    instance, is_valid = make_instance(*data, margin, either)
+    outputs, labels, costs, weights, mask, column_mask = data
+    instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, either)
     method = interior.Method(config.solver) if isinstance(config.solver, InteriorPointConfig) else first_order.Method(config.solver)
     state = _begin(instance, warm, method, config)
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
