@@ -11,6 +11,9 @@ repo=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=$repo/.venv
 stamp=$venv/jboost-stamp
 
+# JAX's small factorisations on the CPU go through SciPy's OpenBLAS, whose idle threads spin: where cores are shared that costs ten times the seconds.
+export OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
+
 say() { printf 'jboost: %s\n' "$*" >&2; }
 
 has_word() { case " $1 " in *" $2 "*) return 0 ;; *) return 1 ;; esac; }

@@ -102,6 +102,7 @@ def test_optima_and_certificates(wide, config, tolerance):
             recompute(one, *pool)
 
 
+@pytest.mark.slow
 def test_certificates_of_random_duals_are_never_wrong():
     pools = random_pools(COUNT, 5)
     random = np.random.default_rng(6)
@@ -138,6 +139,7 @@ def test_certificates_of_random_duals_are_never_wrong():
     assert best > 0.3  # some say something
 
 
+@pytest.mark.slow
 def test_primal_repair_meets_all_cuts_from_any_point():
     pools = random_pools(COUNT, 7)
     random = np.random.default_rng(8)
@@ -168,6 +170,7 @@ def test_lower_bound_over_all_hypotheses_charges_the_excess():
     assert float(low) <= exact < float(low) + 1e-6
 
 
+@pytest.mark.slow
 def test_vmap_equals_a_loop_and_jit(compilations):
     pools = random_pools(COUNT, 9)
     together = solve_all(*pools, 3e-4, **ones_for(pools[0]))
@@ -181,6 +184,7 @@ def test_vmap_equals_a_loop_and_jit(compilations):
         np.testing.assert_allclose(one.upper_bound, together.upper_bound[index], rtol=6e-4, atol=3e-4)
 
 
+@pytest.mark.slow
 def test_padding_weights_and_masks():
     """A pool, the same padded, and with an example thrice against a weight of 3: members of one call."""
     outputs, labels, costs, margins = random_pools(COUNT, 10)
@@ -224,6 +228,7 @@ def noisy_stumps(examples, columns, seed):
     return outputs, labels, np.r_[0, 0, random.uniform(1.5, 2.5, columns - 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [INTERIOR, FIRST_ORDER], ids=["interior", "first-order"])
 def test_a_warm_start_survives_added_columns(config, x64):
     outputs, labels, costs = noisy_stumps(60, 24, seed=11)
@@ -245,6 +250,7 @@ def test_a_warm_start_survives_added_columns(config, x64):
         l0.solve_relaxation(outputs, labels, costs, margin=0.2, initial=(1, 2))
 
 
+@pytest.mark.slow
 def test_too_little_room_for_cuts_is_said_and_the_bounds_hold():
     random = np.random.default_rng(12)
     labels = np.where(random.random(40) < 0.5, 1, -1)
@@ -306,6 +312,7 @@ def test_what_is_not_allowed():
     assert (solved.upper_bound[:5] == np.inf).all()
 
 
+@pytest.mark.slow
 def test_both_methods_agree_on_a_larger_pool(x64):
     outputs, labels, costs = noisy_stumps(60, 24, seed=14)
     interior = l0.solve_relaxation(outputs, labels, costs, margin=0.2, tolerance=1e-9, config=l0.RelaxationConfig(solver=InteriorPointConfig()))

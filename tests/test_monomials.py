@@ -185,12 +185,14 @@ def test_thousands_of_small_instances(with_pairs, wide):
             check_all(instances, solved)
 
 
+@pytest.mark.slow
 def test_thousands_of_small_instances_of_free_literals():
     for seed in range(7):
         instances = random_instances(COUNT, ROWS, ATTRIBUTES, 100 + seed, with_costs=False)
         check_all(instances, solve(instances))
 
 
+@pytest.mark.slow
 def test_more_attributes_than_a_word_has_bits():
     instances = random_instances(30, 12, 33, 200, with_costs=False)
     check_all(instances, solve(instances, 2), max_order=2)
@@ -324,6 +326,7 @@ def test_vmap_equals_a_loop_and_jit_equals_a_call_alone(compilations):
     assert compilations() == before
 
 
+@pytest.mark.slow
 def test_no_second_compilation(compilations):
     def call(seed):
         random = np.random.default_rng(seed)

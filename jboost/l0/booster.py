@@ -25,6 +25,10 @@ from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 
 _NUM_CONSTANTS = 2
 _SHARE_OF_TOLERANCE = 0.3
+_SHARE_OF_GAP, _COARSEST = 0.1, 0.05  # of the gap over all hypotheses, what a relaxation may leave open; and the most of it
+_DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
+_MAX_IDLE = 4  # rounds without a new column, each with a finer relaxation
+_WORTHLESS = 1e-6  # mu + lambda of a column that may go
 
 
 class L0Certificate(NamedTuple):
@@ -45,7 +49,7 @@ class Memory(NamedTuple):
 
     outputs: Array  # [2 + capacity, m] H
     costs: Array  # [2 + capacity] c
-    count: Array  # [] int32 columns beside the constants
+    is_used: Array  # [2 + capacity] bool
     signs: Array  # [m] labels, 0 for padding
     weights: Array  # [m] what an error costs, 0 for padding
     relaxation: L0Relaxation  # the last one
@@ -55,6 +59,7 @@ class Memory(NamedTuple):
     integer_upper: Array  # [] of that one
     integer_proof: Proof
     best: integer.Vote  # the best point of (15) so far
+    num_idle: Array  # [] int32 rounds in a row without a new column
 
 
 @register
@@ -67,11 +72,12 @@ class L0:
     constant_cost: ArrayLike
     config: RelaxationConfig = dataclasses.field(metadata={"static": True})
     search: integer.SearchConfig = dataclasses.field(metadata={"static": True})
+    max_columns: int = dataclasses.field(metadata={"static": True})
     bounds_integer: bool = dataclasses.field(metadata={"static": True})
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
-        """All proposed columns are taken, of both questions."""
-        return 2 * max_rounds * num_proposed
+        """Room for all columns that are proposed, of both questions, or for so many; columns of no use make room for others."""
+        return min(2 * max_rounds * num_proposed, self.max_columns)
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """The two constants, and nothing known."""
@@ -81,28 +87,46 @@ class L0:
         outputs = jnp.zeros((_NUM_CONSTANTS + capacity, num_examples), dtype).at[:_NUM_CONSTANTS].set(constants)
         costs = jnp.zeros((_NUM_CONSTANTS + capacity,), dtype).at[:_NUM_CONSTANTS].set(self.constant_cost)
         weights = jnp.where(dataset.mask, dataset.weights.astype(dtype), 0.0)
-        zero, count = jnp.zeros((), dtype), jnp.zeros((), jnp.int32)
+        zero, is_used = jnp.zeros((), dtype), jnp.arange(_NUM_CONSTANTS + capacity) < _NUM_CONSTANTS
         cold = relaxation.cold(num_examples, _NUM_CONSTANTS + capacity, self.config)
         nothing = _nothing_proven(cold)
         either = jnp.asarray(self.config.cuts == "either")
-        best = integer.evaluate(self.instance(outputs, costs, count, signs, weights), jnp.ones_like(costs))
+        best = integer.evaluate(self.instance(outputs, costs, is_used, signs, weights), jnp.ones_like(costs))
         memory = Memory(
-            outputs, costs, count, signs, weights, self.unsolved(outputs, cold), zero + jnp.inf, nothing, either, zero + jnp.inf, nothing, best
+            outputs=outputs,
+            costs=costs,
+            is_used=is_used,
+            signs=signs,
+            weights=weights,
+            relaxation=self.unsolved(outputs, cold),
+            upper=zero + jnp.inf,
+            proof=nothing,
+            either=either,
+            integer_upper=zero + jnp.inf,
+            integer_proof=nothing,
+            best=best,
+            num_idle=jnp.zeros((), jnp.int32),
         )
         first = boosting.before_first_round(memory, weights, self.certificate(memory), capacity)
         return first._replace(votes=self.votes(best), constant=self.constant(best))
 
     def unsolved(self, outputs: Array, cold: WarmStart) -> L0Relaxation:
         """A relaxation to go on from that says nothing."""
-        shapes = jax.eval_shape(
-            lambda: self.relax(outputs, outputs[:, 0], jnp.zeros((), jnp.int32), outputs[0], outputs[0], cold, jnp.asarray(False))
-        )
+        row, column = outputs[0], outputs[:, 0]
+        yes, one = jnp.asarray(True), row[0]
+        shapes = jax.eval_shape(lambda: self.relax(outputs, column, column > 0, row, row, cold, yes, one))
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)._replace(warm=cold)
 
     def ask(self, memory: Memory, learner: Any, state: PyTree, example_weights: Array) -> Priced:
-        """The relaxation over the columns so far, and both questions of its pricing problem."""
+        """The relaxation over the columns so far, no more precise than the gap asks for, and both questions of its pricing problem."""
         del example_weights
-        solved = self.relax(memory.outputs, memory.costs, memory.count, memory.signs, memory.weights, memory.relaxation.warm, memory.either)
+        upper = jnp.where(memory.either, memory.integer_upper, memory.upper)
+        lower = jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
+        gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
+        tolerance = jnp.clip(_SHARE_OF_GAP * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
+        solved = self.relax(
+            memory.outputs, memory.costs, memory.is_used, memory.signs, memory.weights, memory.relaxation.warm, memory.either, tolerance
+        )
         return pricing.ask(learner, state, solved, memory.either)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
@@ -112,22 +136,27 @@ class L0:
         upper = jnp.where(memory.either, memory.integer_upper, memory.upper)
         lower = jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
         is_closed = upper - lower <= self.tolerance * jnp.maximum(upper, 1.0)
-        outputs, costs, slots, count = enter(memory.outputs, memory.costs, memory.count, proposal, ~is_closed)
-        is_stuck = (count == memory.count) & ~is_closed & jnp.all(costs == memory.costs)
-        is_last = memory.either | (not self.bounds_integer)
-        rounded = integer.evaluate(self.instance(outputs, costs, count, memory.signs, memory.weights), proposal.relaxation.coefficients)
+        rounded = integer.evaluate(
+            self.instance(memory.outputs, memory.costs, memory.is_used, memory.signs, memory.weights), proposal.relaxation.coefficients
+        )
         best = integer.better(memory.best, rounded)
-        memory = memory._replace(outputs=outputs, costs=costs, count=count, either=memory.either | is_closed, best=best)
+        worth = proposal.relaxation.selected + proposal.relaxation.coefficients
+        worth = jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
+        entered = enter(memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed)
+        num_idle = jnp.where((entered.num_new > 0) | is_closed, 0, memory.num_idle + 1).astype(jnp.int32)
+        is_stuck = num_idle >= _MAX_IDLE
+        is_last = memory.either | (not self.bounds_integer)
+        memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, either=memory.either | is_closed, best=best)
         missed = jnp.where(is_last & memory.either & (self.config.cuts == "ordered"), int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
         status = jnp.where(is_closed & is_last, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
         is_invalid = proposal.relaxation.status == int(Status.INVALID_INPUT)
         return Absorbed(
             memory=memory,
             example_weights=proposal.relaxation.example_weights,
-            slots=slots,
+            slots=entered.slots,
             votes=self.votes(best),
             constant=self.constant(best),
-            count=count,
+            count=jnp.sum(entered.is_used, dtype=jnp.int32) - _NUM_CONSTANTS,
             certificate=self.certificate(memory),
             edge=jnp.max(proposal.values),
             status=jnp.where(is_invalid, int(Status.INVALID_INPUT), status),
@@ -152,17 +181,17 @@ class L0:
             integer_proof=pricing.better(memory.integer_proof, fresh, either),
         )
 
-    def relax(self, outputs: Array, costs: Array, count: Array, signs: Array, weights: Array, warm: WarmStart, either: Array) -> L0Relaxation:
-        """The relaxation over the constants and the columns in use."""
+    def relax(
+        self, outputs: Array, costs: Array, is_used: Array, signs: Array, weights: Array, warm: WarmStart, either: Array, tolerance: Array
+    ) -> L0Relaxation:
+        """The relaxation over the columns in use."""
         is_example = weights > 0
-        data = (outputs.T, jnp.where(is_example, signs, 1.0), costs, jnp.where(is_example, weights, 1.0), is_example, is_used(costs, count))
-        dtype = outputs.dtype
-        tolerance = jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, dtype), 1e-6)
-        return relaxation.solve_instance(self.config, data, jnp.asarray(self.margin, dtype), tolerance, either, warm)
+        data = (outputs.T, jnp.where(is_example, signs, 1.0), costs, jnp.where(is_example, weights, 1.0), is_example, is_used)
+        return relaxation.solve_instance(self.config, data, jnp.asarray(self.margin, outputs.dtype), tolerance, either, warm)
 
-    def instance(self, outputs: Array, costs: Array, count: Array, signs: Array, weights: Array) -> integer.Instance:
+    def instance(self, outputs: Array, costs: Array, is_used: Array, signs: Array, weights: Array) -> integer.Instance:
         """(15) over the columns in use."""
-        return integer.Instance(outputs * signs[None, :], weights, costs, is_used(costs, count), jnp.asarray(self.margin, outputs.dtype))
+        return integer.Instance(outputs * signs[None, :], weights, costs, is_used, jnp.asarray(self.margin, outputs.dtype))
 
     def votes(self, best: integer.Vote) -> Array:
         """The coefficients of the hypotheses, the same for both answers, [capacity, 2]."""
@@ -185,32 +214,49 @@ def _nothing_proven(cold: WarmStart) -> Proof:
     return Proof(zero - jnp.inf, cold.dual.example_weights, cold.pairs, cold.dual.pair_weights, zero, zero, zero)
 
 
-def is_used(costs: Array, count: Array) -> Array:
-    """Which columns are constants or hypotheses, [2 + capacity] bool."""
-    return jnp.arange(costs.shape[0]) < _NUM_CONSTANTS + count
+class Entered(NamedTuple):
+    """The columns after a round."""
+
+    outputs: Array  # [2 + capacity, m]
+    costs: Array  # [2 + capacity]
+    is_used: Array  # [2 + capacity] bool
+    slots: Array  # [k] int32 of the ensemble, its capacity for what is not taken
+    num_new: Array  # [] int32
 
 
-def enter(outputs: Array, costs: Array, count: Array, priced: Priced, is_wanted: Array) -> tuple[Array, Array, Array, Array]:
-    """Writes new columns into free slots, and in place of an equal one where they cost less.
+def enter(outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: Array, is_wanted: Array) -> Entered:
+    """Writes new columns into free slots, then into those of no worth; and in place of an equal one where they cost less.
 
-    Returns:
-      Outputs, costs, the ensemble's slots [k] int32 (its capacity where nothing is to be written), and the count.
+    Args:
+      outputs: [n, m].
+      costs: [n].
+      is_used: [n] bool.
+      priced: the proposals; those of values not above 0 cannot help.
+      worth: [n] of the columns in use; inf for those that stay.
+      is_wanted: [] bool, whether to take any.
     """
     size = costs.shape[0]
+    room = jnp.argsort(jnp.where(is_used, worth, -1.0))
+    num_room = jnp.sum(~is_used | (worth < _WORTHLESS), dtype=jnp.int32)
 
-    def write(carry: tuple[Array, Array, Array], item: tuple[Array, Array]) -> tuple[tuple[Array, Array, Array], Array]:
-        outputs, costs, count = carry
+    def write(carry: tuple[Array, ...], item: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
+        outputs, costs, is_used, num_new = carry
         row, cost = item
-        is_same = jnp.all(outputs == row[None, :], axis=1) & is_used(costs, count)
-        place = jnp.argmax(is_same)
-        is_known = jnp.any(is_same)
-        pays = is_wanted & jnp.where(is_known, (place >= _NUM_CONSTANTS) & (cost < costs[place]), True)
-        slot = jnp.where(pays, jnp.where(is_known, place, _NUM_CONSTANTS + count), size).astype(jnp.int32)
-        count = count + (pays & ~is_known & (_NUM_CONSTANTS + count < size)).astype(jnp.int32)
-        return (outputs.at[slot].set(row, mode="drop"), costs.at[slot].set(cost, mode="drop"), count), slot - _NUM_CONSTANTS
+        is_same = jnp.all(outputs == row[None, :], axis=1) & is_used
+        place, is_known = jnp.argmax(is_same), jnp.any(is_same)
+        pays = is_wanted & jnp.where(is_known, (place >= _NUM_CONSTANTS) & (cost < costs[place]), num_new < num_room)
+        slot = jnp.where(pays, jnp.where(is_known, place, room[jnp.minimum(num_new, size - 1)]), size).astype(jnp.int32)
+        carry = (
+            outputs.at[slot].set(row, mode="drop"),
+            costs.at[slot].set(cost, mode="drop"),
+            is_used.at[slot].set(True, mode="drop"),
+            num_new + (pays & ~is_known).astype(jnp.int32),
+        )
+        return carry, slot - _NUM_CONSTANTS
 
-    (outputs, costs, count), slots = lax.scan(write, (outputs, costs, count), (priced.outputs, priced.costs))
-    return outputs, costs, slots, count
+    start = (outputs, costs, is_used, jnp.zeros((), jnp.int32))
+    (outputs, costs, is_used, num_new), slots = lax.scan(write, start, (priced.outputs, priced.costs))
+    return Entered(outputs, costs, is_used, slots, num_new)
 
 
 def make_booster(
@@ -220,16 +266,18 @@ def make_booster(
     constant_cost: ArrayLike = 0.0,
     config: RelaxationConfig | None = None,
     search: integer.SearchConfig | None = None,
+    max_columns: int = 128,
     bound_integer: bool = True,
 ) -> L0:
     """The booster of these options. Raises ValueError, naming the argument."""
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     constant_cost = check.number("constant_cost", constant_cost, low=0).astype(float)
-    settings = RelaxationConfig() if config is None else config
+    check.count("max_columns", max_columns, low=1)
+    settings = _DEFAULT_CONFIG if config is None else config
     if not isinstance(settings, RelaxationConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
-    return L0(margin, tolerance, constant_cost, settings, integer.SearchConfig() if search is None else search, bound_integer)
+    return L0(margin, tolerance, constant_cost, settings, integer.SearchConfig() if search is None else search, max_columns, bound_integer)
 
 
 def judge_learner(learner: Any) -> None:
@@ -260,7 +308,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
     del dataset
-    instance = booster.instance(memory.outputs, memory.costs, memory.count, memory.signs, memory.weights)
+    instance = booster.instance(memory.outputs, memory.costs, memory.is_used, memory.signs, memory.weights)
     relaxed = memory.relaxation
     starts = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected])
     found = jax.vmap(lambda start: integer.search(instance, integer.evaluate(instance, start), config=booster.search))(starts)
@@ -285,6 +333,7 @@ def fit(
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
     search: integer.SearchConfig | None = None,
+    max_columns: int = 128,
     bound_integer: bool = True,
     on_step: Callable[[State, Info], bool | None] | None = None,
 ) -> Fit:
@@ -304,6 +353,7 @@ def fit(
         below 3e-4.
       config: static; how the relaxation is solved.
       search: static; sizes of the local search.
+      max_columns: static; how many hypotheses are held at a time.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of
         `RelaxationConfig`: those of the paper do not hold of (15) where hypotheses abstain.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
@@ -329,6 +379,7 @@ def fit(
         constant_cost=_constant_cost(learner),
         config=config,
         search=search,
+        max_columns=max_columns,
         bound_integer=bound_integer,
     )
     boosting.judge_arguments(learner, max_rounds)

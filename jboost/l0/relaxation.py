@@ -201,9 +201,7 @@ def _solve(data: tuple[Array, ...], margin: Array, tolerance: Array, warm: WarmS
     return batching.in_chunks(functools.partial(solve_instance, config))(data, margin, tolerance, either, warm)
 
 
-def solve_instance(
-    config: RelaxationConfig, data: Any, margin: Array, tolerance: Array, either: Array, warm: WarmStart | None
-) -> L0Relaxation:
+def solve_instance(config: RelaxationConfig, data: Any, margin: Array, tolerance: Array, either: Array, warm: WarmStart | None) -> L0Relaxation:
     """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask), where which cuts are meant may be traced.
 
     Args:

@@ -27,8 +27,10 @@ def bucket(size: int) -> int:
     return max(8, -(-size // step) * step)
 
 
-def compact(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, rewards: np.ndarray | None) -> Compact:
+def compact(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, rewards: np.ndarray | None, *, merge_columns: bool) -> Compact:
     """Leaves out examples of no weight and no reward, merges equal ones of a class where there are no rewards, and equal or opposite attributes.
+
+    Attributes are merged only if asked for: where a higher order costs less, one more literal that changes no cover may pay.
 
     Args:
       features: [m, N] 0, 1 or NaN.
@@ -37,7 +39,7 @@ def compact(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, rewar
       rewards: [m, m] integers, or None.
     """
     counts = weights > 0 if rewards is None else (weights > 0) | (rewards > 0).any(axis=1) | (rewards > 0).any(axis=0)
-    columns = _distinct_columns(features[counts])
+    columns = _distinct_columns(features[counts]) if merge_columns else np.arange(features.shape[1])
     values = features[:, columns]
     parts = [_one_class(values[counts & (labels == sign)], weights[counts & (labels == sign)], merge=rewards is None) for sign in (1, -1)]
     size = bucket(max(len(part[1]) for part in parts))

@@ -43,6 +43,8 @@ class Measured(NamedTuple):
     unwanted: Array  # [R, B] bool
     allowed: Array  # [2N, B] bool: F
     value: Array  # [B] exact
+    own_gained: Array  # [B] what the wanted examples covered can gain
+    own_kept: Array  # [B] loss of the unwanted examples covered; with rewards their number
     child_values: Array  # [2N, B] of the monomial with one more literal: exact without rewards, from below with them
     gained: Array  # [2N, B] what the wanted examples in a child's cover can gain, from above
     kept: Array  # [2N, B] loss of the unwanted examples in a child's cover; with rewards their number
@@ -91,6 +93,8 @@ def measure(instance: Instance, nodes: Node) -> Measured:
             unwanted,
             allowed,
             total - loss - price,
+            total,
+            loss,
             gained - kept - next_price[None, :],
             gained,
             kept,
@@ -104,16 +108,20 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     kept = amounts_by_literal(instance.unwanted, jnp.where(unwanted, instance.losses[:, None], 0))
     gained = amounts_by_literal(instance.wanted, jnp.where(wanted, most[:, None], 0))
     gained_here = amounts_by_literal(instance.wanted, jnp.where(wanted, here, 0))
+    own_gained = jnp.sum(jnp.where(wanted, most[:, None], 0), axis=0, dtype=most.dtype)
+    own_count = jnp.sum(unwanted, axis=0, dtype=count.dtype)
     return Measured(
         wanted,
         unwanted,
         allowed,
         jnp.sum(jnp.where(wanted, here, 0), axis=0, dtype=here.dtype) - loss - price,
+        own_gained,
+        own_count,
         gained_here - kept - next_price[None, :],
         gained,
         count,
-        count < jnp.sum(unwanted, axis=0, dtype=count.dtype)[None, :],
-        gained == jnp.sum(jnp.where(wanted, most[:, None], 0), axis=0, dtype=most.dtype)[None, :],
+        count < own_count[None, :],
+        gained == own_gained[None, :],
     )
 
 

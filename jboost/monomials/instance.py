@@ -148,6 +148,9 @@ def _nest(literals: Array, num: int) -> Nested:
     """The nearest nested literals of each, by their covers [examples, 2N] at the root."""
     size = literals.shape[1]
     num = min(num, size)
+    if num == 0:
+        nothing = jnp.zeros((0, size), jnp.int32)
+        return Nested(nothing, nothing)
     sizes = jnp.sum(literals, axis=0)
     common = integers.dot(literals.T, literals)
     index = jnp.arange(size)
@@ -168,6 +171,9 @@ def _match(wanted: Rows, unwanted: Rows, rounds: int) -> Matchings:
     """Rounds in which each unwanted example takes the nearest wanted one that is free and has not been its partner."""
     mine, theirs = literals_of(wanted), literals_of(unwanted)
     size = mine.shape[0]
+    if rounds == 0:
+        nothing = jnp.zeros((0, size), jnp.int32)
+        return Matchings(nothing, nothing, nothing > 0, jnp.zeros((0, *wanted.words.shape), jnp.uint32))
     parted = jnp.sum(mine, axis=1)[None, :] - integers.dot(theirs, mine.T)  # [unwanted, wanted]
     may = unwanted.counts[:, None] & wanted.counts[None, :]
 

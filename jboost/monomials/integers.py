@@ -12,6 +12,7 @@ from jax import lax
 from jboost.base.types import Array
 
 _LOW_BITS = 6
+_POWER_OF_NOTHING = 100
 
 
 def bits(dtype: jnp.dtype) -> int:
@@ -30,9 +31,12 @@ def float_of(dtype: jnp.dtype) -> jnp.dtype:
 
 
 def exponent(total: Array) -> Array:
-    """e such that weights of this sum, times 2^e and rounded, are integers that sum to less than 2^bits, and to nearly half of it at least."""
+    """e such that weights of this sum, times 2^e and rounded, are integers that sum to less than 2^bits, and to nearly half of it at least.
+
+    Without any weight a large number, so that costs that differ at all differ by more than there is to gain.
+    """
     _, above = jnp.frexp(total * 1.001)
-    return jnp.where(total > 0, bits(total.dtype) - above, 0)
+    return jnp.where(total > 0, bits(total.dtype) - above, _POWER_OF_NOTHING)
 
 
 def scaled(amounts: Array, power: Array) -> Array:

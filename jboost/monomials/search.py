@@ -13,16 +13,16 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.monomials import expand, integers
 from jboost.monomials.expand import Node
-from jboost.monomials.instance import Instance, member
+from jboost.monomials.instance import Instance, amounts_by_literal, literals_of, member
 from jboost.search import stack
 from jboost.search.stack import Stack
 
 
 class Found(NamedTuple):
-    """Monomials met, the best first, by integer value; no two of a sign with the same gain and loss."""
+    """Monomials met, the best first, by integer value; no two of a sign that cover as much of both classes."""
 
     values: Array  # [k]
-    keys: Array  # [k] tells covers apart
+    keys: Array  # [k, 2] gain and loss of the cover, which tell covers apart
     literals: Array  # [k, W] words
     signs: Array  # [k] int8
 
@@ -64,7 +64,7 @@ def nothing(instance: Instance, *, num_best: int, num_words: int) -> Found:
     dtype = instance.gains.dtype
     return Found(
         jnp.full((num_best,), jnp.iinfo(dtype).min, dtype),
-        jnp.full((num_best,), -1, dtype),
+        jnp.full((num_best, 2), -1, dtype),
         jnp.zeros((num_best, num_words), jnp.uint32),
         jnp.ones((num_best,), jnp.int8),
     )
@@ -80,12 +80,18 @@ def merge(found: Found, values: Array, keys: Array, literals: Array, sign: Array
         jnp.concatenate([found.literals, literals]),
         jnp.concatenate([found.signs, signs]),
     )
-    index = jnp.arange(together.values.shape[0])
-    is_twin = (together.values[:, None] == together.values[None, :]) & (together.keys[:, None] == together.keys[None, :])
-    is_twin &= (together.signs[:, None] == together.signs[None, :]) & (index[None, :] < index[:, None])
-    values = jnp.where(jnp.any(is_twin, axis=1), jnp.iinfo(values.dtype).min, together.values)
+    _, order = lax.top_k(together.values, together.values.shape[0])
+    together = jax.tree.map(lambda leaf: leaf[order], together)
+    values = jnp.where(_is_twin(together.keys, together.signs), jnp.iinfo(values.dtype).min, together.values)
     _, best = lax.top_k(values, size)
     return Found(values[best], together.keys[best], together.literals[best], together.signs[best])
+
+
+def _is_twin(keys: Array, signs: Array) -> Array:
+    """Whether a cover [k] is like one before it, [k] bool."""
+    index = jnp.arange(keys.shape[0])
+    is_same = jnp.all(keys[:, None, :] == keys[None, :, :], axis=2) & (signs[:, None] == signs[None, :])
+    return jnp.any(is_same & (index[None, :] < index[:, None]), axis=1)
 
 
 def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: int) -> tuple[Array, Array, Array]:
@@ -95,7 +101,8 @@ def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: 
     own = jnp.where(is_node, measured.value, low)
     with_one_more = jnp.where(measured.allowed & is_node[None, :], measured.child_values, low)
     flat = jnp.concatenate([own[None, :], with_one_more]).reshape(-1)
-    keys = jnp.concatenate([jnp.max(measured.gained, axis=0, keepdims=True, initial=0), measured.gained]).reshape(-1)
+    gained = jnp.concatenate([measured.own_gained[None, :], measured.gained]).reshape(-1)
+    kept = jnp.concatenate([measured.own_kept[None, :], measured.kept]).reshape(-1)
     if num == 1:
         best = jnp.argmax(flat)[None]
     else:
@@ -103,7 +110,7 @@ def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: 
     literal, parent = best // batch - 1, best % batch
     words = nodes.literals[parent]
     added = integers.one_bit(jnp.maximum(literal, 0), words.shape[1])
-    return flat[best], keys[best], words | jnp.where((literal >= 0)[:, None], added, jnp.uint32(0))
+    return flat[best], jnp.stack([gained[best], kept[best]], axis=1), words | jnp.where((literal >= 0)[:, None], added, jnp.uint32(0))
 
 
 def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
@@ -121,14 +128,14 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
         found = merge(found, *_best_of_batch(nodes, is_node, measured, num), sign)
         low = jnp.iinfo(measured.value.dtype).min
         scores = jnp.where(measured.allowed & measured.is_useful & is_node[None, :], measured.child_values, low)
-        flat, keys = scores.reshape(-1), measured.gained.reshape(-1)
+        flat = scores.reshape(-1)
         values, best = lax.top_k(flat, min(4 * width, flat.size))
-        is_twin = (values[:, None] == values[None, :]) & (keys[best][:, None] == keys[best][None, :]) & (best[None, :] != best[:, None])
-        is_twin &= jnp.arange(best.size)[None, :] < jnp.arange(best.size)[:, None]
-        _, kept = lax.top_k(jnp.where(jnp.any(is_twin, axis=1), low, values), min(width, best.size))
+        keys = jnp.stack([measured.gained.reshape(-1)[best], measured.kept.reshape(-1)[best]], axis=1)
+        is_twin = _is_twin(keys, jnp.zeros_like(best))
+        _, kept = lax.top_k(jnp.where(is_twin, low, values), min(width, best.size))
         kept = jnp.pad(kept, (0, width - kept.size))
         literal, parent = best[kept] // width, best[kept] % width
-        fresh = (jnp.arange(width) < best.size) & (values[kept] > low) & ~jnp.any(is_twin, axis=1)[kept]
+        fresh = (jnp.arange(width) < best.size) & (values[kept] > low) & ~is_twin[kept]
         added = integers.one_bit(literal, nodes.literals.shape[1])
         opposite = integers.one_bit((literal + num_literals // 2) % num_literals, nodes.literals.shape[1])
         wider = nodes._replace(
@@ -172,6 +179,26 @@ def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> tup
     return state.found, bound, state.num_nodes, state.stack.count > sizes.capacity
 
 
+def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
+    """The best of the monomials of no or one literal, all of them valued at once."""
+    dtype = instance.gains.dtype
+    most, missed = instance.gains, 0
+    if instance.rewards is not None:
+        most = most + jnp.sum(instance.rewards.amounts, axis=1, dtype=dtype)
+        wanted, unwanted = (literals_of(rows) for rows in (instance.wanted, instance.unwanted))
+        missed = jnp.sum(jnp.where(wanted > 0, integers.product(unwanted.T, instance.rewards.amounts.T).T, 0), axis=0, dtype=dtype)
+    gained = amounts_by_literal(instance.wanted, most[:, None])[:, 0]
+    kept = amounts_by_literal(instance.unwanted, instance.losses[:, None])[:, 0]
+    price = expand.cost(instance.costs, jnp.arange(2))
+    values = jnp.where(instance.allowed, gained - kept - missed - price[1], jnp.iinfo(dtype).min)
+    all_gained, all_kept = jnp.sum(instance.gains, dtype=dtype), jnp.sum(instance.losses, dtype=dtype)
+    values = jnp.concatenate([(all_gained - all_kept - price[0])[None], values])
+    keys = jnp.stack([jnp.concatenate([all_gained[None], gained]), jnp.concatenate([all_kept[None], kept])], axis=1)
+    best_values, best = lax.top_k(values, min(values.shape[0], 4 * found.values.shape[0]))
+    words = integers.one_bit(jnp.maximum(best - 1, 0), found.literals.shape[1])
+    return merge(found, best_values, keys[best], jnp.where((best > 0)[:, None], words, jnp.uint32(0)), sign)
+
+
 def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
     """The best monomials of sign +1 (instance 0) and -1 (instance 1) together.
 
@@ -184,6 +211,11 @@ def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
     num_words = -(-2 * first.wanted.ones.shape[1] // 32)
     found = nothing(first, num_best=num_best, num_words=num_words)
     signs = jnp.array([1, -1], jnp.int8)
+
+    if first.costs.shape[0] <= 2 + 2:  # orders 0 and 1, and those beyond, which are not allowed
+        found, _ = lax.scan(lambda found, part: (single_literals(part[0], found, part[1]), None), found, (instances, signs))
+        num_nodes = jnp.asarray(2 * (2 * first.wanted.ones.shape[1] + 1), jnp.int32)
+        return Outcome(found, jnp.max(found.values), num_nodes, jnp.zeros((), bool), jnp.zeros((), bool))
 
     def look(found: Found, part: tuple[Instance, Array]) -> tuple[Found, None]:
         return beam(part[0], found, part[1], sizes), None

@@ -84,9 +84,7 @@ def maximum_agreement(
     >>> solution.literals.tolist(), int(solution.sign), float(solution.value), float(solution.upper_bound)
     ([0, 0], -1, 0.5, 0.5)
     """
-    config = SearchConfig() if config is None else config
-    if not isinstance(config, SearchConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.monomials.SearchConfig is wanted")
+    config = _judge_config(config)
     problem, adds_free = _judge(features, labels, example_weights, max_order, costs, pair_weights, mask)
     known_values = [leaf for leaf in problem if leaf is not None]
     if any(isinstance(leaf, jax.core.Tracer) for leaf in known_values):
@@ -104,8 +102,16 @@ def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *
     >>> solution.literals.tolist(), int(solution.sign), round(float(solution.value), 6)
     ([1, 1], 1, 0.4)
     """
-    config = options.pop("config", None) or SearchConfig()
+    config = _judge_config(options.pop("config", None))
     return maximum_agreement(features, labels, example_weights, max_order=max_order, config=dataclasses.replace(config, max_steps=0), **options)
+
+
+def _judge_config(config: Any) -> SearchConfig:
+    if config is None:
+        return SearchConfig()
+    if not isinstance(config, SearchConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.monomials.SearchConfig is wanted")
+    return config
 
 
 def _judge(
@@ -158,7 +164,11 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
         ("labels", np.where(kept, labels, 1), lambda x: np.abs(x) == 1),
         ("example_weights", np.where(kept, weights, 0), lambda x: (x >= 0) & np.isfinite(x)),
         ("costs", np.asarray(costs), lambda x: x >= 0),
-        ("pair_weights", np.zeros(0) if rewards is None else np.asarray(rewards), lambda x: (x >= 0) & np.isfinite(x)),
+        (
+            "pair_weights",
+            np.zeros(0) if rewards is None else np.where(kept[:, None] & kept[None, :], rewards, 0),
+            lambda x: (x >= 0) & np.isfinite(x),
+        ),
     ):
         for place in np.argwhere(~allowed(array))[:1].tolist():
             wanted = {"labels": "-1 or +1", "costs": "a number from 0 up, or +inf for an order that is not allowed"}.get(
@@ -189,7 +199,8 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
         whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
         hidden += jnp.sum(jnp.abs(integers.scaled(rewards, power) - whole_rewards.astype(weights.dtype)))
     whole_costs, cut = integers.floor_to_integers(costs - jnp.min(costs), power)  # what costs more than the least by all there is to gain never wins
-    spare = integers.scaled((hidden + cut) * 1.001, -power)
+    vanished = jnp.sum((whole == 0) & (weights > 0)) + (0 if whole_rewards is None else jnp.sum((whole_rewards == 0) & (rewards > 0)))
+    spare = integers.scaled((hidden + cut + vanished) * 1.001, -power)
     return _Problem(table, labels, weights, rewards, costs, power, whole, whole_rewards, whole_costs, spare, is_valid)
 
 
@@ -213,7 +224,14 @@ def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: 
 
 def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
     rewards = None if problem.whole_rewards is None else np.asarray(problem.whole_rewards)
-    small = compact(np.asarray(problem.features), np.asarray(problem.labels), np.asarray(problem.whole_weights), rewards)
+    costs = np.asarray(problem.costs)
+    small = compact(
+        np.asarray(problem.features),
+        np.asarray(problem.labels),
+        np.asarray(problem.whole_weights),
+        rewards,
+        merge_columns=bool(np.all(costs[1:] >= costs[:-1])),
+    )
     max_order = problem.costs.shape[0] - 1
     sizes = _sizes(config, small.ones.shape[1], small.ones.shape[2], max_order, adds_free)
     outcome = _search(small.ones, small.known, small.weights, small.rewards, small.is_attribute, problem.whole_costs, config=config, sizes=sizes)
@@ -242,6 +260,7 @@ def _search(
     ones: Array, known: Array | None, weights: Array, rewards: Array | None, is_attribute: Array, costs: Array, *, config: SearchConfig, sizes: Sizes
 ) -> Outcome:
     """Both signs; examples of class +1 and -1 in the two members of `ones`."""
+    branches = costs.shape[0] > 2
 
     def make(index: int) -> Instance:
         mine, theirs = (instance.rows_of(ones[k], None if known is None else known[k]) for k in (index, 1 - index))
@@ -253,8 +272,8 @@ def _search(
             None if rewards is None else rewards[index],
             costs,
             is_attribute,
-            num_nested=config.num_nested,
-            num_matchings=config.num_matchings,
+            num_nested=config.num_nested if branches else 0,
+            num_matchings=config.num_matchings if branches else 0,
         )
 
     both = jax.tree.map(lambda first, second: jnp.stack([first, second]), make(0), make(1))
@@ -272,11 +291,13 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     dtype = values.dtype
     rounded = numerics.round_up(outcome.bound, dtype)
     above = integers.scaled(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
-    above += 2 * jnp.finfo(dtype).eps * (jnp.abs(above) + jnp.min(problem.costs)) * (problem.spare + jnp.min(problem.costs) > 0)
+    eps = 2 * jnp.finfo(dtype).eps * (problem.spare + jnp.min(problem.costs) > 0)
+    above += eps * jnp.abs(above) + eps * jnp.min(problem.costs)
     upper = jnp.where(problem.is_valid, jnp.maximum(above, values[0]), jnp.inf)
     status = jnp.where(outcome.is_full, int(Status.CAPACITY_LIMIT), jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), int(Status.OPTIMAL)))
     status = jnp.where(problem.is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
-    best = Monomials(literals, outcome.found.signs, values)
+    order = jnp.argsort(-jnp.where(jnp.arange(values.shape[0]) == 0, jnp.inf, values))  # those of an order that is not allowed last
+    best = Monomials(literals[order], outcome.found.signs[order], values[order])
     return MonomialSolution(literals[0], best.signs[0], values[0], upper, best, outcome.num_nodes, status)
 
 
