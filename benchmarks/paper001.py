@@ -205,12 +205,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help="folder with BCW.csv and the others; what is not there comes from OpenML")
     parser.add_argument("--only", nargs="*", default=(), metavar="SET", help="data sets, of those in the settings")
     parser.add_argument("--replications", type=int, help="in place of that in the settings")
-    parser.add_argument("--output", type=Path, help="JSON file (default: benchmarks/results, by the name of the settings)")
+    parser.add_argument("--output", type=Path, help="JSON file (default: benchmarks/results/paper001, by the name of the settings)")
     given = parser.parse_args(arguments)
     settings = tomllib.loads(given.config.read_text())
     if given.replications is not None:
         settings["replications"] = given.replications
-    output = given.output or harness.RESULTS / f"{given.config.stem}.json"
+    output = given.output or harness.RESULTS / "paper001" / f"{given.config.stem}.json"
+    output.parent.mkdir(parents=True, exist_ok=True)
     lines = output.with_suffix(".jsonl")
     run(settings, given.data, lines, given.only)
     rows = summarise(read_lines(lines), settings["max_order"])

@@ -6,8 +6,10 @@ the model (a field of a model inside a model is `<field>.<field>.npy`, an entry 
     format           "jboost-model"
     format_version   1; a reader refuses a greater one
     jboost_version   the version that wrote the file
-    model            {"type": name, "fields": {field: {"dtype", "shape"} of an array, or a model, list, tuple or dict again}}; the field
-                     `learner` of an ensemble is {"type": name, "settings": its fields, or null where a file cannot hold them}
+    model            {"type": name, "fields": {field: {"dtype", "shape"} of an array, or a model, list, tuple or dict again}}; a record (a
+                     learner, its cost function, a binarizer) is {"type": name, "settings": {field: value}}, a value being any JSON (a list
+                     stands for a tuple), a record, or {"dtype", "shape", "host": whether NumPy holds it} of an array. The settings of a
+                     learner are null where a file cannot hold them
     metadata         what the writer added, any JSON; the command line keeps the names of the scores and of the labels there
 """
 
@@ -32,11 +34,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.base.boosting import Ensemble
+from jboost.data.binarization import Binarizer
 from jboost.learners.columns import Column, Columns
-from jboost.learners.monomials import Monomial
+from jboost.learners.monomials import Monomial, Monomials
 from jboost.learners.signed import Signs, signs
 from jboost.learners.stumps import Stump, Stumps
 from jboost.learners.trained import Model
+from jboost.monomials import SearchConfig
+from jboost.monomials.costs import MDL, Rademacher
 from jboost.pair.types import Separator
 from jboost.slipper import Rules
 
@@ -45,16 +50,19 @@ FORMAT_VERSION = 1
 _HEADER = "header.json"
 _LEARNER = "learner"  # the field of an ensemble that is no array
 _TYPES: dict[str, Any] = {}
-_LEARNERS: dict[str, Any] = {learner.__name__: learner for learner in (Columns, Rules, Stumps)}  # whose fields are numbers and words
+_RECORDS: dict[str, Any] = {}
 _CONTAINERS: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, tuple)}
 
 
 def register(model_type: Any) -> None:
-    """Lets `save` and `load` know a NamedTuple of arrays (and of registered models) by the name of its type, a hypothesis of one's own too."""
-    _TYPES[model_type.__name__] = model_type
+    """Lets `save` and `load` know a type by its name: a NamedTuple of arrays (and of registered models), a hypothesis of one's own too; or a
+    frozen dataclass of numbers, words, tuples of them, arrays and registered dataclasses, such as a learner or a cost function."""
+    (_RECORDS if dataclasses.is_dataclass(model_type) else _TYPES)[model_type.__name__] = model_type
 
 
-for _known in (Separator, Ensemble, Column, Monomial, Stump, Model):
+_KNOWN: tuple[Any, ...] = (Separator, Ensemble, Column, Monomial, Stump, Model)
+_KNOWN_RECORDS: tuple[Any, ...] = (Columns, Rules, Stumps, Monomials, MDL, Rademacher, SearchConfig, Binarizer)
+for _known in (*_KNOWN, *_KNOWN_RECORDS):
     register(_known)
 
 
@@ -67,7 +75,7 @@ def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any
       metadata: what else the file shall hold, JSON.
 
     Raises:
-      ValueError: if the type of the model is not registered, or a field is no array of numbers.
+      ValueError: if the type of the model is not registered, or a field is neither an array of numbers nor what a record may hold.
 
     >>> import jboost, pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.npz"
@@ -101,7 +109,7 @@ def load(path: str | os.PathLike[str], *, learner: Any = None) -> Any:
         were fitted with. None for all others.
 
     Returns:
-      The model, of JAX arrays.
+      The model, of JAX arrays; a record has NumPy arrays where it had them.
 
     Raises:
       ValueError: if the file is missing, damaged, no model file, of a newer format or of an unknown type; if it holds 64-bit arrays and
@@ -181,27 +189,45 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """The header's description of a model; its arrays are added to `arrays`."""
     name = type(model).__name__
+    if _RECORDS.get(name) is type(model):
+        return {"type": name, "settings": {field: _describe_setting(value, f"{prefix}{field}", arrays) for field, value in _parts(model).items()}}
     if _TYPES.get(name, _CONTAINERS.get(name)) is not type(model):
-        place, known = f"model.{prefix}".rstrip("."), ", ".join(sorted(_TYPES))
+        place, known = f"model.{prefix}".rstrip("."), ", ".join(sorted({**_TYPES, **_RECORDS}))
         raise ValueError(f"{place} is a {name}: the types that can be saved are {known}; jboost.files.register adds another")
     fields: dict[str, Any] = {}
     for field, value in _parts(model).items():
         if isinstance(model, Ensemble) and field == _LEARNER:
-            fields[field] = _describe_learner(value)
-            continue
-        if isinstance(value, tuple | list | dict):
+            fields[field] = _describe_learner(value, f"{prefix}{field}.", arrays)
+        elif isinstance(value, tuple | list | dict) or type(value).__name__ in _RECORDS:
             fields[field] = _describe(value, f"{prefix}{field}.", arrays)
-            continue
-        array = np.asarray(value)
-        if array.dtype.kind not in "biuf":
-            raise ValueError(f"model.{prefix}{field} is a {type(value).__name__} of dtype {array.dtype}: an array of numbers is wanted")
-        arrays[f"{prefix}{field}"] = array
-        fields[field] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+        else:
+            fields[field] = _describe_array(value, f"{prefix}{field}", arrays)
     return {"type": name, "fields": fields}
 
 
+def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: an array of numbers is wanted")
+    arrays[name] = array
+    return {"dtype": str(array.dtype), "shape": list(array.shape)}
+
+
+def _describe_setting(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A field of a record: JSON as it is, tuples as lists, arrays and records by their descriptions."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if type(value) is tuple:
+        return [_describe_setting(part, f"{name}.{index}", arrays) for index, part in enumerate(value)]
+    if isinstance(value, jax.Array | np.ndarray | np.generic):
+        return {**_describe_array(value, name, arrays), "host": not isinstance(value, jax.Array)}
+    return _describe(value, f"{name}.", arrays)
+
+
 def _parts(model: Any) -> dict[str, Any]:
-    """The fields of a NamedTuple, or the entries of a list, tuple or dict, by name."""
+    """The fields of a NamedTuple or a record, or the entries of a list, tuple or dict, by name."""
+    if dataclasses.is_dataclass(model):
+        return {field.name: getattr(model, field.name) for field in dataclasses.fields(model)}
     if isinstance(model, dict):
         for key in model:
             if not isinstance(key, str) or "/" in key:
@@ -210,13 +236,18 @@ def _parts(model: Any) -> dict[str, Any]:
     return dict(model._asdict()) if hasattr(model, "_asdict") else {str(index): value for index, value in enumerate(model)}
 
 
-def _describe_learner(learner: Any) -> dict[str, Any]:
-    """The name of a learner and its settings, None where they are more than numbers and words."""
+def _describe_learner(learner: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+    """A learner as a record; its settings are None where a file cannot hold them."""
     name = type(learner).__name__
     if isinstance(learner, Signs):
-        return {"type": name, "settings": {_LEARNER: _describe_learner(learner.learner)}}
-    is_known = _LEARNERS.get(name) is type(learner)
-    return {"type": name, "settings": dataclasses.asdict(learner) if is_known else None}
+        return {"type": name, "settings": {_LEARNER: _describe_learner(learner.learner, f"{prefix}{_LEARNER}.", arrays)}}
+    held: dict[str, np.ndarray] = {}
+    try:
+        description = _describe(learner, prefix, held) if _RECORDS.get(name) is type(learner) else {"type": name, "settings": None}
+    except ValueError:  # a function, or a record of one's own
+        return {"type": name, "settings": None}
+    arrays |= held
+    return description
 
 
 def _write_member(archive: zipfile.ZipFile, name: str, data: bytes) -> None:
@@ -265,33 +296,38 @@ def _check_description(description: Mapping[str, Any]) -> None:
     """Raises ValueError, TypeError or AttributeError where a header does not describe a model."""
     if not isinstance(description.get("type"), str):
         raise ValueError("it names no type of model")
+    if "settings" in description:
+        _check_record(description)
     for field, part in description.get("fields", {}).items():
-        if field == _LEARNER and "settings" in part:
-            _check_learner(part)
-        elif "type" in part:
+        if "type" in part:
             _check_description(part)
         elif not {"dtype", "shape"} <= set(part):
             raise ValueError(f"it does not say what {field} is")
 
 
-def _check_learner(description: Mapping[str, Any]) -> None:
+def _check_record(description: Mapping[str, Any]) -> None:
     settings = description["settings"]
-    if not isinstance(description.get("type"), str) or not (settings is None or isinstance(settings, dict)):
-        raise ValueError("it names no learner")
-    if description["type"] == Signs.__name__:
-        if not settings or _LEARNER not in settings:
-            raise ValueError("it does not say whose signs the learner takes")
-        _check_learner(settings[_LEARNER])
+    if not (settings is None or isinstance(settings, dict)):
+        raise ValueError(f"it does not say what the settings of the {description['type']} are")
+    if description["type"] == Signs.__name__ and _LEARNER not in (settings or {}):
+        raise ValueError("it does not say whose signs the learner takes")
+    for name, part in (settings or {}).items():
+        if isinstance(part, dict) and "type" in part:
+            _check_description(part)
+        elif isinstance(part, dict) and not {"dtype", "shape"} <= set(part):
+            raise ValueError(f"it does not say what {name} is")
 
 
 def _rebuild(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str, learner: Any) -> Any:
     name = description["type"]
+    if "settings" in description:
+        return _rebuild_record(archive, path, description, prefix)
     if name not in _TYPES and name not in _CONTAINERS:
         raise ValueError(f"{path}: the file holds a {name}, which this jboost does not know; it knows {', '.join(sorted(_TYPES))}")
     fields = {}
     for field, part in description["fields"].items():
-        if field == _LEARNER and "settings" in part:
-            fields[field] = _rebuild_learner(path, part, learner)
+        if name == Ensemble.__name__ and field == _LEARNER and "settings" in part:
+            fields[field] = _rebuild_learner(archive, path, part, f"{prefix}{field}.", learner)
         elif "type" in part:
             fields[field] = _rebuild(archive, path, part, f"{prefix}{field}.", learner)
         else:
@@ -304,34 +340,50 @@ def _rebuild(archive: zipfile.ZipFile, path: str | os.PathLike[str], description
         raise ValueError(f"{path}: the fields of the {name} in the file do not fit this jboost ({error})") from None
 
 
-def _rebuild_learner(path: str | os.PathLike[str], description: Mapping[str, Any], given: Any) -> Any:
+def _rebuild_record(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str) -> Any:
+    """A record, if this jboost knows its type and the fields that it had."""
+    name, settings = description["type"], description["settings"] or {}
+
+    def rebuild(value: Any, place: str) -> Any:
+        if isinstance(value, list):
+            return tuple(rebuild(part, f"{place}.{index}") for index, part in enumerate(value))
+        if not isinstance(value, dict):
+            return value
+        return _rebuild(archive, path, value, f"{place}.", None) if "type" in value else _read_array(archive, path, place, value)
+
+    try:
+        return _RECORDS[name](**{field: rebuild(value, f"{prefix}{field}") for field, value in settings.items()})
+    except (KeyError, TypeError):
+        raise ValueError(f"{path}: the {name} in the file does not fit this jboost: install a newer one") from None
+
+
+def _rebuild_learner(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str, given: Any) -> Any:
     """The learner of an ensemble: from the file where it can hold it, else the one that the caller hands in."""
     name, settings = description["type"], description["settings"]
     if name == Signs.__name__:
         inner = given.learner if isinstance(given, Signs) else given
-        return signs(_rebuild_learner(path, settings[_LEARNER], inner))
+        return signs(_rebuild_learner(archive, path, settings[_LEARNER], f"{prefix}{_LEARNER}.", inner))
     if settings is None:
         if given is None:
             raise ValueError(f"{path}: the learner, a {name}, holds what a file cannot: hand in the one of the fit, load(path, learner=...)")
         if type(given).__name__ != name:
             raise ValueError(f"{path}: learner is a {type(given).__name__}, but the model was fitted with a {name}: hand in that one")
         return given
-    try:
-        known = _LEARNERS[name](**settings)
-    except (KeyError, TypeError):
-        raise ValueError(f"{path}: the learner {name} in the file does not fit this jboost: install a newer one") from None
+    known = _rebuild_record(archive, path, description, prefix)
     if given is not None and given != known:
         raise ValueError(f"{path}: learner is {given!r}, but the model was fitted with {known!r}: leave `learner` out")
     return known
 
 
-def _read_array(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str, wanted: Mapping[str, Any]) -> jax.Array:
+def _read_array(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: str, wanted: Mapping[str, Any]) -> jax.Array | np.ndarray:
     try:
         array = np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
     except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: the array {name} of the model file is missing or damaged ({error})") from None
     if str(array.dtype) != wanted["dtype"] or list(array.shape) != wanted["shape"]:
         raise ValueError(f"{path}: the array {name} is {array.dtype}{list(array.shape)}, the header says {wanted['dtype']}{wanted['shape']}")
+    if wanted.get("host"):
+        return array
     if jax.dtypes.canonicalize_dtype(array.dtype) != array.dtype:
         raise ValueError(f"{path}: the model holds {array.dtype} arrays: enable 64-bit types first (jax.config.update('jax_enable_x64', True))")
     return jnp.asarray(array)

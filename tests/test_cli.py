@@ -246,9 +246,12 @@ def test_every_option_is_in_the_quickstart(run):
     values = options.read_config(path)
     for option in options.OPTIONS:
         assert f"\n{option.name} = " in content or f"\n# {option.name} = " in content, option.name
-        if option.name in values and option.name not in ("data", "classifiers", "overwrite"):
+        if option.name in values and option.name not in ("data", "method", "cuts", "quantiles", "min_separation", "rounds", "overwrite"):
             assert values[option.name] == option.default, option.name
-    assert options.resolve(values, {}).classifiers == ["lda", "naive-bayes"]
+    assert options.resolve(values, {}).method == "l0"
+    pair = options.read_config(ROOT / "configs" / "pair.toml")
+    assert options.resolve(pair, {}).classifiers == ["lda", "naive-bayes"]
+    assert all(value == values.get(key, value) for key, value in pair.items() if key != "method")
     code, _, err = run("fit", "--config", path, "--folds", "one")
     assert code == 2
     assert "'one'" in err
@@ -273,7 +276,7 @@ def test_score_columns_example(run, tmp_path, frame):
         ({"folds": True}, "folds is True: a whole number is wanted"),
         ({"holdout": "0.5"}, "holdout is '0.5': a number is wanted"),
         ({"data": 3}, "data is 3: a string is wanted"),
-        ({"method": "triple"}, "method is 'triple': 'pair' or 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' is wanted"),
+        ({"method": "triple"}, "method is 'triple': 'l0' or 'pair' or 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' is wanted"),
         ({"scores": ["a"]}, "scores is ['a']: a list of 2 strings is wanted"),
         ({"scores": "ab"}, "scores is 'ab': a list of 2 strings is wanted"),
         ({"overwrite": 1}, "overwrite is 1: true or false is wanted"),
@@ -338,7 +341,7 @@ def assert_refused(code, out, err, message):
         (("fit", "--data", "data.csv", *SCORES, "--precison", "float32"), "--precison"),
         (
             ("fit", "--data", "data.csv", *SCORES, "--method", "triple"),
-            "'triple' is not one of 'pair', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost'",
+            "'triple' is not one of 'l0', 'pair', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost'",
         ),
         (("fit", "--data", "sklearn:moons"), "'breast_cancer', 'digits', 'wine'"),
         (("evaluate", "--data", "data.csv", *SCORES, "--folds", "25"), "folds is 25"),

@@ -15,6 +15,8 @@ import pytest
 
 import jboost
 from jboost import files, learners
+from jboost.data import binarization
+from jboost.monomials import costs
 from jboost.pair.types import Separator
 
 
@@ -92,7 +94,7 @@ class Twins(NamedTuple):
 
 def test_other_models_register_with_one_line(path, monkeypatch):
     model = Twins(make_separator("float32"), make_separator("float32")._replace(bias=jnp.float32(2)), jnp.arange(3))
-    with pytest.raises(ValueError, match="model is a Twins: the types that can be saved are Column, .*Separator"):
+    with pytest.raises(ValueError, match="model is a Twins: the types that can be saved are Binarizer, .*Separator"):
         files.save(model, path)
     monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
     files.register(Twins)
@@ -242,6 +244,61 @@ def test_a_learner_of_functions_is_handed_in(path, learner):
         np.testing.assert_array_equal(jboost.predict_scores(loaded, features), jboost.predict_scores(model, features))
 
 
+def price_by_order(orders, num_attributes, num_examples, max_order):
+    """A cost function of one's own."""
+    return orders + 0.5
+
+
+MONOMIALS = learners.Monomial(jnp.array([[1, 0, -1]], jnp.int8), jnp.ones(1, jnp.int8))
+
+
+@pytest.mark.parametrize("cost", ["mdl", costs.mdl(0.3, num_attributes=7), costs.rademacher(0.1)], ids=repr)
+def test_monomials_come_back_with_their_costs(path, cost):
+    learner = learners.monomials(2, cost=cost, num_proposed=3, constant_cost=0.25)
+    model, _ = make_ensemble(learner, MONOMIALS)
+    files.save({"ensemble": model, "more": [jnp.ones(2)]}, path)
+    loaded = files.load(path)["ensemble"]
+    assert loaded.learner == learner
+    assert loaded.learner.config == learner.config
+    assert jax.tree.structure(loaded) == jax.tree.structure(model)
+    prices = [one.cost(jnp.arange(1, 3), 5, jnp.float32(40), 2) for one in (learner, loaded.learner)]
+    np.testing.assert_array_equal(*prices)
+    features = jnp.array([[1.0, 0.0, 0.0], [1.0, 1.0, 1.0], [jnp.nan, 0.0, 0.0]])
+    np.testing.assert_array_equal(jboost.predict_scores(loaded, features), jboost.predict_scores(model, features))
+
+
+def test_monomials_with_a_cost_of_ones_own_are_handed_in(path):
+    learner = learners.monomials(2, cost=price_by_order)
+    model, _ = make_ensemble(learner, MONOMIALS)
+    files.save(model, path)
+    with pytest.raises(ValueError, match="the learner, a Monomials, holds what a file cannot"):
+        files.load(path)
+    assert files.load(path, learner=learner).learner is learner
+
+
+def test_binarizers_keep_their_64_bits_and_words(path):
+    rows = np.array([[0.1, "rot"], [0.2, None], [None, "grün"], [0.4, "rot"]], object)
+    binarizer = binarization.fit(rows, [1, -1, 1, -1], names=["größe", "farbe"])
+    files.save(binarizer, path)
+    loaded = files.load(path)
+    assert loaded.bit_names == binarizer.bit_names
+    for field in dataclasses.fields(binarizer):
+        before, after = getattr(binarizer, field.name), getattr(loaded, field.name)
+        assert type(before) is type(after), field.name
+        np.testing.assert_array_equal(np.asarray(before, object), np.asarray(after, object))
+    assert loaded.thresholds.dtype == np.float64
+    np.testing.assert_array_equal(binarization.apply(loaded, rows), binarization.apply(binarizer, rows))
+
+    def change(data):
+        header = json.loads(data)
+        header["model"]["settings"]["colour"] = 3
+        return json.dumps(header).encode()
+
+    rewrite(path, "header.json", change)
+    with pytest.raises(ValueError, match="the Binarizer in the file does not fit this jboost"):
+        files.load(path)
+
+
 def test_hypotheses_of_ones_own(path, monkeypatch):
     monkeypatch.setattr(files, "_TYPES", dict(files._TYPES))
     learner = learners.register(Guesses, static=("size",))(3)
@@ -259,8 +316,8 @@ def test_hypotheses_of_ones_own(path, monkeypatch):
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        ({"type": "Stumps", "settings": {"depth": 2}}, "the learner Stumps in the file does not fit this jboost"),
-        ({"type": "Trees", "settings": {}}, "the learner Trees in the file does not fit this jboost"),
+        ({"type": "Stumps", "settings": {"depth": 2}}, "the Stumps in the file does not fit this jboost"),
+        ({"type": "Trees", "settings": {}}, "the Trees in the file does not fit this jboost"),
         ({"type": "Signs", "settings": None}, "the header of the model file is damaged"),
         ({"type": 3, "settings": None}, "the header of the model file is damaged"),
     ],

@@ -15,7 +15,7 @@ from jboost.l0 import integer, pricing
 from jboost.monomials import costs
 from oracles import l0 as oracle
 
-NUM_EXAMPLES, NUM_ATTRIBUTES, MAX_ORDER, MAX_ROUNDS = 14, 4, 2, 30
+NUM_EXAMPLES, NUM_ATTRIBUTES, MAX_ORDER, MAX_ROUNDS = 14, 4, 2, 24
 MARGINS, KAPPAS = (0.01, 0.1, 0.5, 1.0), (0.02, 0.3, 1.5)
 TOLERANCE = 1e-3
 
@@ -53,7 +53,7 @@ def make_instances(count, seed):
 
 
 @functools.cache
-def fitted(count=24, seed=0):
+def fitted(count=12, seed=0):
     features, labels, margins, kappas = make_instances(count, seed)
 
     def fit(features, labels, margin, kappa):
@@ -99,7 +99,7 @@ def integer_optimum(outputs, labels, cost, margin):
 
 def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
     (features, labels, margins, kappas), fits = fitted()
-    for index in range(0, len(labels), 3):
+    for index in range(0, len(labels), 2):
         outputs, cost = every_monomial(features[index], MAX_ORDER, mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]))
         optimum = integer_optimum(outputs, labels[index], cost, float(margins[index]))
         assert float(fits.certificate.integer_lower_bound[index]) <= optimum + 1e-5
@@ -188,9 +188,10 @@ def test_points_are_on_the_simplex_and_their_loss_is_exact():
 def test_one_move_from_the_best_point_brings_nothing_better():
     """The line search against a fine grid of t."""
     rng = np.random.default_rng(2)
+    solve = jax.jit(lambda problem: integer.search(problem, integer.evaluate(problem, jnp.ones(6)), config=integer.SearchConfig()))
     for _ in range(20):
         problem = random_problem(rng, 6, 10)
-        last = integer.search(problem, integer.evaluate(problem, jnp.ones(6)), config=integer.SearchConfig())
+        last = solve(problem)
         own = np.asarray(last.coefficients, float)
         for u in np.flatnonzero(np.asarray(problem.is_column)):
             for t in np.linspace(-own[u] / max(1 - own[u], 1e-9), 1, 301)[1:-1]:

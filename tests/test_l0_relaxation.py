@@ -85,7 +85,12 @@ def recompute(one, outputs, labels, costs, margin, weights=None):
 
 @pytest.mark.parametrize(
     ("wide", "config", "tolerance"),
-    [(False, INTERIOR, 3e-4), (True, INTERIOR, 1e-7), (False, FIRST_ORDER, 1e-3), (True, FIRST_ORDER, 1e-4)],
+    [
+        (False, INTERIOR, 3e-4),
+        pytest.param(True, INTERIOR, 1e-7, marks=pytest.mark.slow),
+        pytest.param(False, FIRST_ORDER, 1e-3, marks=pytest.mark.slow),
+        pytest.param(True, FIRST_ORDER, 1e-4, marks=pytest.mark.slow),
+    ],
     ids=["interior-32", "interior-64", "first-order-32", "first-order-64"],
 )
 def test_optima_and_certificates(wide, config, tolerance):

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from jboost import files
-from jboost.cli import boost_fit
+from jboost.cli import boost_fit, l0_fit
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
-from jboost.cli.options import OPTIONS, PAIR, Option, read_config, resolve
+from jboost.cli.options import L0, OPTIONS, PAIR, Option, Settings, read_config, resolve
 from jboost.cli.predict import inspect, predict
 
 _WIDTH = 120  # where the output is no terminal
 _HELP = """Combines classifiers, with the proof: two of them exactly, by the linear combination of their scores that misclassifies the least
-weight (--method pair), or many by boosting (relaxed-margin, lpboost, adaboost, infoboost)."""
+weight (--method pair), few rules that people read (l0), or many hypotheses by boosting (relaxed-margin, lpboost, adaboost, infoboost)."""
 _EPILOG = """\b
 Examples:
   jboost fit --data sklearn:breast_cancer --classifiers lda naive-bayes
   jboost fit --data train.csv --label ill --scores model_a model_b --output pair
+  jboost fit --data train.csv --label ill --method l0 --max-order 2
   jboost fit --data train.csv --label ill --method relaxed-margin --nu 0.05 --nu 0.2
   jboost fit --config configs/quickstart.toml --holdout 0.3
   jboost predict pair --data new.csv --output predictions.csv
@@ -49,14 +51,15 @@ def _fit_command() -> Any:
 
     def run(**values: Any) -> None:
         settings = _settings(values)
-        (fit if settings.method == PAIR else boost_fit.fit)(settings, say)
+        by_method: dict[str, Callable[[Settings, Any], None]] = {PAIR: fit, L0: l0_fit.fit}
+        by_method.get(settings.method, boost_fit.fit)(settings, say)
 
     return click.Command(
         "fit",
         callback=run,
         params=[_config_option(), *_options("fit")],
         help="Fits a model and writes a folder: model.npz, report.json, and for the method pair base.skops (trained classifiers) and "
-        "separator.png, for boosting margins.png and gap.png.",
+        "separator.png, for l0 and boosting margins.png and gap.png.",
         epilog="\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data train.csv --label ill --scores model_a model_b\n"
         "  jboost fit --data sklearn:wine --method adaboost --learner stumps --rounds 50 --holdout 0.3",
     )
@@ -73,8 +76,8 @@ def _evaluate_command() -> Any:
         "evaluate",
         callback=run,
         params=[_config_option(), *_options("evaluate"), report_option],
-        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or boosting, beside "
-        "scikit-learn's AdaBoost.",
+        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or the rules of l0 beside "
+        "the larger class; or boosting beside scikit-learn's AdaBoost.",
         epilog="\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm --folds 10",
     )
 
@@ -82,8 +85,8 @@ def _evaluate_command() -> Any:
 def _predict_command() -> Any:
     import click
 
-    def run(model_dir: str, data: str, output: str) -> None:
-        rows = predict(model_dir, data, output)
+    def run(model_dir: str, data: str, output: str, explain: bool) -> None:
+        rows = predict(model_dir, data, output, explain=explain)
         if output != "-":
             say(f"{output}: {rows} predictions")
 
@@ -96,6 +99,7 @@ def _predict_command() -> Any:
             click.Option(
                 ["--output"], default="-", show_default=True, metavar="FILE", help="CSV file for the predictions; - is the standard output."
             ),
+            click.Option(["--explain"], is_flag=True, help="For models of l0: a column with the rules that hold for each row."),
         ],
         help="Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of a pair the two scores.",
         epilog="\b\nExample:\n  jboost predict jboost-out --data new.csv --output predictions.csv",
@@ -163,6 +167,7 @@ def _option(option: Option) -> Any:
         kind = click.IntRange(min=None if option.low is None else int(option.low))
     elif option.kind is float:
         kind = click.FloatRange(option.low, option.high, min_open=option.low_open, max_open=option.high_open)
+        kind = _number_or_word(kind, option.words) if option.words else kind
     is_list = option.num_values < 0
     return click.Option(
         [flag],
@@ -174,3 +179,16 @@ def _option(option: Option) -> Any:
         metavar=option.metavar,
         help=option.help,
     )
+
+
+def _number_or_word(numbers: Any, words: tuple[str, ...]) -> Any:
+    """The click type of numbers in a range and of some words."""
+    import click
+
+    class NumberOrWord(click.ParamType):
+        name = "number"
+
+        def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+            return value if value in words else numbers.convert(value, parameter, context)
+
+    return NumberOrWord()

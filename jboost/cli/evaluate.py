@@ -5,15 +5,15 @@ from __future__ import annotations
 import dataclasses
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from jboost import drive
-from jboost.cli import boost, boost_evaluate, inputs, solve
+from jboost.cli import boost, boost_evaluate, inputs, l0_evaluate, solve
 from jboost.cli.inputs import Examples, Source
-from jboost.cli.options import PAIR, Settings
+from jboost.cli.options import L0, PAIR, Settings
 from jboost.report import build, rules, text
 
 Losses = list[dict[str, Any]]
@@ -29,7 +29,9 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    validate, notes = (cross_validate, ()) if settings.method == PAIR else (boost_evaluate.cross_validate, boost.left_out_notes(source.table))
+    by_method: dict[str, Callable[..., list[Losses]]] = {PAIR: cross_validate, L0: l0_evaluate.cross_validate}
+    validate = by_method.get(settings.method, boost_evaluate.cross_validate)
+    notes = () if settings.method in (PAIR, L0) else boost.left_out_notes(source.table)
     with drive.progress("cross-validation", len(masks)) as on_step:
         folds = validate(source, settings, masks, on_step=on_step)
     seconds = {"all": time.perf_counter() - started}
@@ -47,6 +49,8 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
         say(line)
     say(f"loss rates, mean ± standard error over {len(folds)} folds")
     say(text.cross_validation_table(report["losses"]))
+    for line in text.support_lines(report["losses"]):
+        say(line)
     say(f"seconds     {text.seconds_line(seconds)}")
     if report_path:
         build.write(report, report_path)
@@ -79,18 +83,26 @@ def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarra
 
 
 def summarise(folds: Sequence[Losses]) -> Losses:
-    """Mean and standard error of the loss rates over the folds, a row for each rule; a detail that varies is left out."""
+    """Mean and standard error of the loss rates over the folds, and of the support where there is one, a row for each rule; a detail that varies
+    is left out."""
     rows = []
     for rule in zip(*folds, strict=True):
         details = {row["detail"] for row in rule}
         detail = rule[0]["detail"] if len(details) == 1 else rule[0]["detail"].split(":")[0]
         row: dict[str, Any] = {"rule": rule[0]["rule"], "detail": detail}
         for part in ("training", "held_out"):
-            rates = np.array([fold[part]["rate"] for fold in rule])
-            spread = float(rates.std(ddof=1)) / math.sqrt(len(rates)) if len(rates) > 1 else 0.0
-            row[part] = {"mean": float(rates.mean()), "standard_error": spread, "rates": rates.tolist()}
+            rates = [fold[part]["rate"] for fold in rule]
+            row[part] = {**_mean(rates), "rates": rates}
+        if "support" in rule[0]:
+            sizes = [fold["support"] for fold in rule]
+            row["support"] = {**_mean(sizes), "sizes": sizes}
         rows.append(row)
     return rows
+
+
+def _mean(values: Sequence[float]) -> dict[str, float]:
+    spread = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return {"mean": float(np.mean(values)), "standard_error": spread}
 
 
 def _padded(examples: Examples, size: int) -> Examples:

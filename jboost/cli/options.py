@@ -11,11 +11,13 @@ from typing import Any
 from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
-PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = "pair", "relaxed-margin", "lpboost", "adaboost", "infoboost"
+L0, PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = "l0", "pair", "relaxed-margin", "lpboost", "adaboost", "infoboost"
 SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
 BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
-METHODS = (PAIR, *BOOSTERS)
+METHODS = (L0, PAIR, *BOOSTERS)
+AUTO = "auto"
 _ANY_NUMBER = -1
+_ROUNDS, _L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +30,13 @@ class Settings:
     scores: tuple[str, str] | None
     classifiers: tuple[str, str] | None
     learner: str
+    max_order: int
+    margin: float | str  # a number or "auto"
+    kappa: float
+    cuts: str
+    quantiles: int
+    missing: str
+    min_separation: int | None
     rounds: int
     nu: tuple[float, ...]
     tolerance: float
@@ -60,6 +69,7 @@ class Option:
     low_open: bool = False
     high_open: bool = True
     flags: tuple[str, ...] = ()  # further spellings
+    words: tuple[str, ...] = ()  # that may stand in place of a number
 
 
 OPTIONS = (
@@ -75,7 +85,8 @@ OPTIONS = (
         "method",
         METHODS,
         PAIR,
-        "pair: the exact optimal combination of two classifiers. The others: boosting of a learner on the numeric columns.",
+        "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers. The others: boosting of a learner "
+        "on the numeric columns.",
     ),
     Option("scores", str, None, "Two columns that hold the scores of the two classifiers.", methods=(PAIR,), num_values=2, metavar="A B"),
     Option(
@@ -94,7 +105,62 @@ OPTIONS = (
         "What is boosted: decision stumps; the columns themselves, in [-1, 1]; columns of 0 and 1; a small neural network (scale the columns first).",
         methods=BOOSTERS,
     ),
-    Option("rounds", int, 100, "How many hypotheses boosting may take.", methods=BOOSTERS, low=1, metavar="N"),
+    Option("max_order", int, 1, "How many literals a rule may have.", methods=(L0,), low=1, metavar="K"),
+    Option(
+        "margin",
+        float,
+        AUTO,
+        "Margin rho in (0, 1] that a row must reach not to count as an error; auto is 20 / rows.",
+        methods=(L0,),
+        metavar="RHO",
+        low=0,
+        high=1,
+        low_open=True,
+        high_open=False,
+        words=(AUTO,),
+    ),
+    Option(
+        "kappa",
+        float,
+        1.5,
+        "What the coefficient of a rule costs, in errors; beside it a rule costs its literals.",
+        methods=(L0,),
+        low=0,
+        metavar="COST",
+    ),
+    Option(
+        "cuts",
+        ("class_changes", "midpoints", "quantiles"),
+        "class_changes",
+        "Where numeric columns are cut: wherever the class changes, between all neighbouring values, or at quantiles.",
+        methods=(L0,),
+    ),
+    Option("quantiles", int, 10, "Parts into which --cuts quantiles cuts a column.", methods=(L0,), low=2, metavar="N"),
+    Option(
+        "missing",
+        ("literal", "none"),
+        "literal",
+        "Whether a rule may ask if a value is missing; with none, a missing value meets no condition.",
+        methods=(L0,),
+    ),
+    Option(
+        "min_separation",
+        int,
+        None,
+        "Keep the fewest cuts that tell rows of different classes apart in so many ways, for speed; without it all are kept.",
+        methods=(L0,),
+        low=1,
+        metavar="N",
+    ),
+    Option(
+        "rounds",
+        int,
+        None,
+        f"How many hypotheses boosting may take, {_ROUNDS} where nothing is said; of l0 how many rounds of new rules, {_L0_ROUNDS}.",
+        methods=(L0, *BOOSTERS),
+        low=1,
+        metavar="N",
+    ),
     Option(
         "nu",
         float,
@@ -112,8 +178,8 @@ OPTIONS = (
         "tolerance",
         float,
         0.01,
-        "Gap between the bounds of the soft margin at which to stop.",
-        methods=SOFT_MARGINS,
+        "Gap between the bounds of the soft margin at which to stop; of l0 between those of the costs, relative.",
+        methods=(L0, *SOFT_MARGINS),
         low=0,
         low_open=True,
         metavar="GAP",
@@ -203,6 +269,10 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         filled["classifiers" if is_flag.get("scores") else "scores"] = None
     if filled["method"] == PAIR and not filled["scores"] and not filled["classifiers"]:
         filled["classifiers"] = ("lda", "naive-bayes")
+    if filled["method"] == L0:
+        filled["learner"] = "monomials"
+    if filled["rounds"] is None:
+        filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
     filled["nu"] = tuple(dict.fromkeys(filled["nu"]))
     _check_columns(filled)
     return Settings(**filled)
@@ -239,7 +309,8 @@ def _check_type(path: str | Path, option: Option, value: Any) -> None:
     elif isinstance(option.kind, tuple):
         fits, wanted = value in option.kind, " or ".join(map(repr, option.kind))
     elif option.kind is float:
-        fits, wanted = isinstance(value, int | float) and not isinstance(value, bool), "a number"
+        fits = (isinstance(value, int | float) and not isinstance(value, bool)) or value in option.words
+        wanted = " or ".join(["a number", *map(repr, option.words)])
     else:
         fits, wanted = type(value) is option.kind, {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]
     if not fits:

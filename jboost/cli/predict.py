@@ -12,9 +12,10 @@ import numpy as np
 
 from jboost import files
 from jboost.base import predict as predict_room
-from jboost.cli import boost_predict, inputs, solve
+from jboost.cli import boost_predict, inputs, l0_predict, solve
 from jboost.cli.boost_predict import FittedEnsemble
-from jboost.cli.options import BOOSTERS, EMBEDDED
+from jboost.cli.l0_predict import FittedRules
+from jboost.cli.options import BOOSTERS, EMBEDDED, L0
 from jboost.cli.output import BASE, MODEL
 from jboost.data import classifiers, embedded, readers
 from jboost.data.classifiers import BaseFit
@@ -35,13 +36,15 @@ class Fitted:
     base: BaseFit | None
 
 
-def read_folder(folder: str) -> Fitted | FittedEnsemble:
+def read_folder(folder: str) -> Fitted | FittedEnsemble | FittedRules:
     """Reads what `fit` wrote; ValueError in one line if something is missing or damaged."""
     path = Path(folder)
     if not (path / MODEL).is_file():
         raise ValueError(f"{folder}: no output folder of jboost fit: it has no {MODEL}")
     metadata = files.load_metadata(path / MODEL)
     try:
+        if metadata.get("method") == L0:
+            return l0_predict.read_rules(path / MODEL, metadata)
         if metadata.get("method") in BOOSTERS:
             return boost_predict.read_ensemble(path / MODEL, metadata)
         columns, labels, precision = metadata["score_columns"], metadata["labels"], metadata["precision"]
@@ -55,13 +58,14 @@ def read_folder(folder: str) -> Fitted | FittedEnsemble:
     return Fitted(separator, names, tuple(columns) if columns else None, mapping, precision, base)
 
 
-def predict(folder: str, data: str, output: str) -> int:
-    """Writes the two scores, the combined score and the prediction of every row as CSV; of boosting, the score and the prediction.
+def predict(folder: str, data: str, output: str, *, explain: bool = False) -> int:
+    """Writes the two scores, the combined score and the prediction of every row as CSV; of l0 and boosting, the score and the prediction.
 
     Args:
       folder: of a fit.
       data: a file as for fit, without need of a label; or an embedded data set.
       output: a .csv file, or - for the standard output.
+      explain: whether to add the rules that hold for each row, of l0.
 
     Returns:
       The number of rows.
@@ -71,8 +75,13 @@ def predict(folder: str, data: str, output: str) -> int:
     if output != "-" and os.path.exists(output) and os.path.exists(data) and os.path.samefile(output, data):
         raise ValueError(f"{output}: the predictions would replace the data: choose another --output")
     fitted = read_folder(folder)
+    if explain and not isinstance(fitted, FittedRules):
+        raise ValueError(f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with --method l0")
     table = embedded.load_table(data.removeprefix(EMBEDDED)) if data.startswith(EMBEDDED) else readers.read_table(data)
-    columns = boost_predict.predict_columns(fitted, table) if isinstance(fitted, FittedEnsemble) else _predict_columns(fitted, table)
+    if isinstance(fitted, FittedRules):
+        columns = l0_predict.predict_columns(fitted, table, explain=explain)
+    else:
+        columns = boost_predict.predict_columns(fitted, table) if isinstance(fitted, FittedEnsemble) else _predict_columns(fitted, table)
     frame = polars.DataFrame(columns)
     if output == "-":
         import click
@@ -98,6 +107,9 @@ def inspect(folder: str, say: Any) -> None:
     fitted = read_folder(folder)
     if isinstance(fitted, FittedEnsemble):
         boost_predict.show(fitted, say)
+        return
+    if isinstance(fitted, FittedRules):
+        l0_predict.show(fitted, say)
         return
     kind = "score columns" if fitted.score_columns else "base classifiers"
     say(f"model       {type(fitted.separator).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")

@@ -182,7 +182,7 @@ def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> tup
 def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
     """The best of the monomials of no or one literal, all of them valued at once."""
     dtype = instance.gains.dtype
-    most, missed = instance.gains, 0
+    most, missed = instance.gains, jnp.zeros((), dtype)
     if instance.rewards is not None:
         most = most + jnp.sum(instance.rewards.amounts, axis=1, dtype=dtype)
         wanted, unwanted = (literals_of(rows) for rows in (instance.wanted, instance.unwanted))

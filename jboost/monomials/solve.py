@@ -194,12 +194,13 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
     whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
     hidden = jnp.sum(jnp.abs(integers.scaled(weights, power) - whole.astype(weights.dtype)))
     whole_rewards = None
+    vanished = jnp.sum((whole == 0) & (weights > 0))
     if rewards is not None:
         is_valid &= jnp.all(rewards >= 0)
         whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
         hidden += jnp.sum(jnp.abs(integers.scaled(rewards, power) - whole_rewards.astype(weights.dtype)))
+        vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
     whole_costs, cut = integers.floor_to_integers(costs - jnp.min(costs), power)  # what costs more than the least by all there is to gain never wins
-    vanished = jnp.sum((whole == 0) & (weights > 0)) + (0 if whole_rewards is None else jnp.sum((whole_rewards == 0) & (rewards > 0)))
     spare = integers.scaled((hidden + cut + vanished) * 1.001, -power)
     return _Problem(table, labels, weights, rewards, costs, power, whole, whole_rewards, whole_costs, spare, is_valid)
 

@@ -36,6 +36,21 @@ def cross_validation_table(results: Sequence[Mapping[str, Any]]) -> Any:
     return table
 
 
+def support_lines(results: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Accuracy and number of hypotheses over the folds, of those rules that count theirs.
+
+    >>> row = {"rule": "l0", "held_out": {"mean": 0.05, "standard_error": 0.01}, "support": {"mean": 6.5, "standard_error": 0.5}}
+    >>> support_lines([row])
+    ['l0          accuracy 95.00% ± 1.00%, support 6.5 ± 0.5']
+    """
+    return [
+        f"{row['rule']:<12}accuracy {1 - row['held_out']['mean']:.2%} ± {row['held_out']['standard_error']:.2%}, "
+        f"support {row['support']['mean']:.1f} ± {row['support']['standard_error']:.1f}"
+        for row in results
+        if "support" in row
+    ]
+
+
 def certificate_lines(certificate: Mapping[str, Any], separator: Mapping[str, Any]) -> list[str]:
     """The formula and what is proven, line by line."""
     bound = f"{_weight(certificate['lower_bound'])} <= optimum <= {_weight(certificate['loss'])}"

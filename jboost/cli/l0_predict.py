@@ -1,0 +1,58 @@
+"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method l0."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import files
+from jboost.base.boosting import Ensemble
+from jboost.cli import l0
+from jboost.data.binarization import Binarizer
+from jboost.data.table import LabelMapping, Table
+from jboost.report import l0 as report_room
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedRules:
+    """A model of rules, read back."""
+
+    ensemble: Ensemble
+    binarizer: Binarizer
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...]
+    mapping: LabelMapping
+    precision: str
+    model: dict[str, Any]  # as `jboost.cli.l0.describe` makes it
+
+
+def read_rules(path: Path, metadata: dict[str, Any]) -> FittedRules:
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
+    numeric, categorical, precision = tuple(metadata["numeric"]), tuple(metadata["categorical"]), metadata["precision"]
+    mapping, model = LabelMapping(**metadata["labels"]), dict(metadata["model"])
+    with jax.enable_x64(precision == "float64"):
+        held = files.load(path)
+    return FittedRules(held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model)
+
+
+def predict_columns(fitted: FittedRules, table: Table, *, explain: bool) -> dict[str, Any]:
+    """The columns `score` and `prediction`, and `rules`, those that hold, where they are asked for."""
+    bits = l0.bits_of(fitted.binarizer, l0.read_rows(table, fitted.numeric, fitted.categorical), fitted.precision)
+    values = l0.scores(fitted.ensemble, bits, fitted.precision)
+    columns = {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
+    if explain:
+        columns["rules"] = report_room.explanations(fitted.model["rules"], report_room.fired(fitted.ensemble, bits))
+    return columns
+
+
+def show(fitted: FittedRules, say: Any) -> None:
+    """The model, all its rules and what is proven about it."""
+    say(f"{type(fitted.ensemble).__name__} of {type(fitted.ensemble.learner).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(f"columns     {', '.join(fitted.binarizer.names)}")
+    say(f"labels      {fitted.mapping}")
+    for line in report_room.lines(fitted.model, fitted.mapping):
+        say(line)

@@ -1,0 +1,238 @@
+"""What a run of L0-RBoost found, for people: rules as text, which of them hold for a row, the certificate in words, code length and risk bound.
+
+Code length (6) and risk bound (5) are those of Goldberg and Eckstein 2009 (paper 001), with ln(1 / delta) where (5) prints ln delta. ||lambda||_0 is
+the `support`, M the examples, N the binary attributes, K the most literals of a rule, U_k the rules of k literals.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jboost.base import status
+from jboost.base.boosting import Ensemble, Fit
+from jboost.data import binarization
+from jboost.data.binarization import Binarizer
+from jboost.data.table import LabelMapping
+
+DELTA = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRule:
+    """One monomial that votes."""
+
+    text: str  # `41.5 < age <= 64.5 and cp != 3`
+    label: str  # the class that it speaks for
+    sign: int  # +1 or -1, the same
+    coefficient: float
+    order: int  # literals
+    cost: float  # in errors
+    covers_negative: int  # rows of class -1 that it holds for
+    covers_positive: int
+
+
+def voting(ensemble: Ensemble) -> np.ndarray:
+    """The slots with a vote, the greatest first, [r]."""
+    votes = np.asarray(ensemble.votes)[:, 0]
+    order = np.argsort(-votes, kind="stable")
+    return order[votes[order] > 0]
+
+
+def fired(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
+    """Which rules hold for which rows, [k, r] bool, the rules in the order of `voting`.
+
+    Args:
+      ensemble: of monomials, concrete.
+      bits: [k, N] of 0, 1, and NaN where neither literal holds.
+    """
+    literals = np.asarray(ensemble.hypotheses.literals)[voting(ensemble)]
+    wanted = np.concatenate([literals == 1, literals == -1], axis=1).astype(np.float32)
+    missed = np.concatenate([bits != 1, bits != 0], axis=1).astype(np.float32)
+    return missed @ wanted.T == 0
+
+
+def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping) -> list[TextRule]:
+    """The rules in words with what they cover, in the order of `voting`.
+
+    Args:
+      ensemble: of monomials, concrete.
+      binarizer: of the attributes that the monomials ask.
+      bits: [m, N] the training rows.
+      labels: [m] -1 or +1.
+      mapping: of the labels, to say in their words which class a rule speaks for.
+    """
+    covered = fired(ensemble, bits)
+    prices = costs(ensemble, bits)
+    rules = []
+    for index, slot in enumerate(voting(ensemble)):
+        literals, sign = np.asarray(ensemble.hypotheses.literals[slot]), int(ensemble.hypotheses.sign[slot])
+        order = int(np.abs(literals).sum())
+        rules.append(
+            TextRule(
+                text=binarization.describe_monomial(binarizer, literals),
+                label=mapping.to_text(np.array([sign]))[0],
+                sign=sign,
+                coefficient=float(ensemble.votes[slot, 0]),
+                order=order,
+                cost=float(prices[order]),
+                covers_negative=int((covered[:, index] & (labels < 0)).sum()),
+                covers_positive=int((covered[:, index] & (labels > 0)).sum()),
+            )
+        )
+    return rules
+
+
+def costs(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
+    """What a monomial costs, in errors, by order, [K + 1]; the first is that of a constant."""
+    learner = ensemble.learner
+    prices = np.asarray(learner.cost(np.arange(1, learner.max_order + 1), bits.shape[1], np.float32(len(bits)), learner.max_order), np.float64)
+    return np.concatenate([[float(learner.constant_cost)], prices])
+
+
+def certificate(fit: Fit) -> dict[str, Any]:
+    """All bounds, None where they are infinite: of the relaxation (18), and of errors and costs (15); with the status explained."""
+    named = ("lower_bound", "upper_bound", "integer_lower_bound", "integer_upper_bound")
+    bounds = {name: float(getattr(fit.certificate, name)) for name in named}
+    return {
+        **{name: value if math.isfinite(value) else None for name, value in bounds.items()},
+        "status": status.Status(int(fit.status)).name,
+        "explanation": status.explain(fit.status),
+    }
+
+
+def in_words(bounds: Mapping[str, Any], *, max_order: int, margin: float) -> str:
+    """What is proven about all models of this kind, in a sentence.
+
+    Args:
+      bounds: as `certificate` makes them.
+      max_order: K.
+      margin: rho.
+
+    >>> in_words({"integer_lower_bound": 40.0, "integer_upper_bound": 42.0}, max_order=2, margin=0.1)
+    'no vote of monomials of up to 2 literals with margin 0.1 can cost less than 40 (errors plus costs of rules); this one costs 42, so it is \
+within 5 % of the best'
+    """
+    literals = f"up to {max_order} literals" if max_order > 1 else "one literal"
+    kind = f"no vote of monomials of {literals} with margin {margin:.4g}"
+    lower, upper = bounds["integer_lower_bound"] or 0.0, bounds["integer_upper_bound"]
+    if upper is None:
+        return "nothing is proven: the search stopped before it had a vote"
+    if lower <= 0:
+        return f"this vote costs {upper:.6g} (errors plus costs of rules), and nothing is proven yet of how good others could be: allow more rounds"
+    known = f"{kind} can cost less than {lower:.6g} (errors plus costs of rules); this one costs {upper:.6g}"
+    return f"{known}, and so is the best" if upper <= lower else f"{known}, so it is within {100 * (upper - lower) / lower:.3g} % of the best"
+
+
+def code_length(
+    orders: Sequence[int], *, has_constant: bool, num_errors: int, num_examples: int, num_attributes: int, max_order: int
+) -> dict[str, Any]:
+    """The length of the labels in bits by (6), told by the model and its errors.
+
+        |lambda|_0 ceil(log2 T) + sum over u with lambda_u > 0 of ceil(log2 |U_k(u)|) + (|lambda|_0 + 1) ceil(log2 M) + errors ceil(log2 M)
+
+    T = K + 1 tables: one for each order, and one for the two constants, of order 0. |U_k| = 2^(k + 1) C(N, k): which attributes, which way each, and
+    the class; (28) leaves the class out.
+
+    Args:
+      orders: of the rules with a vote.
+      has_constant: whether a constant has a vote.
+      num_errors: rows with y g(x) <= 0.
+      num_examples: M.
+      num_attributes: N.
+      max_order: K.
+
+    Returns:
+      model, errors and total in bits, and the support.
+
+    >>> code_length([1, 2], has_constant=False, num_errors=3, num_examples=100, num_attributes=8, max_order=2)
+    {'support': 2, 'model': 38, 'errors': 21, 'total': 59}
+    """
+    used = [*orders, *([0] if has_constant else [])]
+    place = _bits(num_examples)
+    model = len(used) * _bits(max_order + 1) + sum(_bits(2 ** (order + 1) * math.comb(num_attributes, order)) for order in used)
+    model += (len(used) + 1) * place
+    return {"support": len(used), "model": model, "errors": num_errors * place, "total": model + num_errors * place}
+
+
+def risk_bound(num_bits: float, num_examples: int, *, delta: float = DELTA) -> float:
+    """With probability 1 - delta the error on as many new rows is at most code length / M + ln(1 / delta) / M, (5); above 1 it says nothing.
+
+    Args:
+      num_bits: the code length.
+      num_examples: M.
+      delta: in (0, 1).
+
+    >>> round(risk_bound(59, 100), 4)
+    0.62
+    """
+    return (num_bits + math.log(1 / delta)) / num_examples
+
+
+def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | None = None) -> list[str]:
+    """The rules, the certificate and the bounds, line by line.
+
+    Args:
+      model: as `jboost.cli.l0.describe` makes it.
+      mapping: of the labels.
+      num_shown: how many rules at most, None for all.
+    """
+    bounds, code, rules = model["certificate"], model["code_length"], model["rules"]
+    shown = [f"model       {_vote(model, mapping)}"]
+    totals = model["rows"]
+    for index, rule in enumerate(rules):
+        if index == num_shown:
+            shown.append(f"            ... and {len(rules) - index} more in the report")
+            break
+        covers = f"{rule['covers_positive']} of {totals['+1']} {mapping.positive}, {rule['covers_negative']} of {totals['-1']} {mapping.negative}"
+        shown.append(f"{'rules' if index == 0 else '':<12}{rule['coefficient']:.4f} {rule['label']} if {rule['text']}   [{covers}]")
+    missed = f"{model['margin_errors']:.6g} for rows that miss the margin {model['margin']:.4g}, {model['cost_of_rules']:.6g} for rules"
+    shown += [
+        f"certificate {model['proven']}",
+        f"cost        {_number(bounds['integer_upper_bound'])}: {missed}",
+        f"relaxation  {_number(bounds['lower_bound'])} <= optimum <= {_number(bounds['upper_bound'])}, after {model['num_rounds']} rounds",
+        f"status      of the relaxation: {bounds['explanation']}",
+        f"code length {code['total']} bits for {totals['+1'] + totals['-1']} labels: {code['model']} for the model, {code['errors']} for its errors",
+        f"risk bound  {_risk(model['risk_bound'])}",
+    ]
+    return shown + [f"note: {note}" for note in model["notes"]]
+
+
+def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[str]:
+    """The rules that hold for each row, in one text each.
+
+    Args:
+      rules: as `describe_rules` makes them, as dictionaries.
+      holds: [k, r] as `fired` makes it.
+    """
+    said = [f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in rules]
+    return ["; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds]
+
+
+def _vote(model: Mapping[str, Any], mapping: LabelMapping) -> str:
+    constant, positive, negative = model["constant"], mapping.positive, mapping.negative
+    if not model["rules"]:
+        return f"{positive if constant > 0 else negative} always"
+    head = f"{positive} where the rules for {positive} that hold outweigh those for {negative}"
+    if constant == 0:
+        return f"{head}, else {negative}"
+    by = f"by more than {-constant:.4g}" if constant < 0 else f"or fall short by less than {constant:.4g}"
+    return f"{head} {by}, else {negative}"
+
+
+def _risk(bound: float) -> str:
+    text = f"{bound:.4g} for the error on as many new rows, with probability {1 - DELTA:.4g}"
+    return text if bound < 1 else f"{text}: it says nothing"
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.6g}"
+
+
+def _bits(size: int) -> int:
+    """ceil(log2 size) of an integer from 1."""
+    return (size - 1).bit_length()

@@ -1,0 +1,298 @@
+"""The method l0 of the command line: rules that people read, from fit to evaluation. One fit and one cross-validation serve nearly all tests."""
+
+import contextlib
+import io
+import json
+import math
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import polars
+import pytest
+
+import jboost
+from jboost import cli, files
+from jboost.cli import options
+from jboost.data import binarization, readers
+from jboost.report import l0 as report_room
+
+ROWS = 60
+
+
+def make_frame():
+    """Numbers with gaps, text with gaps, a column that says nothing, weights, and labels in words: ill where old and not blue, a few flipped."""
+    generator = np.random.default_rng(0)
+    age = generator.integers(20, 80, size=ROWS)
+    colours = np.array(["red", "blue", "green"])[generator.integers(0, 3, size=ROWS)]
+    ill = (age > 50) & (colours != "blue")
+    ill[::20] = ~ill[::20]
+    return polars.DataFrame(
+        {
+            "age": [None if row % 17 == 3 else int(value) for row, value in enumerate(age)],
+            "colour": [None if row % 19 == 5 else str(value) for row, value in enumerate(colours)],
+            "same": [1.5] * ROWS,
+            "cost": [1, 2] * (ROWS // 2),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+def run_in(folder, capture, *arguments):
+    """Runs jboost in-process in a folder; returns (status, output, errors)."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("os._exit", sys.exit)
+        with pytest.raises(SystemExit) as exit:
+            cli.main([str(argument) for argument in arguments])
+    captured = capture.readouterr()
+    return exit.value.code, captured.out, captured.err
+
+
+# Four bits of age, four of colour: as wide as the padded bits of the folds, so that fit and evaluation share the one long compilation.
+DATA = ("--data", "data.csv", "--label", "ill", "--method", "l0")
+QUICK = ("--max-order", "2", "--precision", "float32", "--cuts", "quantiles", "--quantiles", "4", "--rounds", "5", "--margin", "0.2")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The data, and the place where the fit is."""
+    path = tmp_path_factory.mktemp("l0")
+    make_frame().write_csv(path / "data.csv")
+    return path
+
+
+@pytest.fixture(scope="module")
+def said(folder):
+    """The text that the one fit printed."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(SystemExit) as exit:
+            cli.main(["fit", *DATA, *QUICK, "--weights", "cost", "--output", "out"])
+    assert (exit.value.code, err.getvalue()) == (0, "")
+    return out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def report(folder, said):
+    return json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+
+
+@pytest.fixture
+def run(folder, capsys):
+    return lambda *arguments: run_in(folder, capsys, *arguments)
+
+
+def covers(text, row):
+    """Whether a rule as text holds for a row of the frame, read by Python: the oracle of the words."""
+    for condition in text.split(" and "):
+        optional = condition.startswith("(")
+        condition = condition.strip("()").removesuffix(" or missing") if optional else condition
+        name = next(word for word in condition.split() if word in row)
+        value = row[name]
+        if condition == f"{name} is missing":
+            holds = value is None
+        elif condition == f"{name} is not missing":
+            holds = value is not None
+        elif value is None:
+            holds = optional
+        elif " == " in condition or " != " in condition:
+            holds = (value == condition.split()[-1]) == (" == " in condition)
+        else:
+            holds = eval(condition, {}, {name: value})
+        if not holds:
+            return False
+    return True
+
+
+def test_the_rules_are_what_they_say(folder, said, report):
+    frame, rules = make_frame(), report["model"]["rules"]
+    assert rules
+    for rule in rules:
+        held = np.array([covers(rule["text"], row) for row in frame.iter_rows(named=True)])
+        ill = (frame["ill"] == "yes").to_numpy()
+        assert (rule["covers_positive"], rule["covers_negative"]) == (int((held & ill).sum()), int((held & ~ill).sum())), rule["text"]
+        assert rule["label"] == ("yes" if rule["sign"] > 0 else "no")
+        assert f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" in said
+        assert 1 <= rule["order"] <= 2
+    weight = sum(rule["coefficient"] for rule in rules) + abs(report["model"]["constant"])
+    assert weight <= 1 + 1e-6
+    assert [rule["coefficient"] for rule in rules] == sorted((rule["coefficient"] for rule in rules), reverse=True)
+
+
+def test_the_numbers_of_the_report(said, report):
+    model = report["model"]
+    bounds = model["certificate"]
+    assert bounds["integer_lower_bound"] <= bounds["integer_upper_bound"]
+    assert bounds["lower_bound"] <= bounds["upper_bound"]
+    assert model["cost_of_rules"] + model["margin_errors"] == pytest.approx(bounds["integer_upper_bound"])
+    num_bits = model["attributes"]["bits"]
+    for rule in model["rules"]:
+        subsets = math.comb(num_bits, rule["order"])
+        assert rule["cost"] == pytest.approx((rule["order"] + math.log2(subsets) + 1) / math.log2(ROWS) + 1.5, rel=1e-5)
+    assert model["proven"] in said
+    assert bounds["explanation"] in said
+    assert model["rows"]["+1"] + model["rows"]["-1"] == ROWS
+    assert model["attributes"]["constant_columns"] == ["same"]
+    settings = report["settings"]
+    assert (settings["learner"], settings["method"], settings["rounds"], settings["margin"]) == ("monomials", "l0", 5, 0.2)
+    assert report["data"]["missing_values"] == {"age": 4, "colour": 3}
+    assert report["losses"][0]["rule"] == "larger class"
+    assert report["losses"][1]["training"]["weight"] < report["losses"][0]["training"]["weight"]
+    assert model["notes"] == []
+
+
+def test_code_length_and_risk_bound_are_those_of_the_paper(folder, report):
+    model = report["model"]
+    predictions = score_rows(folder)
+    signs = np.where(make_frame()["ill"].to_numpy() == "yes", 1, -1)
+    errors, place, num_bits = int((signs * predictions <= 0).sum()), math.ceil(math.log2(ROWS)), model["attributes"]["bits"]
+    orders = [rule["order"] for rule in model["rules"]] + ([0] if model["constant"] else [])
+    tables = math.ceil(math.log2(3))  # orders 0, 1, 2
+    entries = sum(math.ceil(math.log2(2 * 2**order * math.comb(num_bits, order))) for order in orders)
+    length = len(orders) * tables + entries + (len(orders) + 1) * place
+    assert model["code_length"] == {"support": len(orders), "model": length, "errors": errors * place, "total": length + errors * place}
+    assert model["risk_bound"] == pytest.approx((length + errors * place) / ROWS + math.log(20) / ROWS)
+
+
+def score_rows(folder):
+    """The scores by the library: the model file, binarization and ensemble, without the command line."""
+    held = files.load(folder / "out" / "model.npz")
+    table = readers.read_table(folder / "data.csv", label="ill").without(["cost"])
+    bits = binarization.apply(held["binarizer"], table.matrix(tuple(table.numeric), tuple(table.categorical)))
+    return np.asarray(jboost.predict_scores(held["ensemble"], np.asarray(bits)))
+
+
+def test_prediction_reads_raw_rows(folder, report, run):
+    frame = make_frame()
+    assert run("predict", "out", "--data", "data.csv", "--explain", "--output", "p.csv") == (0, f"p.csv: {ROWS} predictions\n", "")
+    predictions = polars.read_csv(folder / "p.csv")
+    np.testing.assert_allclose(predictions["score"].to_numpy(), score_rows(folder), atol=1e-6)
+    wrong = predictions["prediction"].to_numpy() != frame["ill"].to_numpy()
+    assert frame["cost"].to_numpy()[wrong].sum() == report["losses"][1]["training"]["weight"]
+    rules = report["model"]["rules"]
+    for row, explained in zip(frame.iter_rows(named=True), predictions["rules"], strict=True):
+        held = [rule for rule in rules if covers(rule["text"], row)]
+        assert (explained or "") == "; ".join(f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in held)
+    assert polars.read_csv(run("predict", "out", "--data", "data.csv")[1].encode()).columns == ["score", "prediction"]
+
+
+def test_prediction_of_rows_unlike_those_of_training(folder, run):
+    polars.DataFrame({"colour": ["violet", None, "7"], "same": [None, 2.5, 1.5], "age": [None, 99.5, 1e9], "more": ["x", "y", "z"]}).write_csv(
+        folder / "new.csv"
+    )
+    code, out, err = run("predict", "out", "--data", "new.csv", "--explain")
+    assert (code, err) == (0, "")
+    assert np.isfinite(polars.read_csv(out.encode())["score"].to_numpy()).all()
+    polars.DataFrame({"colour": ["red"], "same": [1.5]}).write_csv(folder / "new.csv")
+    code, _, err = run("predict", "out", "--data", "new.csv")
+    assert code == 2
+    assert "new.csv: there is no column 'age'" in err
+    polars.DataFrame({"colour": ["red"], "same": [1.5], "age": ["old"]}).write_csv(folder / "new.csv")
+    code, _, err = run("predict", "out", "--data", "new.csv")
+    assert code == 2
+    assert "column 'age' is not numeric: row 1 holds 'old'" in err
+
+
+def test_inspect_says_what_fit_said(report, run):
+    code, out, err = run("inspect", "out")
+    assert (code, err) == (0, "")
+    assert all(rule["text"] in out for rule in report["model"]["rules"])
+    assert report["model"]["proven"] in out
+    assert "ill: no -> -1, yes -> +1" in out
+
+
+def test_folds_share_one_compilation(folder, run, compilations):
+    evaluate = ("evaluate", *DATA, *QUICK, "--weights", "cost", "--folds", "2", "--report", "folds.json")
+    code, out, err = run(*evaluate)
+    assert (code, err) == (0, "")
+    report = json.loads((folder / "folds.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    larger, rules = report["losses"]
+    assert (larger["rule"], rules["rule"]) == ("larger class", "l0")
+    assert rules["held_out"]["mean"] < larger["held_out"]["mean"]
+    assert rules["support"]["mean"] == np.mean(rules["support"]["sizes"])
+    assert f"accuracy {1 - rules['held_out']['mean']:.2%}" in out
+    before = compilations()
+    assert run(*evaluate, "--kappa", "0.7", "--seed", "5")[0] == 0
+    assert compilations() - before < 10
+
+
+# --- the words and the numbers alone ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "message"),
+    [
+        (40.0, 42.0, "margin 0.1 can cost less than 40 (errors plus costs of rules); this one costs 42, so it is within 5 % of the best"),
+        (40.0, 40.0, "this one costs 40, and so is the best"),
+        (0.0, 42.0, "this vote costs 42 (errors plus costs of rules), and nothing is proven yet"),
+        (None, None, "nothing is proven: the search stopped"),
+    ],
+)
+def test_certificates_in_words(lower, upper, message):
+    assert message in report_room.in_words({"integer_lower_bound": lower, "integer_upper_bound": upper}, max_order=1, margin=0.1)
+
+
+def test_code_length_of_no_rule():
+    nothing = report_room.code_length([], has_constant=True, num_errors=4, num_examples=16, num_attributes=3, max_order=1)
+    assert nothing == {"support": 1, "model": 1 + 1 + 2 * 4, "errors": 16, "total": 26}
+
+
+# --- what it refuses -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((*DATA, "--learner", "stumps"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is l0"),
+        ((*DATA, "--nu", "0.2"), "--nu is for the method relaxed-margin or lpboost, and the method is l0"),
+        ((*DATA[:4], "--method", "pair", "--kappa", "2"), "--kappa is for the method l0, and the method is pair"),
+        ((*DATA, "--margin", "2"), "2.0 is not in the range 0<x<=1"),
+        ((*DATA, "--margin", "large"), "'large'"),
+        ((*DATA, "--cuts", "random"), "'random' is not one of 'class_changes', 'midpoints', 'quantiles'"),
+        ((*DATA, "--max-order", "0"), "'--max-order'"),
+        ((*DATA, "--max-order", "500"), "max_order is 500, and the columns of data.csv give"),
+        (("--data", "flat.csv", "--label", "ill", "--method", "l0"), "flat.csv: no column takes two values on the training rows"),
+    ],
+)
+def test_user_errors_are_one_line(folder, run, arguments, message):
+    polars.DataFrame({"a": [1, 1, 1, 1], "ill": [0, 1, 0, 1]}).write_csv(folder / "flat.csv")
+    code, out, err = run("fit", *arguments, "--output", "none")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not (folder / "none").exists()
+
+
+def test_explaining_needs_rules(folder, run):
+    polars.DataFrame({"a": [-1.0, 1.0] * 6, "b": [-1.0, 1.0, 1.0] * 4, "ill": [0, 1] * 6}).write_csv(folder / "pair.csv")
+    assert run("fit", "--data", "pair.csv", "--label", "ill", "--method", "adaboost", "--rounds", "2", "--output", "boosted")[0] == 0
+    code, _, err = run("predict", "boosted", "--data", "pair.csv", "--explain")
+    assert code == 2
+    assert "boosted: the model has no rules to explain by" in err
+
+
+def test_settings_of_a_configuration(tmp_path):
+    path = tmp_path / "job.toml"
+    path.write_text('data = "sklearn:wine"\nmethod = "l0"\nmargin = "auto"\nmin_separation = 2', encoding="utf-8")
+    settings = options.resolve(options.read_config(path), {})
+    assert (settings.margin, settings.min_separation, settings.rounds, settings.learner) == ("auto", 2, 30, "monomials")
+    assert options.resolve({"data": "sklearn:wine", "method": "adaboost"}, {}).rounds == 100
+    path.write_text('margin = "large"', encoding="utf-8")
+    with pytest.raises(ValueError, match="margin is 'large': a number or 'auto' is wanted"):
+        options.read_config(path)
+
+
+def test_a_model_holds_its_learner_and_its_binarizer(folder, said):
+    held = files.load(folder / "out" / "model.npz")
+    learner, binarizer = held["ensemble"].learner, held["binarizer"]
+    assert (learner.max_order, type(learner.cost).__name__, learner.config.num_best) == (2, "MDL", 20)
+    assert isinstance(binarizer.thresholds, np.ndarray)
+    assert binarizer.thresholds.dtype == np.float64
+    assert isinstance(learner.constant_cost, jax.Array)
+    assert binarizer.categories[binarizer.names.index("colour")] == ("blue", "green", "red")
+    again = folder / "again.npz"
+    files.save(held, again)
+    assert Path(again).exists()
+    assert files.load(again)["ensemble"].learner == learner
