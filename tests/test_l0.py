@@ -203,6 +203,18 @@ def test_one_move_from_the_best_point_brings_nothing_better():
                 assert loss >= float(last.loss) - 1e-4
 
 
+def test_a_pool_of_columns_is_priced_over_all_of_them():
+    rng, cost = np.random.default_rng(4), 0.3
+    for margin in (0.1, 0.5):
+        columns = rng.integers(-1, 2, (16, 6)).astype(np.float32)
+        labels = np.where(columns[:, 0] - columns[:, 1] > 0, 1.0, -1.0)
+        fit = jboost.l0.fit(jboost.make_dataset(columns, labels), jboost.learners.pool(cost=cost, num_proposed=2), margin=margin, max_rounds=20)
+        outputs = np.hstack([np.ones((16, 1)), -np.ones((16, 1)), columns, -columns])
+        optimum = oracle.optimum(outputs, labels, np.r_[0, 0, np.full(12, cost)], margin)
+        assert float(fit.certificate.lower_bound) <= optimum + 1e-6 <= float(fit.certificate.upper_bound) + 2e-6
+        assert fit.certificate.upper_bound - fit.certificate.lower_bound <= 2e-3 * max(1.0, optimum)
+
+
 @pytest.mark.parametrize(
     ("labels", "wanted"),
     [([1, 1, 1, 1], 1), ([-1, -1, -1, -1], -1)],

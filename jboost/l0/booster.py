@@ -168,15 +168,13 @@ class L0:
         cost = jnp.asarray(self.constant_cost, memory.upper.dtype)
         upper = jnp.minimum(jnp.where(either, memory.integer_upper, memory.upper), solved.upper_bound)
         fresh = pricing.prove(proposal, memory.signs, margin=jnp.asarray(self.margin, cost.dtype), constant_cost=cost, upper=upper)
-        proof = pricing.better(memory.proof, fresh, ~either)
-        if self.config.cuts == "either":  # its bounds are of both problems
-            return memory._replace(upper=upper, proof=pricing.better(memory.proof, fresh, either), integer_upper=upper, integer_proof=fresh)._replace(
-                integer_proof=pricing.better(memory.integer_proof, fresh, either), relaxation=solved
-            )
+        if self.config.cuts == "either":  # one relaxation serves both problems
+            proof = pricing.better(memory.proof, fresh, either)
+            return memory._replace(relaxation=solved, upper=upper, proof=proof, integer_upper=upper, integer_proof=proof)
         return memory._replace(
             relaxation=solved,
             upper=jnp.where(either, memory.upper, upper),
-            proof=proof,
+            proof=pricing.better(memory.proof, fresh, ~either),
             integer_upper=jnp.where(either, upper, memory.integer_upper),
             integer_proof=pricing.better(memory.integer_proof, fresh, either),
         )

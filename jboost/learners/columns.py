@@ -44,6 +44,7 @@ class Columns:
     criterion: str
     boolean: bool  # features are Boolean, and every literal answers +1 or -1
     has_negations: bool = True  # whether the negation of a column is a hypothesis
+    cost: float = 1.0  # of a column beside a misclassified example, for `jboost.l0`
 
     def init(self, key: Array | None, dataset: Dataset) -> ColumnsState:
         """The outputs of all columns on the data set; `key` is not used."""
@@ -55,8 +56,9 @@ class Columns:
         return ColumnsState(_in_blocks(columns), signs(dataset))
 
     def propose(self, state: ColumnsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
-        """The best columns, the best first, flipped so that no edge is negative if there are negations."""
-        criteria.refuse_prices("literals" if self.boolean else "pool", pair_weights, costs)
+        """The best columns, the best first, flipped so that no edge is negative if there are negations; or by what they earn under prices."""
+        if pair_weights is not None or costs is not None:
+            return self._priced(state, example_weights, pair_weights, costs)
         signed = example_weights * state.labels
         edges, upper_bound = _edges(state.columns, signed, self.has_negations)
         values = jnp.abs(edges) if self.has_negations else edges
@@ -66,6 +68,41 @@ class Columns:
         sign = jnp.where((edges[index] < 0) & self.has_negations, -1.0, 1.0).astype(edges.dtype)
         chosen = jnp.take(state.columns, index, axis=2).reshape(-1, self.num_proposed)[: len(signed)].T
         return Proposal(Column(index, sign), sign[:, None] * chosen, values, upper_bound, state)
+
+    def _priced(self, state: ColumnsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
+        """The columns of greatest g + s - c (paper 001, (21)), for outputs -1, 0 and +1."""
+        num_examples, num_columns = len(example_weights), state.columns.shape[2]
+        dtype = example_weights.dtype
+        pairs = jnp.zeros((num_examples, num_examples), dtype) if pair_weights is None else pair_weights
+        price = self.prices(state) if costs is None else costs
+        columns = state.columns.reshape(-1, num_columns)[:num_examples]
+        margins = columns * state.labels[:, None]
+        edges, _ = _edges(state.columns, example_weights * state.labels, True)
+
+        def served(sign: float) -> Array:
+            hits, misses = sign * margins == 1, (sign * margins != -1) & (state.labels != 0)[:, None]
+            reached = jnp.matmul(pairs, misses.astype(dtype), precision=lax.Precision.HIGHEST)
+            return jnp.sum(jnp.where(hits, reached, 0.0), axis=0)
+
+        values = jnp.stack([edges + served(1.0) - price, -edges + served(-1.0) - price if self.has_negations else jnp.full_like(edges, -jnp.inf)])
+        eps = jnp.finfo(dtype).eps
+        slack = 2 * (num_examples + 8) * eps * (jnp.sum(pairs) + jnp.sum(example_weights) + jnp.max(price, initial=0.0))
+        best, place = lax.top_k(values.reshape(-1), self.num_proposed)
+        index, sign = place % num_columns, jnp.where(place < num_columns, 1.0, -1.0).astype(dtype)
+        outputs = sign[:, None] * jnp.take(columns, index, axis=1).T
+        return Proposal(Column(index, sign), outputs, best, jnp.max(values) + slack, state)
+
+    def prices(self, state: ColumnsState) -> Array:
+        """What `propose` takes as `costs`: [N], of each column."""
+        return jnp.full((state.columns.shape[2],), self.cost, state.labels.dtype)
+
+    def price(self, state: ColumnsState, hypothesis: Column) -> Array:
+        """What a column costs beside a misclassified example, []."""
+        return self.prices(state)[hypothesis.index]
+
+    def least_price(self, state: ColumnsState) -> Array:
+        """The least cost of a column, []."""
+        return jnp.asarray(self.cost, state.labels.dtype)
 
     def outputs(self, hypothesis: Column, features: Array) -> Array:
         """The column of features [k, N], or its negation, [k]."""
@@ -133,11 +170,12 @@ records.register(
         "criterion",
         "boolean",
         "has_negations",
+        "cost",
     ),
 )
 
 
-def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = True) -> Columns:
+def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = True, cost: float = 1.0) -> Columns:
     """A learner whose hypotheses are the columns of the features, the outputs of given classifiers, and their negations.
 
     The proposal holds the `num_proposed` best columns by |edge|, the best first, each flipped so that its edge is not negative. With the
@@ -149,6 +187,7 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
       num_proposed: how many columns, at most N.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
       negations: whether the negation of a column is a hypothesis too.
+      cost: what `jboost.l0` pays for a column beside misclassified examples; it takes columns of -1, 0 and +1.
 
     Returns:
       A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign [].
@@ -170,10 +209,11 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
     check.count("num_proposed", num_proposed, low=1)
     check.choice("criterion", criterion, criteria.CRITERIA)
     check.choice("negations", negations, (False, True))
-    return Columns(num_proposed, criterion, boolean=False, has_negations=negations)
+    check.number("cost", cost, low=0)
+    return Columns(num_proposed, criterion, boolean=False, has_negations=negations, cost=float(cost))
 
 
-def literals(*, num_proposed: int = 1, criterion: str = "edge") -> Columns:
+def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.0) -> Columns:
     """A learner whose hypotheses are the 2 N literals of Boolean features: +1 where a feature is true and -1 elsewhere, or the opposite.
 
     A feature is true where it is above 0, so that {False, True}, {0, 1} and {-1, +1} of any dtype mean the same. All else is as in
@@ -182,6 +222,7 @@ def literals(*, num_proposed: int = 1, criterion: str = "edge") -> Columns:
     Args:
       num_proposed: how many literals, at most N.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
+      cost: what `jboost.l0` pays for a literal beside misclassified examples.
 
     Returns:
       A learner for features [m, N]; a hypothesis is a `Column`: index [], sign [].
@@ -201,4 +242,5 @@ def literals(*, num_proposed: int = 1, criterion: str = "edge") -> Columns:
     """
     check.count("num_proposed", num_proposed, low=1)
     check.choice("criterion", criterion, criteria.CRITERIA)
-    return Columns(num_proposed, criterion, boolean=True)
+    check.number("cost", cost, low=0)
+    return Columns(num_proposed, criterion, boolean=True, cost=float(cost))
