@@ -203,6 +203,7 @@ def test_one_move_from_the_best_point_brings_nothing_better():
                 assert loss >= float(last.loss) - 1e-4
 
 
+@pytest.mark.slow
 def test_a_pool_of_columns_is_priced_over_all_of_them():
     rng, cost = np.random.default_rng(4), 0.3
     for margin in (0.1, 0.5):
@@ -226,6 +227,7 @@ def test_one_class_only_is_a_constant(labels, wanted):
     assert float(fit.certificate.integer_upper_bound) == 0
 
 
+@pytest.mark.slow
 def test_conflicting_examples_are_errors():
     features = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
     dataset = jboost.make_dataset(features, [1, -1, -1, -1])

@@ -175,7 +175,9 @@ def check_all(instances, solved, *, max_order=None):
 # --- brute force --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("with_pairs", "wide"), [(False, False), (True, False), (False, True)], ids=["weights", "pairs", "float64"])
+@pytest.mark.parametrize(
+    ("with_pairs", "wide"), [(False, False), (True, False), pytest.param(False, True, marks=pytest.mark.slow)], ids=["weights", "pairs", "float64"]
+)
 def test_thousands_of_small_instances(with_pairs, wide):
     with jax.enable_x64(wide):
         for seed in range(3 if wide else 7):
@@ -584,7 +586,7 @@ def test_bad_values_and_arguments():
 # --- several monomials, covers, costs, the stack ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("priced", [False, True])
+@pytest.mark.parametrize("priced", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_several_best_are_distinct_sorted_and_of_the_values_they_have(priced):
     config = SearchConfig(num_best=12)
     instances = random_instances(30, 8, 4, 1300, missing=False, garbage=False)
@@ -722,6 +724,7 @@ def test_bad_learners():
         learner.propose(state, jnp.ones(3) / 3)
 
 
+@pytest.mark.slow
 def test_lpboost_over_all_monomials():
     features, labels = small_dataset()
     fitted = lpboost.fit(jboost.make_dataset(features, labels), learners.monomials(2), nu=0.3)

@@ -204,6 +204,7 @@ def test_the_oracle_agrees():
     assert num_default > 100
 
 
+@pytest.mark.slow
 def test_the_oracle_agrees_in_64_bits(x64):
     with jax.enable_x64(True):
         part = jax.tree.map(lambda leaf: leaf[:20], SETS)
@@ -333,6 +334,7 @@ def test_rounds_are_those_of_least_held_out_error():
     jax.tree.map(np.testing.assert_array_equal, fitted, by_hand)
 
 
+@pytest.mark.slow
 def test_a_batch_of_whole_fits():
     part = jax.tree.map(lambda leaf: leaf[:6], SETS)
     fits = jax.jit(jax.vmap(lambda dataset, key: slipper.fit(dataset, RULES, key=key, max_rounds=NUM_ROUNDS, num_folds=3)))(part, keys(6))
