@@ -73,8 +73,11 @@ class Columns:
         """The columns of greatest g + s - c (paper 001, (21)), for outputs -1, 0 and +1."""
         num_examples, num_columns = len(example_weights), state.columns.shape[2]
         dtype = example_weights.dtype
-        pairs = jnp.zeros((num_examples, num_examples), dtype) if pair_weights is None else pair_weights
-        price = self.prices(state) if costs is None else costs
+        pairs, price = jnp.zeros((num_examples, num_examples), dtype), self.prices(state)
+        if pair_weights is not None:
+            pairs = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="f")
+        if costs is not None:
+            price = check.numeric("costs", costs, shape=(num_columns,), kinds="f")
         columns = state.columns.reshape(-1, num_columns)[:num_examples]
         margins = columns * state.labels[:, None]
         edges, _ = _edges(state.columns, example_weights * state.labels, True)
