@@ -235,6 +235,18 @@ def test_conflicting_examples_are_errors():
     assert float(fit.certificate.lower_bound) <= 1 <= float(fit.certificate.integer_upper_bound) + 1e-6
 
 
+@pytest.mark.parametrize(
+    "fit",
+    [functools.partial(jboost.lpboost.fit, nu=0.5), pytest.param(functools.partial(jboost.l0.fit, margin=0.2), marks=pytest.mark.slow)],
+    ids=["lpboost", "l0"],
+)
+def test_features_that_are_not_bits_are_said_under_jit_too(fit):
+    features = jnp.array([[1, 0], [1, 1], [0, 1], [0, 2]], jnp.float32)
+    ended = jax.jit(lambda features: fit(jboost.make_dataset(features, [1, -1, -1, -1]), jboost.learners.monomials(1), max_rounds=4))(features)
+    assert int(ended.status) == jboost.status.Status.INVALID_INPUT
+    assert np.isnan(float(ended.certificate.lower_bound))
+
+
 def test_arguments_are_judged():
     dataset = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
     learner = jboost.learners.monomials(1)
@@ -262,3 +274,16 @@ def test_the_pair_matrix_adds_up_its_list():
     for (first, second), one in zip(np.asarray(relaxation.pairs), np.asarray(relaxation.pair_weights), strict=True):
         if one:
             assert matrix[first, second] >= one
+
+
+def test_pairs_of_too_many_examples_are_refused():
+    many = relaxation_of(40_000)
+    with pytest.raises(ValueError, match="dataset has 40000 examples: .* bytes"):
+        pricing.pair_matrix(many)
+
+
+def relaxation_of(num_examples):
+    """As much of a relaxation as its pairs need."""
+    zeros = np.zeros(num_examples, np.float32)
+    names = dict.fromkeys(jboost.l0.L0Relaxation._fields)
+    return jboost.l0.L0Relaxation(**{**names, "example_weights": zeros, "pairs": np.zeros((0, 2), np.int32), "pair_weights": zeros[:0]})

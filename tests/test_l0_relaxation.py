@@ -108,6 +108,23 @@ def test_optima_and_certificates(wide, config, tolerance):
 
 
 @pytest.mark.slow
+def test_cuts_that_count_hypotheses_either_way():
+    """A cut of (15) counts the hypotheses that tell its two examples apart; its optimum is no more than that of (18)."""
+    pools = random_pools(COUNT, 3)
+    config, tolerance = l0.RelaxationConfig(cuts="either"), 3e-4
+    solved = jax.device_get(solve_all(*pools, tolerance, config, **ones_for(pools[0])))
+    assert (solved.status == Status.OPTIMAL).all(), np.bincount(solved.status)
+    num_less = 0
+    for index, pool in enumerate(zip(*pools, strict=True)):
+        one, optimum = member(solved, index), oracle.optimum(*pool, helps=oracle.tell_apart)
+        assert one.lower_bound <= optimum + 1e-9
+        assert one.upper_bound >= optimum - 2e-8
+        assert one.upper_bound - one.lower_bound <= 1.001 * tolerance * max(1, one.upper_bound)
+        num_less += optimum < oracle.optimum(*pool) - 1e-6
+    assert num_less > 5
+
+
+@pytest.mark.slow
 def test_certificates_of_random_duals_are_never_wrong():
     pools = random_pools(COUNT, 5)
     random = np.random.default_rng(6)

@@ -608,6 +608,27 @@ def test_several_best_are_distinct_sorted_and_of_the_values_they_have(priced):
         assert len({(sign, *here) for sign, here in zip(signs[used].tolist(), inside.tolist(), strict=True)}) == used.sum(), index
 
 
+@pytest.mark.parametrize("max_order", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+def test_places_without_a_monomial_are_empty(max_order):
+    """More places than monomials: none holds one of an order that is not allowed."""
+    features = np.array([[1, 0, 1], [1, 0, 0], [0, 0, 1], [0, 0, 0]], np.float32)
+    labels, weights = np.array([1, -1, -1, 1]), np.array([0.4, 0.1, 0.3, 0.2], np.float32)
+    costs = np.linspace(0.5, 0.1, max_order + 1)
+    solved = jax.tree.map(
+        np.asarray, maximum_agreement(features, labels, weights, max_order=max_order, costs=costs, config=SearchConfig(num_best=40))
+    )
+    literals, signs, values = solved.others
+    used = values > -np.inf
+    orders = np.abs(literals).sum(axis=1)
+    assert used.any()
+    assert not used.all()
+    assert (orders <= max_order).all()
+    assert not literals[~used].any()
+    both = oracle.values(literals[used], features, labels, weights, costs=costs)
+    np.testing.assert_allclose(np.where(signs[used] == 1, both[:, 0], both[:, 1]), values[used], atol=1e-6)
+    assert solved.value == pytest.approx(oracle.best(features, labels, weights, max_order=max_order, costs=costs), abs=1e-6)
+
+
 def test_covers():
     random = np.random.default_rng(4)
     features = random.choice([0.0, 1.0, np.nan], (30, 6))
@@ -718,6 +739,12 @@ def test_bad_learners():
     for name in ("kappa", "constant_cost"):
         with pytest.raises(ValueError, match=name):
             learners.monomials(1, **{name: -1.0})
+    wrong = jboost.make_dataset(np.eye(3) * 2, [1, -1, 1])
+    for fit in (functools.partial(jboost.l0.fit, margin=0.1), lpboost.fit):
+        with pytest.raises(ValueError, match=r"features\[0, 0\] is 2: 0 or 1 .*jboost\.data\.binarization"):
+            fit(wrong, learners.monomials(1))
+        with pytest.raises(ValueError, match=r"features\[1, 1\] is nan: 0 or 1 .*missing=True"):
+            fit(wrong._replace(features=jnp.where(jnp.eye(3) == 1, jnp.array([1, jnp.nan, 1]), 0)), learners.monomials(1))
     learner = learners.monomials(1)
     state = learner.init(None, jboost.make_dataset(np.eye(3) * 2, [1, -1, 1]))
     with pytest.raises(ValueError, match=r"features.*jboost\.data\.binarization"):

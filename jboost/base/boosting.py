@@ -36,7 +36,8 @@ class Learner(Protocol):
     """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any other pytree.
 
     A learner whose hypotheses do not come with their negations says so by an attribute `has_negations` that is False; `has_negations(learner)`
-    asks it. The upper bound of its proposals is then one on signed edges.
+    asks it. The upper bound of its proposals is then one on signed edges. A learner that wants features of a kind has a method `judge(dataset)`,
+    called on the host where the values are known, which raises ValueError for others; where they are not known its outputs are NaN for those.
     """
 
     def init(self, key: Array | None, dataset: Dataset) -> PyTree:
@@ -97,7 +98,7 @@ class Absorbed(NamedTuple):
 class Booster(Protocol):
     """How a column changes the example weights: the one thing in which boosters differ.
 
-    A booster that asks for more than the best hypothesis under example weights has a method `ask(memory, learner, learner's state, example_weights)`,
+    A booster that asks for more than the best hypothesis under example weights has a method `ask(memory, dataset, learner, learner's state)`,
     which returns what its `absorb` takes: a record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others.
     """
 
@@ -266,6 +267,13 @@ def judge_arguments(learner: Learner, max_rounds: int) -> None:
     )
 
 
+def judge_data(learner: Learner, dataset: Dataset) -> None:
+    """Raises ValueError, naming the place, for features that the learner does not take, where they are known."""
+    judge = getattr(learner, "judge", None)
+    if judge is not None and not any(isinstance(leaf, jax.core.Tracer) for leaf in dataset):
+        judge(dataset)
+
+
 def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:
     example_weights = jax.ShapeDtypeStruct((num_examples,), jnp.result_type(float))
     proposal = jax.eval_shape(learner.propose, state, example_weights)
@@ -299,18 +307,18 @@ def unfinished(state: State) -> Array:
     return (state.status == int(Status.UNFINISHED)) & (state.num_rounds < len(state.trace.edges))
 
 
-def _ask(state: State) -> Any:
+def _ask(state: State, dataset: Dataset) -> Any:
     """The learner's answer to the booster's question."""
     learner = state.ensemble.learner
     ask = getattr(state.booster, "ask", None)
     if ask is not None:
-        return ask(state.memory, learner, state.learner, state.example_weights)
+        return ask(state.memory, dataset, learner, state.learner)
     return learner.propose(state.learner, state.example_weights)
 
 
 def advance(state: State, dataset: Dataset) -> State:
     """One round, whatever the status."""
-    proposal = _ask(state)
+    proposal = _ask(state, dataset)
     proposal = proposal._replace(outputs=jnp.where(dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)))
     now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
     sound = jnp.all(jnp.abs(proposal.outputs) <= 1)
@@ -344,6 +352,7 @@ Finish = Callable[[State, Dataset], Fit]
 def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int, finish: Finish = finish) -> Fit:
     """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises."""
     judge_arguments(learner, max_rounds)
+    judge_data(learner, dataset)
     return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
 
 
@@ -374,6 +383,7 @@ def drive(
     judge_arguments(learner, max_rounds)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((booster, dataset, key))):
         raise ValueError("on_step is called on the host, between rounds, and the data are traced: leave it out under jit, vmap and grad")
+    judge_data(learner, dataset)
     state = _start(booster, learner, dataset, key, max_rounds=max_rounds)
     while bool(unfinished(state)):
         state, info = _step(state, dataset)

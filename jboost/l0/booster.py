@@ -50,9 +50,7 @@ class Memory(NamedTuple):
     outputs: Array  # [2 + capacity, m] H
     costs: Array  # [2 + capacity] c
     is_used: Array  # [2 + capacity] bool
-    signs: Array  # [m] labels, 0 for padding
-    weights: Array  # [m] what an error costs, 0 for padding
-    relaxation: L0Relaxation  # the last one
+    warm: WarmStart  # from the last relaxation
     upper: Array  # [] of (18)
     proof: Proof  # of a lower bound on (18)
     either: Array  # [] bool, whether the relaxation is now the one that holds of (15)
@@ -86,19 +84,16 @@ class L0:
         constants = jnp.where(dataset.mask[None, :], jnp.array([[1.0], [-1.0]], dtype), 0.0)
         outputs = jnp.zeros((_NUM_CONSTANTS + capacity, num_examples), dtype).at[:_NUM_CONSTANTS].set(constants)
         costs = jnp.zeros((_NUM_CONSTANTS + capacity,), dtype).at[:_NUM_CONSTANTS].set(self.constant_cost)
-        weights = jnp.where(dataset.mask, dataset.weights.astype(dtype), 0.0)
         zero, is_used = jnp.zeros((), dtype), jnp.arange(_NUM_CONSTANTS + capacity) < _NUM_CONSTANTS
         cold = relaxation.cold(num_examples, _NUM_CONSTANTS + capacity, self.config)
         nothing = _nothing_proven(cold)
         either = jnp.asarray(self.config.cuts == "either")
-        best = integer.evaluate(self.instance(outputs, costs, is_used, signs, weights), jnp.ones_like(costs))
+        best = integer.evaluate(self.instance(dataset, outputs, costs, is_used), jnp.ones_like(costs))
         memory = Memory(
             outputs=outputs,
             costs=costs,
             is_used=is_used,
-            signs=signs,
-            weights=weights,
-            relaxation=self.unsolved(outputs, cold),
+            warm=cold,
             upper=zero + jnp.inf,
             proof=nothing,
             either=either,
@@ -107,38 +102,25 @@ class L0:
             best=best,
             num_idle=jnp.zeros((), jnp.int32),
         )
-        first = boosting.before_first_round(memory, weights, self.certificate(memory), capacity)
+        first = boosting.before_first_round(memory, boosting.initial_distribution(dataset), self.certificate(memory), capacity)
         return first._replace(votes=self.votes(best), constant=self.constant(best))
 
-    def unsolved(self, outputs: Array, cold: WarmStart) -> L0Relaxation:
-        """A relaxation to go on from that says nothing."""
-        row, column = outputs[0], outputs[:, 0]
-        yes, one = jnp.asarray(True), row[0]
-        shapes = jax.eval_shape(lambda: self.relax(outputs, column, column > 0, row, row, cold, yes, one))
-        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)._replace(warm=cold)
-
-    def ask(self, memory: Memory, learner: Any, state: PyTree, example_weights: Array) -> Priced:
+    def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
         """The relaxation over the columns so far, no more precise than the gap asks for, and both questions of its pricing problem."""
-        del example_weights
         upper = jnp.where(memory.either, memory.integer_upper, memory.upper)
         lower = jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
         gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
         tolerance = jnp.clip(_SHARE_OF_GAP * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
-        solved = self.relax(
-            memory.outputs, memory.costs, memory.is_used, memory.signs, memory.weights, memory.relaxation.warm, memory.either, tolerance
-        )
+        solved = self.relax(memory, dataset, tolerance)
         return pricing.ask(learner, state, solved, memory.either)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
         """One round: an upper bound from the relaxation, a lower bound from the answers, their columns in."""
-        del dataset
-        memory = self.note(memory, proposal)
+        memory = self.note(memory, dataset, proposal)
         upper = jnp.where(memory.either, memory.integer_upper, memory.upper)
         lower = jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
         is_closed = upper - lower <= self.tolerance * jnp.maximum(upper, 1.0)
-        rounded = integer.evaluate(
-            self.instance(memory.outputs, memory.costs, memory.is_used, memory.signs, memory.weights), proposal.relaxation.coefficients
-        )
+        rounded = integer.evaluate(self.instance(dataset, memory.outputs, memory.costs, memory.is_used), proposal.relaxation.coefficients)
         best = integer.better(memory.best, rounded)
         worth = proposal.relaxation.selected + proposal.relaxation.coefficients
         worth = jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
@@ -147,8 +129,8 @@ class L0:
         is_stuck = num_idle >= _MAX_IDLE
         is_last = memory.either | (not self.bounds_integer)
         memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, either=memory.either | is_closed, best=best)
-        missed = jnp.where(is_last & memory.either & (self.config.cuts == "ordered"), int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-        status = jnp.where(is_closed & is_last, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
+        is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
+        status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, int(Status.PRECISION_LIMIT), int(Status.UNFINISHED)))
         is_invalid = proposal.relaxation.status == int(Status.INVALID_INPUT)
         return Absorbed(
             memory=memory,
@@ -162,34 +144,38 @@ class L0:
             status=jnp.where(is_invalid, int(Status.INVALID_INPUT), status),
         )
 
-    def note(self, memory: Memory, proposal: Priced) -> Memory:
+    def note(self, memory: Memory, dataset: Dataset, proposal: Priced) -> Memory:
         """The bounds that a round proves, on the one relaxation or the other."""
         solved, either = proposal.relaxation, memory.either
         cost = jnp.asarray(self.constant_cost, memory.upper.dtype)
         upper = jnp.minimum(jnp.where(either, memory.integer_upper, memory.upper), solved.upper_bound)
-        fresh = pricing.prove(proposal, memory.signs, margin=jnp.asarray(self.margin, cost.dtype), constant_cost=cost, upper=upper)
+        fresh = pricing.prove(proposal, boosting.signs(dataset), margin=jnp.asarray(self.margin, cost.dtype), constant_cost=cost, upper=upper)
         if self.config.cuts == "either":  # one relaxation serves both problems
             proof = pricing.better(memory.proof, fresh, either)
-            return memory._replace(relaxation=solved, upper=upper, proof=proof, integer_upper=upper, integer_proof=proof)
+            return memory._replace(warm=solved.warm, upper=upper, proof=proof, integer_upper=upper, integer_proof=proof)
         return memory._replace(
-            relaxation=solved,
+            warm=solved.warm,
             upper=jnp.where(either, memory.upper, upper),
             proof=pricing.better(memory.proof, fresh, ~either),
             integer_upper=jnp.where(either, upper, memory.integer_upper),
             integer_proof=pricing.better(memory.integer_proof, fresh, either),
         )
 
-    def relax(
-        self, outputs: Array, costs: Array, is_used: Array, signs: Array, weights: Array, warm: WarmStart, either: Array, tolerance: Array
-    ) -> L0Relaxation:
+    def relax(self, memory: Memory, dataset: Dataset, tolerance: Array) -> L0Relaxation:
         """The relaxation over the columns in use."""
-        is_example = weights > 0
-        data = (outputs.T, jnp.where(is_example, signs, 1.0), costs, jnp.where(is_example, weights, 1.0), is_example, is_used)
-        return relaxation.solve_instance(self.config, data, jnp.asarray(self.margin, outputs.dtype), tolerance, either, warm)
+        weights = dataset.weights.astype(memory.outputs.dtype)
+        data = (memory.outputs.T, boosting.signs(dataset), memory.costs, weights, dataset.mask, memory.is_used)
+        margin = jnp.asarray(self.margin, memory.outputs.dtype)
+        return relaxation.solve_instance(self.config, data, margin, tolerance, memory.either, memory.warm)
 
-    def instance(self, outputs: Array, costs: Array, is_used: Array, signs: Array, weights: Array) -> integer.Instance:
+    def instance(self, dataset: Dataset, outputs: Array, costs: Array, is_used: Array) -> integer.Instance:
         """(15) over the columns in use."""
-        return integer.Instance(outputs * signs[None, :], weights, costs, is_used, jnp.asarray(self.margin, outputs.dtype))
+        weights = jnp.where(dataset.mask, dataset.weights.astype(outputs.dtype), 0.0)
+        return integer.Instance(outputs * boosting.signs(dataset)[None, :], weights, costs, is_used, jnp.asarray(self.margin, outputs.dtype))
+
+    def has_solved(self, memory: Memory) -> Array:
+        """Whether (18) was solved, and the cuts in force are those that hold of (15), [] bool."""
+        return memory.either & (self.config.cuts == "ordered")
 
     def votes(self, best: integer.Vote) -> Array:
         """The coefficients of the hypotheses, the same for both answers, [capacity, 2]."""
@@ -229,7 +215,7 @@ def enter(outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: A
       outputs: [n, m].
       costs: [n].
       is_used: [n] bool.
-      priced: the proposals; those of values not above 0 cannot help.
+      priced: the proposals; those of value -inf are none.
       worth: [n] of the columns in use; inf for those that stay.
       is_wanted: [] bool, whether to take any.
     """
@@ -237,12 +223,12 @@ def enter(outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: A
     room = jnp.argsort(jnp.where(is_used, worth, -1.0))
     num_room = jnp.sum(~is_used | (worth < _WORTHLESS), dtype=jnp.int32)
 
-    def write(carry: tuple[Array, ...], item: tuple[Array, Array]) -> tuple[tuple[Array, ...], Array]:
+    def write(carry: tuple[Array, ...], item: tuple[Array, ...]) -> tuple[tuple[Array, ...], Array]:
         outputs, costs, is_used, num_new = carry
-        row, cost = item
+        row, cost, is_proposal = item
         is_same = jnp.all(outputs == row[None, :], axis=1) & is_used
         place, is_known = jnp.argmax(is_same), jnp.any(is_same)
-        pays = is_wanted & jnp.where(is_known, (place >= _NUM_CONSTANTS) & (cost < costs[place]), num_new < num_room)
+        pays = is_wanted & is_proposal & jnp.where(is_known, (place >= _NUM_CONSTANTS) & (cost < costs[place]), num_new < num_room)
         slot = jnp.where(pays, jnp.where(is_known, place, room[jnp.minimum(num_new, size - 1)]), size).astype(jnp.int32)
         carry = (
             outputs.at[slot].set(row, mode="drop"),
@@ -253,7 +239,7 @@ def enter(outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: A
         return carry, slot - _NUM_CONSTANTS
 
     start = (outputs, costs, is_used, jnp.zeros((), jnp.int32))
-    (outputs, costs, is_used, num_new), slots = lax.scan(write, start, (priced.outputs, priced.costs))
+    (outputs, costs, is_used, num_new), slots = lax.scan(write, start, (priced.outputs, priced.costs, priced.values > -jnp.inf))
     return Entered(outputs, costs, is_used, slots, num_new)
 
 
@@ -305,9 +291,8 @@ def finish(state: State, dataset: Dataset) -> Fit:
     """What a state has come to: the best point of (15) that the local search finds from the points at hand."""
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
-    del dataset
-    instance = booster.instance(memory.outputs, memory.costs, memory.is_used, memory.signs, memory.weights)
-    relaxed = memory.relaxation
+    instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)
+    relaxed = memory.warm.primal
     starts = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected])
     found = jax.vmap(lambda start: integer.search(instance, integer.evaluate(instance, start), config=booster.search))(starts)
     best = memory.best
@@ -316,7 +301,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
     sound = jnp.isfinite(fitted.certificate.upper_bound)
     certificate = fitted.certificate._replace(integer_upper_bound=jnp.where(sound, best.loss, fitted.certificate.integer_upper_bound))
     ensemble = fitted.ensemble._replace(votes=booster.votes(best), constant=booster.constant(best))
-    used_up = (fitted.status == int(Status.ROUND_LIMIT)) & memory.either & (booster.config.cuts == "ordered")  # (18) is solved, (15) not bounded yet
+    used_up = (fitted.status == int(Status.ROUND_LIMIT)) & booster.has_solved(memory)
     status = jnp.where(used_up, int(Status.OPTIMAL), fitted.status).astype(jnp.int32)
     return fitted._replace(ensemble=ensemble, certificate=certificate, status=status)
 
@@ -359,7 +344,8 @@ def fit(
 
     Returns:
       A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18) over all hypotheses <= upper_bound, and integer_lower_bound <= optimum of
-      (15) <= integer_upper_bound, which the ensemble attains. PRECISION_LIMIT where a round brings no new column and the gap is still open.
+      (15) <= integer_upper_bound, which the ensemble attains. The status speaks of (18): OPTIMAL, or PRECISION_LIMIT where rounds bring no new
+      column and the gap is still open.
 
     Raises:
       ValueError: at trace time, naming the argument; for a margin outside (0, 1] where it is concrete.
@@ -380,7 +366,6 @@ def fit(
         max_columns=max_columns,
         bound_integer=bound_integer,
     )
-    boosting.judge_arguments(learner, max_rounds)
     if on_step is not None:
         return boosting.drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds, finish=finish)
     return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds, finish=finish)

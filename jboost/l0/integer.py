@@ -3,9 +3,9 @@
     minimise sum_i weight_i I(y_i H_i lambda < rho) + sum_u c_u I(lambda_u > 0)  s.t.  lambda >= 0, sum lambda = 1.
 
 Coefficients are multiples of a power of two that sum to one exactly, so that for outputs -1, 0, +1 every margin is exact in the float type at hand,
-and `loss` is the loss of the coefficients as they are. The local search moves lambda towards or away from one hypothesis at a time, (1 - t) lambda +
-t e_u, with an exact line search: margins are linear in t, so the loss is constant between sorted break points; among the best places it takes the
-middle of the widest interval.
+and `loss` is the loss of the coefficients as they are, rounded up. The local search moves lambda towards or away from one hypothesis at a time,
+(1 - t) lambda + t e_u, with an exact line search: margins are linear in t, so the loss is constant between sorted break points; among the best places
+it takes the middle of the widest interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics
+from jboost.base import brackets, check, loops, numerics
 from jboost.base.types import Array
 
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
@@ -69,8 +69,8 @@ def evaluate(instance: Instance, coefficients: Array) -> Vote:
 
 def _valued(instance: Instance, coefficients: Array) -> Vote:
     reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
-    errors = jnp.sum(jnp.where(reached < instance.margin, instance.weights, 0.0))
-    return Vote(coefficients, errors + jnp.sum(jnp.where(coefficients > 0, instance.costs, 0.0)))
+    paid = jnp.concatenate([reached < instance.margin, coefficients > 0])
+    return Vote(coefficients, brackets.bracket_dot(paid.astype(reached.dtype), jnp.concatenate([instance.weights, instance.costs]))[1])
 
 
 def better(first: Vote, second: Vote) -> Vote:

@@ -17,6 +17,8 @@ from jboost.base.types import Array, PyTree
 from jboost.l0 import certify
 from jboost.l0.types import L0Relaxation
 
+_MOST_BYTES = 1 << 32  # of the matrix of all pairs
+
 
 class Priced(NamedTuple):
     """The answers to both questions."""
@@ -34,7 +36,12 @@ class Priced(NamedTuple):
 
 def pair_matrix(relaxation: L0Relaxation, either: Array | bool = False) -> Array:
     """The duals of the cuts, [m, m]; symmetric where a cut counts the hypotheses that tell its examples apart either way."""
-    num_examples = relaxation.example_weights.shape[0]
+    num_examples, itemsize = relaxation.example_weights.shape[0], relaxation.pair_weights.dtype.itemsize
+    if num_examples**2 * itemsize > _MOST_BYTES:
+        raise ValueError(
+            f"dataset has {num_examples} examples: the rewards of their pairs take {num_examples**2 * itemsize:,} bytes, above {_MOST_BYTES:,}; "
+            "merge equal examples into one with the sum of their weights, or take a sample"
+        )
     inside = jnp.all(relaxation.pairs >= 0, axis=1)
     places = jnp.where(inside[:, None], relaxation.pairs, num_examples)
     empty = jnp.zeros((num_examples, num_examples), relaxation.pair_weights.dtype)

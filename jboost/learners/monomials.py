@@ -10,6 +10,7 @@ import numpy as np
 
 from jboost.base import check, records
 from jboost.base.boosting import Proposal, signs
+from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.monomials import SearchConfig, costs, covers, maximum_agreement
 from jboost.monomials.costs import CostFunction
@@ -68,7 +69,18 @@ class Monomials:
         )
         best = Monomial(found.others.literals, found.others.signs)
         outputs = jnp.where(covers(best.literals, state.features), best.sign[:, None], 0).astype(example_weights.dtype)
+        outputs = jnp.where(found.status == int(Status.INVALID_INPUT), jnp.nan, outputs)
         return Proposal(best, jnp.where(state.mask[None, :], outputs, 0.0), found.others.values, found.upper_bound, state)
+
+    def judge(self, dataset: Dataset) -> None:
+        """Raises ValueError, naming the first feature that is neither 0 nor 1; NaN is allowed where `config.missing` says so."""
+        features, kept = np.asarray(dataset.features, np.float64), np.asarray(dataset.mask)
+        is_bad = ~np.isin(features, (0, 1)) & kept[:, None]
+        if self.config.missing:
+            is_bad &= ~np.isnan(features)
+        for row, column in np.argwhere(is_bad)[:1]:
+            remedy = "SearchConfig(missing=True) takes NaN" if np.isnan(features[row, column]) else "jboost.data.binarization makes such attributes"
+            raise ValueError(f"features[{row}, {column}] is {features[row, column]:g}: 0 or 1 is wanted of monomials; {remedy}")
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """The sign where the literals hold, else 0, on features [k, N]: [k]."""

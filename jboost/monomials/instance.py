@@ -16,6 +16,8 @@ from jax import lax
 from jboost.base.types import Array
 from jboost.monomials import integers
 
+_MOST_ENTRIES = 1 << 22  # of the products of literals that are held at once
+
 
 class Rows(NamedTuple):
     """Examples of one class."""
@@ -151,20 +153,21 @@ def _nest(literals: Array, num: int) -> Nested:
     if num == 0:
         nothing = jnp.zeros((0, size), jnp.int32)
         return Nested(nothing, nothing)
-    sizes = jnp.sum(literals, axis=0)
-    common = integers.dot(literals.T, literals)
-    index = jnp.arange(size)
-    before = index[:, None] < index[None, :]
-    is_same = (common == sizes[:, None]) & (common == sizes[None, :])
-    is_tighter = (common == sizes[:, None]) & (~is_same | before)  # [m, l]: the cover of m lies within that of l
+    sizes, others = jnp.sum(literals, axis=0), jnp.arange(size)
 
     def nearest(holds: Array, distance: Array) -> Array:
-        _, found = lax.top_k(jnp.where(holds, -distance, -jnp.inf).T, num)
-        is_any = jnp.take_along_axis(holds.T, found, axis=1)
-        return jnp.where(is_any, found, size).T.astype(jnp.int32)
+        _, found = lax.top_k(jnp.where(holds, -distance, -jnp.inf), num)
+        return jnp.where(holds[found], found, size).astype(jnp.int32)
 
-    gap = sizes[:, None] - sizes[None, :]
-    return Nested(nearest(is_tighter, -gap), nearest(is_tighter.T, gap))
+    def around(index: Array) -> tuple[Array, Array]:
+        common, own = integers.dot(literals.T, literals[:, index][:, None])[:, 0], sizes[index]
+        is_same = (common == sizes) & (common == own)
+        is_tighter = (common == sizes) & (~is_same | (others < index))
+        is_wider = (common == own) & (~is_same | (index < others))
+        return nearest(is_tighter, own - sizes), nearest(is_wider, sizes - own)
+
+    tighter, wider = lax.map(around, others, batch_size=max(1, min(size, _MOST_ENTRIES // size)))
+    return Nested(tighter.T, wider.T)
 
 
 def _match(wanted: Rows, unwanted: Rows, rounds: int) -> Matchings:

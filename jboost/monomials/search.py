@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -45,7 +44,6 @@ class State(NamedTuple):
 
     stack: Stack
     found: Found
-    num_steps: Array  # []
     num_nodes: Array  # []
 
 
@@ -161,14 +159,14 @@ def _step(instance: Instance, state: State, sign: Array, sizes: Sizes) -> State:
     num_done = jnp.minimum(made.num_done - (sizes.batch - num_here), num_here)
     begin = state.stack.count - num_done
     after = stack.put(state.stack, made.nodes, made.num, begin)
-    return State(after, found, state.num_steps + 1, state.num_nodes + num_done)
+    return State(after, found, state.num_nodes + num_done)
 
 
 def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> tuple[Found, Array, Array, Array]:
     """Searches all monomials of one sign; returns what was found, a bound on the rest, nodes, and whether the stack was full."""
     none = jnp.zeros((), jnp.int32)
     nodes = stack.start(expand.root(instance), capacity=sizes.capacity, slack=max(sizes.children, sizes.batch))
-    state = numerics.start_loop_beside(State(nodes, found, none, none), instance.gains)
+    state = numerics.start_loop_beside(State(nodes, found, none), instance.gains)
 
     def unfinished(now: State) -> Array:
         return (now.stack.count > 0) & (now.stack.count <= sizes.capacity)
@@ -229,6 +227,3 @@ def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
     best = jnp.max(found.values)
     bound = jnp.maximum(best, jnp.max(bounds))
     return Outcome(found, bound, jnp.sum(num_nodes), jnp.any(is_full), (bound > best) & ~jnp.any(is_full))
-
-
-solve = functools.partial(jax.jit, static_argnames=("sizes", "num_best"))(both_signs)

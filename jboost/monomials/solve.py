@@ -287,8 +287,11 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     num_attributes, width = problem.features.shape[1], columns.shape[0]
     flags = integers.unpack(outcome.found.literals, 2 * width).astype(jnp.int8)
     literals = jnp.zeros((flags.shape[0], num_attributes + 1), jnp.int8).at[:, columns].set(flags[:, :width] - flags[:, width:])[:, :num_attributes]
-    is_found = outcome.found.values > jnp.iinfo(outcome.found.values.dtype).min
-    values = jnp.where(is_found & problem.is_valid, _value(problem, literals, outcome.found.signs), -jnp.inf)
+    is_allowed = jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32) < problem.costs.shape[0]
+    is_found = (outcome.found.values > jnp.iinfo(outcome.found.values.dtype).min) & is_allowed & problem.is_valid
+    values = jnp.where(is_found, _value(problem, literals, outcome.found.signs), -jnp.inf)
+    literals = jnp.where((values > -jnp.inf)[:, None], literals, 0)
+    signs = jnp.where(values > -jnp.inf, outcome.found.signs, 1).astype(jnp.int8)
     dtype = values.dtype
     rounded = numerics.round_up(outcome.bound, dtype)
     above = integers.scaled(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
@@ -298,7 +301,7 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     status = jnp.where(outcome.is_full, int(Status.CAPACITY_LIMIT), jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), int(Status.OPTIMAL)))
     status = jnp.where(problem.is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
     order = jnp.argsort(-jnp.where(jnp.arange(values.shape[0]) == 0, jnp.inf, values))  # those of an order that is not allowed last
-    best = Monomials(literals[order], outcome.found.signs[order], values[order])
+    best = Monomials(literals[order], signs[order], values[order])
     return MonomialSolution(literals[0], best.signs[0], values[0], upper, best, outcome.num_nodes, status)
 
 

@@ -31,15 +31,20 @@ def serves(outputs, labels, first, second) -> np.ndarray:
     return (outputs[first] == labels[first]) & (outputs[second] != labels[first])
 
 
-def make(outputs, labels, costs, margin, weights=None) -> Program:
-    """All rows."""
+def tell_apart(outputs, labels, first, second) -> np.ndarray:
+    """Which hypotheses serve the pair or serve it the other way round, [U] bool: what a cut of (15) needs where hypotheses abstain."""
+    return serves(outputs, labels, first, second) | serves(outputs, labels, second, first)
+
+
+def make(outputs, labels, costs, margin, weights=None, helps=serves) -> Program:
+    """All rows; `helps` says which hypotheses stand in the cut of a pair."""
     outputs, labels, costs = np.asarray(outputs, float), np.asarray(labels, float), np.asarray(costs, float)
     m, n = outputs.shape
     weights = np.ones(m) if weights is None else np.asarray(weights, float)
     pairs = pairs_of(labels)
     cuts = np.zeros((len(pairs), 2 * n + m))
     for row, (first, second) in zip(cuts, pairs, strict=True):
-        row[n : 2 * n] = serves(outputs, labels, first, second)
+        row[n : 2 * n] = helps(outputs, labels, first, second)
         row[2 * n + first] = row[2 * n + second] = 1
     matrix = np.vstack(
         [
@@ -54,9 +59,9 @@ def make(outputs, labels, costs, margin, weights=None) -> Program:
     return Program(np.r_[np.zeros(n), costs, weights], matrix, lower, upper, np.zeros(2 * n + m), np.full(2 * n + m, INF))
 
 
-def optimum(outputs, labels, costs, margin, weights=None) -> float:
+def optimum(outputs, labels, costs, margin, weights=None, helps=serves) -> float:
     """By the simplex method."""
-    return highs.solve(make(outputs, labels, costs, margin, weights)).objective
+    return highs.solve(make(outputs, labels, costs, margin, weights, helps)).objective
 
 
 def exactly(values) -> np.ndarray:
