@@ -23,7 +23,7 @@ from jax import lax
 
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.instance import Instance, Matchings, amounts_by_literal, covered
+from jboost.monomials.instance import Instance, Matchings, Rows, amounts_by_literal, covered
 
 
 class Node(NamedTuple):
@@ -82,47 +82,33 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     allowed = integers.unpack(nodes.allowed, num_literals).T
     wanted, unwanted = covered(instance.wanted, literals), covered(instance.unwanted, literals)
     price, next_price = cost(instance.costs, nodes.order), cost(instance.costs, nodes.order + 1)
-    loss = jnp.sum(jnp.where(unwanted, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
-    if instance.rewards is None:
-        gains = jnp.where(wanted, instance.gains[:, None], 0)
-        kept = amounts_by_literal(instance.unwanted, jnp.where(unwanted, instance.losses[:, None], 0))
-        gained = amounts_by_literal(instance.wanted, gains)
-        total = jnp.sum(gains, axis=0, dtype=gains.dtype)
-        return Measured(
-            wanted,
-            unwanted,
-            allowed,
-            total - loss - price,
-            total,
-            loss,
-            gained - kept - next_price[None, :],
-            gained,
-            kept,
-            kept < loss[None, :],
-            gained == total[None, :],
-        )
-    rewards = instance.rewards.amounts
-    most = instance.gains + jnp.sum(rewards, axis=1, dtype=rewards.dtype)
-    here = instance.gains[:, None] + jnp.sum(rewards, axis=1, dtype=rewards.dtype)[:, None] - _products_of_integers(rewards, unwanted.astype(dtype))
-    count = amounts_by_literal(instance.unwanted, unwanted.astype(rewards.dtype))
-    kept = amounts_by_literal(instance.unwanted, jnp.where(unwanted, instance.losses[:, None], 0))
-    gained = amounts_by_literal(instance.wanted, jnp.where(wanted, most[:, None], 0))
-    gained_here = amounts_by_literal(instance.wanted, jnp.where(wanted, here, 0))
-    own_gained = jnp.sum(jnp.where(wanted, most[:, None], 0), axis=0, dtype=most.dtype)
-    own_count = jnp.sum(unwanted, axis=0, dtype=count.dtype)
+    most = instance.gains if instance.rewards is None else instance.gains + jnp.sum(instance.rewards.amounts, axis=1, dtype=instance.gains.dtype)
+    gained, own_gained = _amounts(instance.wanted, jnp.where(wanted, most[:, None], 0))
+    kept, own_kept = _amounts(instance.unwanted, jnp.where(unwanted, instance.losses[:, None], 0))
+    earned, own_earned, burden, own_burden = gained, own_gained, kept, own_kept
+    if instance.rewards is not None:
+        missed = jnp.where(wanted, _products_of_integers(instance.rewards.amounts, unwanted.astype(dtype)), 0)
+        missed, own_missed = _amounts(instance.wanted, missed)
+        earned, own_earned = gained - missed, own_gained - own_missed
+        burden, own_burden = _amounts(instance.unwanted, unwanted.astype(most.dtype))  # an example without loss may stand in the way of a reward
     return Measured(
         wanted,
         unwanted,
         allowed,
-        jnp.sum(jnp.where(wanted, here, 0), axis=0, dtype=here.dtype) - loss - price,
+        own_earned - own_kept - price,
         own_gained,
-        own_count,
-        gained_here - kept - next_price[None, :],
+        own_burden,
+        earned - kept - next_price[None, :],
         gained,
-        count,
-        count < own_count[None, :],
+        burden,
+        burden < own_burden[None, :],
         gained == own_gained[None, :],
     )
+
+
+def _amounts(rows: Rows, amounts: Array) -> tuple[Array, Array]:
+    """What amounts [R, B] come to with one more literal, [2N, B], and as they are, [B]."""
+    return amounts_by_literal(rows, amounts), jnp.sum(amounts, axis=0, dtype=amounts.dtype)
 
 
 def _products_of_integers(amounts: Array, flags: Array) -> Array:
