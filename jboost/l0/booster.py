@@ -294,7 +294,8 @@ def finish(state: State, dataset: Dataset) -> Fit:
     instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)
     relaxed = memory.warm.primal
     starts = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected])
-    found = jax.vmap(lambda start: integer.search(instance, integer.evaluate(instance, start), config=booster.search))(starts)
+    constants = tuple(range(_NUM_CONSTANTS))
+    found = lax.map(lambda start: integer.search(instance, integer.evaluate(instance, start), config=booster.search, companions=constants), starts)
     best = memory.best
     for index in range(starts.shape[0]):
         best = integer.better(best, jax.tree.map(lambda leaf, index=index: leaf[index], found))

@@ -5,7 +5,7 @@
 Coefficients are multiples of a power of two that sum to one exactly, so that for outputs -1, 0, +1 every margin is exact in the float type at hand,
 and `loss` is the loss of the coefficients as they are, rounded up. The local search moves lambda towards or away from one hypothesis at a time,
 (1 - t) lambda + t e_u, with an exact line search: margins are linear in t, so the loss is constant between sorted break points; among the best places
-it takes the middle of the widest interval.
+it takes the middle of the widest interval. Where no such move gains, all of one coefficient goes to another hypothesis.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from jboost.base import brackets, check, loops, numerics
 from jboost.base.types import Array
 
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
+_MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
+_CAUTION = 1e-6  # by which an example is to exceed the margin to count as right after a transfer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,27 +126,64 @@ def _line_search(instance: Instance, reached: Array, rest: Array, margins: Array
     return jax.tree.map(lambda one, two: jnp.where(removed.loss <= inside.loss, one, two), removed, inside)
 
 
+def _after_move(instance: Instance, vote: Vote, chunk: int) -> Vote:
+    """The point after the best move towards or away from one hypothesis."""
+    moves = _moves(instance, vote.coefficients, chunk)
+    least = jnp.min(moves.loss)
+    best = jnp.argmax(jnp.where(moves.loss <= least, moves.width, -1.0))
+    step = moves.step[best]
+    moved = ((1 - step) * vote.coefficients).at[best].add(step)
+    return evaluate(instance, moved.at[best].set(jnp.where(moved[best] < _DUST, 0.0, moved[best])))
+
+
+def _after_transfer(instance: Instance, vote: Vote, companions: tuple[int, ...]) -> Vote:
+    """The point after the best transfer of all of one coefficient to another hypothesis, a companion growing as much or not."""
+    own = vote.coefficients
+    size = own.shape[0]
+    shares, givers = lax.top_k(own, min(size, _MOST_GIVERS))
+    reached = jnp.matmul(own, instance.margins, precision=lax.Precision.HIGHEST)
+    beside = jnp.concatenate([jnp.zeros_like(reached)[None, :], instance.margins[jnp.array(companions, int)]])
+    paid = jnp.concatenate([jnp.zeros((1,), own.dtype), jnp.where(own > 0, 0.0, instance.costs)[jnp.array(companions, int)]])
+    grows = (jnp.arange(beside.shape[0]) > 0).astype(own.dtype)
+
+    def losses(part: tuple[Array, Array]) -> Array:
+        share, giver = part
+        rest = reached - share * instance.margins[giver]
+        moved = rest[None, None, :] + share * (beside[:, None, :] + instance.margins[None, :, :])
+        need = instance.margin * (1 + share * grows) + _CAUTION
+        errors = jnp.sum(jnp.where(moved < need[:, None, None], instance.weights[None, None, :], 0.0), axis=2)
+        price = jnp.where(own > 0, 0.0, instance.costs)[None, :] + paid[:, None]
+        takes = instance.is_column & (jnp.arange(size) != giver) & (share > 0)
+        return jnp.where(takes[None, :], errors + price - instance.costs[giver], jnp.inf)
+
+    best = jnp.argmin(lax.map(losses, (shares, givers)))
+    giver, companion, taker = jnp.unravel_index(best, (shares.shape[0], beside.shape[0], size))
+    share = shares[giver]
+    moved = own.at[givers[giver]].set(0.0).at[taker].add(share)
+    towards = jnp.zeros_like(own).at[jnp.array((0, *companions), int)[companion]].add(share * grows[companion])
+    return evaluate(instance, moved + towards)
+
+
 class _State(NamedTuple):
     vote: Vote
     is_going: Array  # [] bool
     num_moves: Array  # []
 
 
-def search(instance: Instance, start: Vote, *, config: SearchConfig) -> Vote:
-    """The best of a sequence of moves, each the best there is, from a starting point; no worse than it."""
+def search(instance: Instance, start: Vote, *, config: SearchConfig, companions: tuple[int, ...] = ()) -> Vote:
+    """The best of a sequence of moves, each the best there is, from a starting point; no worse than it.
+
+    Where no line search gains, all of one coefficient goes to another hypothesis, while one of the `companions`, columns that cost little, may take
+    as much: where they are the constants, a monomial of one literal can stand for the opposite one.
+    """
     num_columns, num_examples = instance.margins.shape
     chunk = max(1, min(num_columns, config.max_entries // max(1, num_examples)))
 
     def move(state: _State) -> _State:
-        moves = _moves(instance, state.vote.coefficients, chunk)
-        least = jnp.min(moves.loss)
-        best = jnp.argmax(jnp.where(moves.loss <= least, moves.width, -1.0))
-        step = moves.step[best]
-        moved = ((1 - step) * state.vote.coefficients).at[best].add(step)
-        moved = moved.at[best].set(jnp.where(moved[best] < _DUST, 0.0, moved[best]))
-        fresh = evaluate(instance, moved)
-        is_less = fresh.loss < state.vote.loss
-        return _State(better(state.vote, fresh), is_less, state.num_moves + 1)
+        moved = _after_move(instance, state.vote, chunk)
+        gains = moved.loss < state.vote.loss
+        fresh = lax.cond(gains, lambda vote: moved, lambda vote: _after_transfer(instance, vote, companions), state.vote)
+        return _State(better(state.vote, fresh), fresh.loss < state.vote.loss, state.num_moves + 1)
 
     first = numerics.start_loop_beside(_State(start, jnp.ones((), bool), jnp.zeros((), jnp.int32)), instance.margins)
     last, _ = loops.bounded_loop(move, lambda state: state.is_going, first, max_checks=config.max_moves)
