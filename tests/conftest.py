@@ -52,3 +52,20 @@ def _few_memory_maps():
     if _COUNTER.count > start and maps.exists() and maps.read_bytes().count(b"\n") > _MOST_MEMORY_MAPS:
         jax.clear_caches()
         gc.collect()
+
+
+_SLOW_DOCTESTS = {
+    "jboost.combine.baselines.random_pairing",
+    "jboost.combine.pairwise.fit",
+    "jboost.combine.strategies.fit",
+    "jboost.l0.choice.choose",
+    "jboost.l0.margins.path",
+    "jboost.l0.margins.search_margin",
+}  # each compiles a booster of its own
+
+
+def pytest_collection_modifyitems(items):
+    """Marks the doctests that are slow: a docstring cannot say so itself."""
+    for item in items:
+        if isinstance(item, pytest.DoctestItem) and item.name in _SLOW_DOCTESTS:
+            item.add_marker(pytest.mark.slow)

@@ -238,7 +238,7 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
       ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no pytree of numbers, outputs of a wrong
         shape, a learner's state whose shapes change from one round to the next.
     """
-    judge_arguments(learner, max_rounds)
+    judge_arguments(learner, dataset, max_rounds)
     state = learner.init(key, dataset)
     num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
@@ -259,16 +259,12 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     )
 
 
-def judge_arguments(learner: Learner, max_rounds: int) -> None:
-    """Raises ValueError, naming the argument, for what `jax.jit` would say less clearly."""
+def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> None:
+    """Raises ValueError, naming the argument, for what `jax.jit` would say less clearly, and for known features that the learner does not take."""
     check.count("max_rounds", max_rounds, low=1)
     check.pytree_of_numbers(
         "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
     )
-
-
-def judge_data(learner: Learner, dataset: Dataset) -> None:
-    """Raises ValueError, naming the place, for features that the learner does not take, where they are known."""
     judge = getattr(learner, "judge", None)
     if judge is not None and not any(isinstance(leaf, jax.core.Tracer) for leaf in dataset):
         judge(dataset)
@@ -351,8 +347,7 @@ Finish = Callable[[State, Dataset], Fit]
 
 def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int, finish: Finish = finish) -> Fit:
     """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises."""
-    judge_arguments(learner, max_rounds)
-    judge_data(learner, dataset)
+    judge_arguments(learner, dataset, max_rounds)
     return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
 
 
@@ -380,10 +375,9 @@ def drive(
     Raises:
       ValueError: what `start` raises; for traced data, which no host can look at.
     """
-    judge_arguments(learner, max_rounds)
+    judge_arguments(learner, dataset, max_rounds)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((booster, dataset, key))):
         raise ValueError("on_step is called on the host, between rounds, and the data are traced: leave it out under jit, vmap and grad")
-    judge_data(learner, dataset)
     state = _start(booster, learner, dataset, key, max_rounds=max_rounds)
     while bool(unfinished(state)):
         state, info = _step(state, dataset)

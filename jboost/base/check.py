@@ -101,6 +101,17 @@ def number(name: str, value: Any, *, low: float, high: float = np.inf, open_low:
     return array
 
 
+def numbers(name: str, values: Any, *, low: float, high: float = np.inf, open_low: bool = False) -> Any:
+    """`values` as a vector of the default float type, each judged as by `number`. Raises ValueError, also where there are none."""
+    array = numeric(name, values, shape=("L",), kinds="fiu").astype(float)
+    if array.shape[0] == 0:
+        raise ValueError(f"{name} is empty: one number at least is wanted")
+    if not isinstance(array, jax.core.Tracer):
+        for index, value in enumerate(array):
+            number(f"{name}[{index}]", value, low=low, high=high, open_low=open_low)
+    return array
+
+
 def _first_bad(name: str, values: np.ndarray, bad: np.ndarray, what: str, remedy: str) -> None:
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])

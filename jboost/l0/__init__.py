@@ -1,8 +1,26 @@
 """L0-RBoost: few hypotheses and few errors at once, by a tightened linear relaxation (paper 001, Goldberg and Eckstein 2009)."""
 
 from jboost.l0.booster import L0Certificate, finish, fit, init, step
+from jboost.l0.choice import Choice, choose
 from jboost.l0.integer import SearchConfig
+from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 
-__all__ = ["L0Certificate", "L0Relaxation", "RelaxationConfig", "SearchConfig", "WarmStart", "finish", "fit", "init", "solve_relaxation", "step"]
+__all__ = [
+    "Choice",
+    "L0Certificate",
+    "L0Relaxation",
+    "MarginSearch",
+    "RelaxationConfig",
+    "SearchConfig",
+    "WarmStart",
+    "choose",
+    "finish",
+    "fit",
+    "init",
+    "path",
+    "search_margin",
+    "solve_relaxation",
+    "step",
+]

@@ -84,26 +84,29 @@ class L0:
         constants = jnp.where(dataset.mask[None, :], jnp.array([[1.0], [-1.0]], dtype), 0.0)
         outputs = jnp.zeros((_NUM_CONSTANTS + capacity, num_examples), dtype).at[:_NUM_CONSTANTS].set(constants)
         costs = jnp.zeros((_NUM_CONSTANTS + capacity,), dtype).at[:_NUM_CONSTANTS].set(self.constant_cost)
-        zero, is_used = jnp.zeros((), dtype), jnp.arange(_NUM_CONSTANTS + capacity) < _NUM_CONSTANTS
+        is_used = jnp.arange(_NUM_CONSTANTS + capacity) < _NUM_CONSTANTS
         cold = relaxation.cold(num_examples, _NUM_CONSTANTS + capacity, self.config)
-        nothing = _nothing_proven(cold)
-        either = jnp.asarray(self.config.cuts == "either")
-        best = integer.evaluate(self.instance(dataset, outputs, costs, is_used), jnp.ones_like(costs))
-        memory = Memory(
+        memory = self.begin(dataset, outputs, costs, is_used, cold, jnp.ones_like(costs))
+        first = boosting.before_first_round(memory, boosting.initial_distribution(dataset), self.certificate(memory), capacity)
+        return first._replace(votes=self.votes(memory.best), constant=self.constant(memory.best))
+
+    def begin(self, dataset: Dataset, outputs: Array, costs: Array, is_used: Array, warm: WarmStart, coefficients: Array) -> Memory:
+        """Columns of which nothing is proven yet, and the point of (15) next to some coefficients."""
+        infinite = jnp.full((), jnp.inf, outputs.dtype)
+        nothing = _nothing_proven(warm)
+        return Memory(
             outputs=outputs,
             costs=costs,
             is_used=is_used,
-            warm=cold,
-            upper=zero + jnp.inf,
+            warm=warm,
+            upper=infinite,
             proof=nothing,
-            either=either,
-            integer_upper=zero + jnp.inf,
+            either=jnp.asarray(self.config.cuts == "either"),
+            integer_upper=infinite,
             integer_proof=nothing,
-            best=best,
+            best=integer.evaluate(self.instance(dataset, outputs, costs, is_used), coefficients),
             num_idle=jnp.zeros((), jnp.int32),
         )
-        first = boosting.before_first_round(memory, boosting.initial_distribution(dataset), self.certificate(memory), capacity)
-        return first._replace(votes=self.votes(best), constant=self.constant(best))
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
         """The relaxation over the columns so far, no more precise than the gap asks for, and both questions of its pricing problem."""
@@ -273,13 +276,32 @@ def judge_learner(learner: Any) -> None:
         )
 
 
+def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any) -> L0:
+    """The booster of these options, for a learner and data that suit it. Raises ValueError, naming the argument."""
+    judge_learner(learner)
+    boosting.judge_arguments(learner, dataset, max_rounds)
+    return make_booster(constant_cost=_constant_cost(learner), **options)
+
+
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own: `step(state, dataset)`, `finish(state, dataset)`. Takes what `fit` takes."""
-    judge_learner(learner)
-    return boosting.start(make_booster(constant_cost=_constant_cost(learner), **options), learner, dataset, key=key, max_rounds=max_rounds)
+    return boosting.start(begin_fit(dataset, learner, max_rounds=max_rounds, **options), learner, dataset, key=key, max_rounds=max_rounds)
 
 
 step = boosting.step
+
+
+def reopen(state: State, margin: Array, dataset: Dataset) -> State:
+    """The state for another margin, with its columns and nothing proven."""
+    booster, old = dataclasses.replace(state.booster, margin=margin), state.memory
+    memory = booster.begin(dataset, old.outputs, old.costs, old.is_used, old.warm, old.best.coefficients)
+    return state._replace(
+        booster=booster,
+        memory=memory,
+        ensemble=state.ensemble._replace(votes=booster.votes(memory.best), constant=booster.constant(memory.best)),
+        certificate=booster.certificate(memory),
+        status=jnp.full((), int(Status.UNFINISHED), jnp.int32),
+    )
 
 
 def _constant_cost(learner: Any) -> ArrayLike:
@@ -357,11 +379,12 @@ def fit(
     >>> jboost.predict(fitted.ensemble, dataset.features).tolist()[:4]
     [1, -1, -1, -1]
     """
-    judge_learner(learner)
-    booster = make_booster(
+    booster = begin_fit(
+        dataset,
+        learner,
+        max_rounds=max_rounds,
         margin=margin,
         tolerance=tolerance,
-        constant_cost=_constant_cost(learner),
         config=config,
         search=search,
         max_columns=max_columns,

@@ -73,28 +73,37 @@ def solve_relaxation(
     (0.5, 0.5, 'OPTIMAL')
     """
     dtype = jnp.result_type(float)
-    outputs = check.numeric("outputs", outputs, shape=("m", "U"), kinds="fiu")
-    num_examples, num_columns = outputs.shape
-    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fiu")
-    costs = check.numeric("costs", costs, shape=(num_columns,), kinds="fiu")
-    weights = jnp.ones(num_examples, dtype) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
-    mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
-    column_mask = jnp.ones(num_columns, bool) if column_mask is None else check.numeric("column_mask", column_mask, shape=(num_columns,), kinds="b")
+    data = judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(dtype)
     if tolerance is None:
         tolerance = 1e-6 if dtype == jnp.dtype("float64") else 3e-4
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(dtype)
-    _judge_values(outputs, labels, costs, weights, mask, column_mask)
     config = RelaxationConfig() if config is None else config
     if not isinstance(config, RelaxationConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
-    data = (outputs, labels, costs, weights, mask, column_mask)
-    if 0 in outputs.shape:
-        return _without(_solve(_with_one_masked(data), margin, tolerance, None, config=config), outputs.shape)
-    return _solve(data, margin, tolerance, _warm(initial, outputs.shape, config), config=config)
+    shape = data[0].shape
+    if 0 in shape:
+        return _without(_solve(with_one_masked(data), margin, tolerance, None, config=config), shape)
+    return _solve(data, margin, tolerance, _warm(initial, shape, config), config=config)
 
 
-def _with_one_masked(data: tuple[Array, ...]) -> tuple[Array, ...]:
+def judge_program(
+    outputs: ArrayLike, labels: ArrayLike, costs: ArrayLike, *, weights: ArrayLike | None, mask: ArrayLike | None, column_mask: ArrayLike | None
+) -> tuple[Array, ...]:
+    """A pool as arrays (outputs, labels, costs, weights, mask, column_mask). Raises ValueError, naming the argument."""
+    outputs = check.numeric("outputs", outputs, shape=("m", "U"), kinds="fiu")
+    num_examples, num_columns = outputs.shape
+    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fiu")
+    costs = check.numeric("costs", costs, shape=(num_columns,), kinds="fiu")
+    dtype = jnp.result_type(float)
+    weights = jnp.ones(num_examples, dtype) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
+    mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    column_mask = jnp.ones(num_columns, bool) if column_mask is None else check.numeric("column_mask", column_mask, shape=(num_columns,), kinds="b")
+    _judge_values(outputs, labels, costs, weights, mask, column_mask)
+    return outputs, labels, costs, weights, mask, column_mask
+
+
+def with_one_masked(data: tuple[Array, ...]) -> tuple[Array, ...]:
     """The data with an example and a column more, masked out."""
     outputs, *vectors = data
     return jnp.pad(outputs, ((0, 1), (0, 1))), *(jnp.pad(vector, (0, 1)) for vector in vectors)

@@ -8,9 +8,8 @@ from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import boosting, check, loops
+from jboost.base import boosting, check, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -57,47 +56,27 @@ def path(
     >>> bool((fits.certificate.upper_bound - fits.certificate.lower_bound <= 1e-3).all()), fits.status.tolist()
     (True, [0, 0, 0])
     """
-    nus = check.numeric("nus", nus, shape=("L",), kinds="fiu").astype(float)
-    if nus.shape[0] == 0:
-        raise ValueError("nus is empty: one at least is wanted")
-    if not isinstance(nus, jax.core.Tracer):
-        for index, nu in enumerate(nus):
-            check.number(f"nus[{index}]", nu, low=0, high=1, open_low=True)
+    nus = check.numbers("nus", nus, low=0, high=1, open_low=True)
     booster = make_booster(tolerance=tolerance, stop_on=stop_on, config=config)
-    boosting.judge_arguments(learner, max_rounds)
+    boosting.judge_arguments(learner, dataset, max_rounds)
     return _path(booster, learner, dataset, key, nus, max_rounds=max_rounds)
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds",))
 def _path(booster: LPBoost, learner: Any, dataset: Dataset, key: Array | None, nus: Array, *, max_rounds: int) -> Fit:
     first = boosting.start(dataclasses.replace(booster, nu=nus[0]), learner, dataset, key=key, max_rounds=max_rounds)
-    is_valid = first.status != int(Status.INVALID_INPUT)
-
-    def visit(state: State, nu: Array) -> tuple[State, Fit]:
-        opened = _reopen(state, nu, is_valid)
-        last, _ = loops.bounded_loop(lambda now: boosting.advance(now, dataset), boosting.unfinished, opened, max_checks=max_rounds)
-        fit = boosting.finish(last)
-        trace = jax.tree.map(lambda line: jnp.roll(line, -state.num_rounds), fit.trace)
-        return last, fit._replace(trace=trace, num_rounds=last.num_rounds - state.num_rounds)
-
-    _, fits = lax.scan(visit, first, nus)
-    return fits
+    return paths.walk(first, nus, _reopen, dataset)
 
 
-def _reopen(state: State, nu: Array, is_valid: Array) -> State:
+def _reopen(state: State, nu: Array) -> State:
     """The state with its columns kept and nothing proven for the new nu but what they prove."""
     booster = dataclasses.replace(state.booster, nu=nu)
-    count = state.ensemble.count
-    is_feasible = booster.is_feasible(state.memory.prior)
-    memory = booster.reopen(state.memory, count)
-    is_sound = is_valid & (state.status != int(Status.INVALID_INPUT))
-    status = jnp.where(is_feasible, int(Status.UNFINISHED), int(Status.INFEASIBLE))
+    memory = booster.reopen(state.memory, state.ensemble.count)
     return state._replace(
         booster=booster,
         memory=memory,
         example_weights=memory.asked,
         ensemble=state.ensemble._replace(votes=votes_of(memory.proven)),
-        certificate=boosting.spoil_unless(is_sound, certificate_of(memory.proven)),
-        trace=jax.tree.map(lambda line: jnp.full_like(line, jnp.inf), state.trace),
-        status=jnp.where(is_sound, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+        certificate=certificate_of(memory.proven),
+        status=jnp.where(booster.is_feasible(state.memory.prior), int(Status.UNFINISHED), int(Status.INFEASIBLE)),
     )

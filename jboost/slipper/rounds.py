@@ -50,7 +50,7 @@ def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, m
     (True, 0.0)
     """
     learner = rules() if learner is None else learner
-    boosting.judge_arguments(learner, max_rounds)
+    boosting.judge_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
     return _choose(learner, dataset, judged_key(key), max_rounds=max_rounds, num_folds=num_folds)
 

@@ -1,0 +1,112 @@
+"""L0-RBoost over many margins and prices: paths against single fits, the search (25) against a grid by HiGHS, the choice against its own folds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from oracles import l0 as oracle
+from test_l0 import MAX_ORDER, TOLERANCE, every_monomial, mdl_costs
+
+KAPPA = 0.3
+MARGINS = [0.05, 0.2, 0.5, 1.0]
+
+
+def problem(seed=0, num_examples=24, num_attributes=4):
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, 2, (num_examples, num_attributes)).astype(np.float32)
+    labels = np.where(((features[:, 0] == 1) & (features[:, 1] == 0)) ^ (rng.random(num_examples) < 0.1), 1.0, -1.0)
+    return features, labels
+
+
+def learner_of(kappa):
+    return jboost.learners.monomials(MAX_ORDER, kappa=kappa, num_proposed=2)
+
+
+def optima(features, labels, margins):
+    """z of the relaxation over all monomials, at each margin."""
+    outputs, cost = every_monomial(features, MAX_ORDER, mdl_costs(features.shape[1], len(labels), MAX_ORDER, KAPPA))
+    return np.array([oracle.optimum(outputs, labels, cost, margin) for margin in margins])
+
+
+@pytest.mark.slow
+def test_a_path_has_bounds_at_every_margin():
+    features, labels = problem()
+    dataset = jboost.make_dataset(features, labels)
+    fits = jboost.l0.path(dataset, learner_of(KAPPA), MARGINS, max_rounds=80, tolerance=TOLERANCE)
+    assert np.all(np.asarray(fits.status) == 0)
+    wanted = optima(features, labels, MARGINS)
+    assert np.all(np.asarray(fits.certificate.lower_bound) <= wanted + 1e-6)
+    assert np.all(np.asarray(fits.certificate.upper_bound) >= wanted - 1e-6)
+    np.testing.assert_allclose(fits.certificate.upper_bound, wanted, rtol=2e-3)
+    assert np.all(np.asarray(fits.certificate.integer_lower_bound) <= np.asarray(fits.certificate.integer_upper_bound))
+    assert np.all(np.isfinite(np.asarray(fits.trace.edges)).sum(axis=1) == np.asarray(fits.num_rounds))
+
+
+@pytest.mark.slow
+def test_the_search_for_the_margin_bounds_the_best_of_a_grid():
+    features, labels = problem(1)
+    dataset = jboost.make_dataset(features, labels)
+    grid = np.linspace(0.02, 1.0, 50)
+    relaxed = optima(features, labels, grid)
+    for penalty in (0.02, 0.2):
+        found = jboost.l0.search_margin(dataset, learner_of(KAPPA), penalty=penalty, margin_tolerance=0.02, max_rounds=40, tolerance=TOLERANCE)
+        assert int(found.status) == 0
+        assert float(found.upper_bound) - float(found.lower_bound) <= 0.02
+        best = np.max(grid - penalty * relaxed)
+        assert best <= float(found.upper_bound) + 1e-6
+        assert best >= float(found.lower_bound) - 0.02 - 1e-6
+        tried = int(found.num_margins)
+        there = optima(features, labels, [float(found.margin), *np.asarray(found.margins)[:tried]])
+        assert float(found.lower_bound) <= float(found.margin) - penalty * there[0] + 1e-5
+        assert np.all(np.asarray(found.relaxation_lower_bounds)[:tried] <= there[1:] + 1e-5)
+        assert np.all(np.asarray(found.relaxation_upper_bounds)[:tried] >= there[1:] - 1e-5)
+        assert np.all(np.isinf(np.asarray(found.margins)[tried:]))
+    with pytest.raises(ValueError, match="least_margin is 0"):
+        jboost.l0.search_margin(dataset, learner_of(KAPPA), penalty=0.1, least_margin=0.0)
+    few = jboost.l0.search_margin(dataset, learner_of(KAPPA), penalty=0.02, margin_tolerance=1e-4, max_margins=2, max_rounds=40)
+    assert jboost.status.Status(int(few.status)).name == "ITERATION_LIMIT"
+    assert float(few.lower_bound) <= np.max(grid - 0.02 * relaxed) <= float(few.upper_bound)
+
+
+@pytest.mark.slow
+def test_the_choice_is_the_pair_of_least_error_on_its_own_folds():
+    features, labels = problem(2, 40)
+    dataset, key = jboost.make_dataset(features, labels, weights=np.arange(1, 41)), jax.random.key(3)
+    margins, kappas = [0.1, 0.5], [0.1, 3.0]
+    chosen = jboost.l0.choose(dataset, learner_of, margins=margins, kappas=kappas, key=key, num_folds=2, max_rounds=20)
+    held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=2))
+    weights = np.arange(1, 41.0)
+    errors = np.zeros((2, 2))
+    for row, kappa in enumerate(kappas):
+        for fold in held_out:
+            part = dataset._replace(mask=jnp.asarray(~fold))
+            fits = jboost.l0.path(part, learner_of(kappa), margins, max_rounds=40, bound_integer=False)
+            for column in range(2):
+                ensemble = jax.tree.map(lambda leaf, column=column: leaf[column], fits.ensemble)
+                wrong = np.asarray(jboost.predict(ensemble, features)) != labels
+                errors[row, column] += (weights * wrong)[fold].sum() / weights[fold].sum() / 2
+    np.testing.assert_allclose(chosen.errors, errors, atol=1e-6)
+    best = max(
+        (kappa, margin) for kappa, line in zip(kappas, errors, strict=True) for margin, it in zip(margins, line, strict=True) if it == errors.min()
+    )
+    assert (float(chosen.kappa), float(chosen.margin)) == pytest.approx(best)
+    assert int(chosen.status) == 0
+
+
+def test_arguments_are_judged():
+    features, labels = problem()
+    dataset, learner = jboost.make_dataset(features, labels), learner_of(KAPPA)
+    with pytest.raises(ValueError, match="margins is empty"):
+        jboost.l0.path(dataset, learner, [])
+    with pytest.raises(ValueError, match=r"margins\[1\] is 2"):
+        jboost.l0.path(dataset, learner, [0.5, 2.0])
+    with pytest.raises(ValueError, match="penalty is 0"):
+        jboost.l0.search_margin(dataset, learner, penalty=0.0)
+    with pytest.raises(ValueError, match=r"kappas\[0\] is -1"):
+        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[-1.0], key=jax.random.key(0))
+    with pytest.raises(ValueError, match="num_folds is 1"):
+        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), num_folds=1)
+    with pytest.raises(ValueError, match="learner is a Stumps without prices"):
+        jboost.l0.choose(dataset, lambda kappa: jboost.learners.stumps(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))
