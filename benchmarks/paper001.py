@@ -55,12 +55,22 @@ def read_set(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, tuple[str
         table = readers.read_table(path, label="label")
         assert table.labels is not None
         return table.matrix(tuple(table.numeric), tuple(table.categorical)), table.labels, table.columns
+    return read_openml(OPENML[name])
+
+
+def read_openml(number: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """The data set of a number at OpenML, as `read_set` gives it; the last class in order is the positive one. Fetched once, then kept."""
     from sklearn.datasets import fetch_openml
 
-    fetched = fetch_openml(data_id=OPENML[name], as_frame=True, parser="liac-arff")
+    fetched = fetch_openml(data_id=number, as_frame=False, parser="liac-arff")
     classes = sorted(set(map(str, fetched.target)))
     labels = np.where(np.array(list(map(str, fetched.target))) == classes[-1], 1.0, -1.0)
-    return fetched.data.to_numpy(dtype=object), labels, tuple(map(str, fetched.data.columns))
+    names = tuple(map(str, fetched.feature_names))
+    matrix = np.asarray(fetched.data).astype(object)
+    for name, words in (fetched.categories or {}).items():
+        column = names.index(name)
+        matrix[:, column] = [np.nan if code != code else str(words[int(code)]) for code in matrix[:, column]]
+    return matrix, labels, names
 
 
 def folds_of(labels: np.ndarray, replication: int, num_folds: int) -> np.ndarray:

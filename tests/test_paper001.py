@@ -1,0 +1,81 @@
+"""The command that reproduces Table 1: data from a folder and from OpenML, runs that are cut off, and the table beside the published one."""
+
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from benchmarks import paper001
+
+SETTINGS = """
+sets = ["BCW"]
+methods = ["l0", "lpboost"]
+max_order = 1
+replications = 2
+folds = 3
+cuts = "class_changes"
+margin_times_m = 20.0
+kappa = 1.5
+nu = 0.56
+tolerance = 1e-3
+max_rounds = 4
+num_proposed = 1
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A data set of thirty rows, one column of numbers with a gap, one of text."""
+    rows = [f"{'' if i == 4 else i % 7},{'ab'[i % 2]},{1 if i % 3 else -1}" for i in range(30)]
+    (tmp_path / "BCW.csv").write_text("\n".join(["size,kind,label", *rows]) + "\n")
+    (tmp_path / "settings.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
+    calls = []
+
+    def learn(method, max_order, max_rounds, num_proposed, features, labels, training, num_attributes, knobs):
+        if len(calls) == 5:
+            calls.append("cut off")
+            raise KeyboardInterrupt
+        assert features.shape[0] == len(labels) == 30
+        assert not features[:, num_attributes:].any()
+        calls.append((method, training.tobytes()))
+        right = int((~training).sum()) - 1
+        return right, int(training.sum()), 3, 2, 0, 1.0, 2.0
+
+    monkeypatch.setattr(paper001, "learn", learn)
+    arguments = ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
+    with pytest.raises(KeyboardInterrupt):
+        paper001.main(arguments)
+    assert len(paper001.read_lines(folder / "out.jsonl")) == 5
+    assert paper001.main(arguments) == 0
+    lines = paper001.read_lines(folder / "out.jsonl")
+    assert len(lines) == len({(it["method"], it["replication"], it["fold"]) for it in lines}) == 12
+    calls.remove("cut off")
+    assert len(set(calls)) == 12
+    rows = json.loads((folder / "out.json").read_text())["rows"]
+    assert [(row["method"], row["num_folds"], row["published_support"]) for row in rows] == [("l0", 6, 9.1), ("lpboost", 6, 3.8)]
+    assert rows[0]["accuracy"] == pytest.approx(0.9)
+    assert "0.963" in capsys.readouterr().out
+    assert paper001.main(arguments) == 0
+    assert len(calls) == 12
+
+
+def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
+    def fetch(*, data_id, as_frame, parser):
+        assert (data_id, as_frame) == (paper001.OPENML["VOTE"], False)
+        codes = np.array([[1.5, 0.0], [2.5, 1.0], [np.nan, np.nan]])
+        target = np.array(["no", "yes", "no"], object)
+        return SimpleNamespace(data=codes, target=target, feature_names=["size", "kind"], categories={"kind": ["a", "b"]})
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
+    table, labels, names = paper001.read_set("VOTE", tmp_path)
+    assert names == ("size", "kind")
+    assert labels.tolist() == [-1, 1, -1]
+    assert table[:2].tolist() == [[1.5, "a"], [2.5, "b"]]
+    assert all(value != value for value in table[2])
+    binarizer = paper001.binarization.fit(table, labels, names=names, cuts="midpoints")
+    assert paper001.binarization.apply(binarizer, paper001.binarization.encode(binarizer, table)).shape[0] == 3
