@@ -2,6 +2,7 @@
 
 from jboost.l0.booster import L0Certificate, finish, fit, init, step
 from jboost.l0.choice import Choice, choose
+from jboost.l0.exact import Exact, ExactConfig, solve_exact
 from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
@@ -9,6 +10,8 @@ from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 
 __all__ = [
     "Choice",
+    "Exact",
+    "ExactConfig",
     "L0Certificate",
     "L0Relaxation",
     "MarginSearch",
@@ -21,6 +24,7 @@ __all__ = [
     "init",
     "path",
     "search_margin",
+    "solve_exact",
     "solve_relaxation",
     "step",
 ]

@@ -1,0 +1,267 @@
+"""The sparse minimum disagreement problem (15) of paper 001 over a pool, to proven optimality: branch and bound on its relaxation.
+
+A node says of some hypotheses whether they are used (mu_u) and of some examples whether they are given up (xi_i). Its relaxation is that of a smaller
+pool: a hypothesis not used is masked out, one that is used costs nothing more, an example given up is masked out, one that is not costs more than the
+incumbent. A second relaxation asks whether all examples that are not to be given up can be right together. The cuts are those that hold of (15) where
+hypotheses abstain (`cuts="either"`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import brackets, check, loops, numerics
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.l0 import integer, relaxation
+from jboost.l0.integer import Instance, Vote
+from jboost.l0.types import L0Relaxation, RelaxationConfig
+from jboost.search import stack
+from jboost.search.stack import Stack
+
+_OPEN, _NO, _YES = -1, 0, 1
+_IS_WHOLE = 1e-3  # what is this close to 0 or 1 is not branched on before others
+_GAP = 1e-3  # relative, that the relaxation of a node may leave open
+_SLACK = 1e-5  # relative, by which a bound must exceed a value that the loss can have to rule it out
+
+
+@dataclasses.dataclass(frozen=True)
+class ExactConfig:
+    """Static sizes of the branch and bound."""
+
+    batch: int = 8
+    """Nodes whose relaxations are solved together."""
+    capacity: int = 4096
+    """Nodes that the stack holds; when it is full the search ends, with a valid bound."""
+    max_batches: int = 10_000
+    """Batches, at most; then the search ends, with a valid bound."""
+    relaxation: RelaxationConfig = dataclasses.field(default_factory=lambda: RelaxationConfig(cuts="either", max_rounds=8))
+    """How a node is bounded; its `cuts` are "either"."""
+    search: integer.SearchConfig = dataclasses.field(default_factory=lambda: integer.SearchConfig(max_moves=50))
+    """The local search from the best node of each batch."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "capacity", "max_batches"):
+            check.count(f"config.{name}", getattr(self, name), low=1)
+        if self.relaxation.cuts != "either":
+            raise ValueError('config.relaxation has cuts "ordered", which do not hold of all points of (15): cuts="either" is wanted')
+
+
+class Exact(NamedTuple):
+    """The best point of (15) met, and a bound on all."""
+
+    coefficients: Array  # [U] lambda, on the simplex in exact arithmetic
+    loss: Array  # [] of them, rounded up
+    lower_bound: Array  # [] no point of (15) loses less
+    num_nodes: Array  # [] int32, relaxations solved
+    status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, CAPACITY_LIMIT, PRECISION_LIMIT, INFEASIBLE, INVALID_INPUT
+
+
+class _Node(NamedTuple):
+    columns: Array  # [U] int8
+    examples: Array  # [m] int8
+    bound: Array  # []
+
+
+class _Data(NamedTuple):
+    outputs: Array  # [m, U]
+    labels: Array  # [m]
+    costs: Array  # [U]
+    weights: Array  # [m]
+    mask: Array  # [m] bool
+    column_mask: Array  # [U] bool
+    margin: Array  # []
+
+
+class _State(NamedTuple):
+    stack: Stack
+    best: Vote
+    floor: Array  # [] the least bound among nodes that were dropped below the incumbent
+    num_nodes: Array  # [] int32
+
+
+def solve_exact(
+    outputs: ArrayLike,
+    labels: ArrayLike,
+    costs: ArrayLike,
+    *,
+    margin: ArrayLike,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    column_mask: ArrayLike | None = None,
+    tolerance: ArrayLike = 1e-4,
+    config: ExactConfig | None = None,
+) -> Exact:
+    """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of a pool: (15) by branch and bound.
+
+    For pools and data of moderate size, as all literals of some hundred examples; it may be cut off at any batch. Jittable and vmappable.
+
+    Args:
+      outputs: [m, U] -1, 0 or +1.
+      labels: [m] -1 or +1.
+      costs: [U] not negative.
+      margin: [] rho in (0, 1].
+      weights: [m] positive, what an example that misses the margin costs; None for ones.
+      mask: [m] bool, False for examples that do not count; None for all True.
+      column_mask: [U] bool, False for slots that are not in use; None for all True.
+      tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as optimal; 0 for none.
+      config: static sizes.
+
+    Returns:
+      An `Exact`. ITERATION_LIMIT and CAPACITY_LIMIT come with a valid bound; PRECISION_LIMIT where nodes with nothing left to decide could not be
+      closed in the float type at hand, with a valid bound; INFEASIBLE without columns.
+
+    Raises:
+      ValueError: naming the argument, for shapes, kinds, and values where they are known.
+
+    >>> import jboost
+    >>> outputs = [[1, -1, 1], [1, -1, 0], [1, -1, 0], [1, -1, 1]]
+    >>> found = jboost.l0.solve_exact(outputs, [1, -1, -1, 1], [0.0, 0.0, 0.5], margin=0.1)
+    >>> float(found.loss), round(float(found.lower_bound), 4), jboost.status.Status(int(found.status)).name
+    (0.5, 0.5, 'OPTIMAL')
+    """
+    settings = ExactConfig() if config is None else config
+    if not isinstance(settings, ExactConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.ExactConfig is wanted")
+    data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
+    margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
+    tolerance = check.number("tolerance", tolerance, low=0).astype(float)
+    shape = data[0].shape
+    found = _solve_exact(_Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin)), tolerance, config=settings)
+    return found._replace(coefficients=found.coefficients[: shape[1]])
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _solve_exact(data: _Data, tolerance: Array, *, config: ExactConfig) -> Exact:
+    data, is_valid = _clean(data)
+    instance = Instance((data.outputs * data.labels[:, None]).T, data.weights, data.costs, data.column_mask, data.margin)
+    root = _Node(jnp.where(data.costs > 0, _OPEN, _YES).astype(jnp.int8), jnp.full(data.labels.shape, _OPEN, jnp.int8), jnp.zeros_like(data.margin))
+    start = integer.evaluate(instance, jnp.ones_like(data.costs))
+    nodes = stack.start(root, capacity=config.capacity, slack=2 * config.batch)
+    first = _State(nodes, start, jnp.full_like(start.loss, jnp.inf), jnp.zeros((), jnp.int32))
+    is_hopeless = ~is_valid | ~jnp.any(data.column_mask)
+    first = first._replace(stack=first.stack._replace(count=jnp.where(is_hopeless, 0, first.stack.count)))
+
+    def unfinished(state: _State) -> Array:
+        return (state.stack.count > 0) & (state.stack.count <= config.capacity)
+
+    first = numerics.start_loop_beside(first, data.outputs)
+    last, _ = loops.bounded_loop(lambda state: _step(data, instance, state, tolerance, config), unfinished, first, max_checks=config.max_batches)
+    is_left = jnp.arange(last.stack.nodes.bound.shape[0]) < last.stack.count
+    left = jnp.min(jnp.where(is_left, last.stack.nodes.bound, jnp.inf))
+    lower = jnp.minimum(jnp.minimum(last.floor, left), last.best.loss)
+    is_closed = last.best.loss - lower <= tolerance * jnp.maximum(last.best.loss, 1.0)
+    ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), int(Status.ITERATION_LIMIT))
+    ended = jnp.where(last.stack.count == 0, int(Status.PRECISION_LIMIT), ended)
+    status = jnp.where(is_closed, int(Status.OPTIMAL), ended)
+    status = jnp.where(jnp.any(data.column_mask), status, int(Status.INFEASIBLE))
+    status = jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
+    is_sound = ~is_hopeless
+    return Exact(
+        jnp.where(is_sound, last.best.coefficients, jnp.nan),
+        jnp.where(is_sound, last.best.loss, jnp.where(is_valid, jnp.inf, jnp.nan)),
+        jnp.where(is_sound, lower, jnp.where(is_valid, jnp.inf, jnp.nan)),
+        last.num_nodes,
+        status,
+    )
+
+
+def _clean(data: _Data) -> tuple[_Data, Array]:
+    """The data with harmless numbers in the place of what is masked or not allowed, and whether all is allowed."""
+    dtype = data.margin.dtype
+    outputs = jnp.where(data.mask[:, None] & data.column_mask[None, :], data.outputs, 0).astype(dtype)
+    labels = jnp.where(data.mask, data.labels, 1).astype(dtype)
+    costs, weights = jnp.where(data.column_mask, data.costs, 0).astype(dtype), jnp.where(data.mask, data.weights, 1).astype(dtype)
+    is_valid = jnp.all((outputs == -1) | (outputs == 0) | (outputs == 1)) & jnp.all(jnp.abs(labels) == 1)
+    is_valid &= jnp.all((costs >= 0) & (costs < jnp.inf)) & jnp.all((weights > 0) & (weights < jnp.inf))
+    is_valid &= (data.margin > 0) & (data.margin <= 1)
+    weights = jnp.where(data.mask, weights, 0)
+    outputs, labels, costs, weights = (jnp.where(is_valid, part, 0) for part in (outputs, labels, costs, weights))
+    return _Data(outputs, labels, costs, weights, data.mask, data.column_mask, jnp.where(is_valid, data.margin, 1)), is_valid
+
+
+def _relax(data: _Data, node: _Node, incumbent: Array, config: ExactConfig) -> tuple[_Node, L0Relaxation]:
+    """The node with its bound, and two relaxations with a leading axis [2]: what it has yet to pay, and whether its promises can be kept.
+
+    The second asks for the least sum of slacks of the examples that are not to be given up, at no other cost: where it is not 0 the node is empty.
+    """
+    is_promised, column_mask = node.examples == _NO, data.column_mask & (node.columns != _NO)
+    costs = jnp.where(node.columns == _YES, 0.0, data.costs)
+    weights = jnp.where(is_promised, 2 * incumbent + 1, jnp.where(data.weights > 0, data.weights, 1.0))
+    both_costs, both_weights = jnp.stack([costs, jnp.zeros_like(costs)]), jnp.stack([weights, jnp.ones_like(weights)])
+    masks = jnp.stack([data.mask & (node.examples != _YES), data.mask & is_promised])
+    tolerance = jnp.asarray(_GAP, data.margin.dtype)
+
+    def solve(costs: Array, weights: Array, mask: Array) -> L0Relaxation:
+        program = (data.outputs, data.labels, costs, weights, mask, column_mask)
+        return relaxation.solve_instance(config.relaxation, program, data.margin, tolerance, jnp.asarray(True), None)
+
+    solved = jax.vmap(solve)(both_costs, both_weights, masks)
+    paid = jnp.concatenate([jnp.where(node.columns == _YES, data.costs, 0.0), jnp.where(node.examples == _YES, data.weights, 0.0)])
+    terms = jnp.concatenate([paid, jnp.maximum(solved.lower_bound[0], 0.0)[None]])
+    lower = brackets.bracket_dot(terms, jnp.ones_like(terms))[0]
+    is_empty = ~jnp.any(column_mask) | (solved.lower_bound[1] > 0)
+    attainable = round_up(jnp.where(is_empty, jnp.inf, lower), data.weights, data.costs, data.column_mask)
+    return node._replace(bound=jnp.maximum(node.bound, attainable)), solved
+
+
+def round_up(bound: Array, weights: Array, costs: Array, column_mask: Array) -> Array:
+    """The least value at or above a bound [] that (15) can have, where weights are whole and costs 0 or one number; else the bound."""
+    price = jnp.max(jnp.where(column_mask, costs, 0.0), initial=0.0)
+    is_lattice = jnp.all(weights == jnp.round(weights)) & jnp.all((costs == 0) | (costs == price) | ~column_mask)
+    paid = jnp.arange(costs.shape[0] + 1, dtype=bound.dtype) * price
+    slack = _SLACK * jnp.maximum(bound, 1.0)
+    values = paid + jnp.maximum(jnp.ceil(bound - paid - slack), 0.0)
+    least = jnp.min(values) * (1 - 4 * jnp.finfo(bound.dtype).eps)
+    return jnp.where(is_lattice & (bound < jnp.inf), jnp.maximum(bound, least), bound)
+
+
+def _step(data: _Data, instance: Instance, state: _State, tolerance: Array, config: ExactConfig) -> _State:
+    """One batch: bounds, a better incumbent perhaps, and the children of what may hold a better one still."""
+    nodes, is_node, begin = stack.top(state.stack, config.batch)
+    nodes, solved = jax.vmap(lambda node: _relax(data, node, state.best.loss, config))(nodes)
+    votes = jax.vmap(jax.vmap(lambda start: integer.evaluate(instance, start)))(solved.coefficients)
+    losses = jnp.where(is_node[:, None], votes.loss, jnp.inf)
+    found = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[jnp.argmin(losses)], votes)
+    searched = integer.search(instance, found, config=config.search)
+    best = integer.better(state.best, searched)
+    enough = best.loss - tolerance * jnp.maximum(best.loss, 1.0)
+    goes_on = is_node & (nodes.bound < enough)
+    scores = jax.vmap(lambda node, one: _branching_scores(data, node, one))(nodes, solved)
+    place = jnp.argmax(scores, axis=1)
+    can_branch = jnp.max(scores, axis=1) >= 0
+    is_dropped = is_node & (~goes_on | ~can_branch) & (nodes.bound < best.loss)
+    floor = jnp.minimum(state.floor, jnp.min(jnp.where(is_dropped, nodes.bound, jnp.inf)))
+
+    children = jax.tree.map(lambda no, yes: jnp.concatenate([no, yes]), *(_decided(nodes, place, answer) for answer in (_NO, _YES)))
+    is_child = jnp.tile(goes_on & can_branch, 2)
+    order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
+    after = stack.put(state.stack, jax.tree.map(lambda leaf: leaf[order], children), jnp.sum(is_child, dtype=jnp.int32), begin)
+    return _State(after, best, floor, state.num_nodes + jnp.sum(is_node, dtype=jnp.int32))
+
+
+def _branching_scores(data: _Data, node: _Node, solved: L0Relaxation) -> Array:
+    """How much each hypothesis and each example [U + m] is worth deciding on: fractional ones first, hypotheses before examples; -1 for no."""
+
+    def fraction(values: Array) -> Array:
+        return jnp.minimum(values, 1 - values)
+
+    used, given_up = fraction(solved.selected[0]), fraction(solved.slacks[0])
+    columns = jnp.where(used > _IS_WHOLE, 2 + used, 0.5 + 0.25 * solved.coefficients[0])
+    examples = jnp.where(given_up > _IS_WHOLE, 1 + given_up, 0.0)
+    columns = jnp.where((node.columns == _OPEN) & data.column_mask, columns, -1.0)
+    return jnp.concatenate([columns, jnp.where((node.examples == _OPEN) & data.mask, examples, -1.0)])
+
+
+def _decided(nodes: _Node, place: Array, answer: int) -> _Node:
+    """The nodes [B] with the answer to one question each."""
+    num_columns, num_examples = nodes.columns.shape[1], nodes.examples.shape[1]
+    of_column = place[:, None] == jnp.arange(num_columns)[None, :]
+    of_example = place[:, None] == num_columns + jnp.arange(num_examples)[None, :]
+    values = jnp.asarray(answer, jnp.int8)
+    return nodes._replace(columns=jnp.where(of_column, values, nodes.columns), examples=jnp.where(of_example, values, nodes.examples))
