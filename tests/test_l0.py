@@ -229,6 +229,55 @@ def test_a_pool_of_columns_is_priced_over_all_of_them():
         assert fit.certificate.upper_bound - fit.certificate.lower_bound <= 2e-3 * max(1.0, optimum)
 
 
+def every_stump(features):
+    """Outputs [m, S] of all stumps, both ways round, 0 where the feature is missing."""
+    columns = []
+    for column in features.T:
+        present = np.unique(column[~np.isnan(column)])
+        for low, high in itertools.pairwise(present):
+            answers = np.where(np.isnan(column), 0, np.where(column > (low + high) / 2, 1, -1))
+            columns += [answers, -answers]
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.slow
+def test_stumps_are_priced_over_all_of_them():
+    rng, cost = np.random.default_rng(5), 0.4
+    features = rng.integers(0, 5, (18, 3)).astype(np.float32)
+    features[rng.random((18, 3)) < 0.1] = np.nan
+    labels = np.where(np.nan_to_num(features[:, 0]) + rng.integers(-1, 2, 18) > 2, 1.0, -1.0)
+    learner = jboost.learners.stumps(cost=cost, num_proposed=3)
+    fit = jboost.l0.fit(jboost.make_dataset(features, labels), learner, margin=0.2, max_rounds=20)
+    outputs = np.hstack([np.ones((18, 1)), -np.ones((18, 1)), every_stump(features)])
+    optimum = oracle.optimum(outputs, labels, np.r_[0, 0, np.full(outputs.shape[1] - 2, cost)], 0.2)
+    assert float(fit.certificate.lower_bound) <= optimum + 1e-6 <= float(fit.certificate.upper_bound) + 2e-6
+    assert fit.certificate.upper_bound - fit.certificate.lower_bound <= 2e-3 * max(1.0, optimum)
+
+
+def test_the_worth_of_stumps_is_that_of_the_best_of_all():
+    rng = np.random.default_rng(6)
+    features = rng.integers(0, 4, (12, 3)).astype(np.float32)
+    features[0, 0] = features[3, 1] = np.nan
+    labels, weights = np.where(rng.random(12) < 0.5, 1.0, -1.0), rng.random(12).astype(np.float32)
+    mask = np.arange(12) < 11
+    weights[~mask] = 0
+    between = (labels[:, None] * labels[None, :] < 0) & mask[:, None] & mask[None, :]
+    pairs = np.where(between, rng.random((12, 12)), 0).astype(np.float32)
+    learner = jboost.learners.stumps(cost=0.3, num_proposed=4)
+    state = learner.init(None, jboost.make_dataset(features, labels, mask=mask))
+    proposal = learner.propose(state, jnp.asarray(weights), pair_weights=jnp.asarray(pairs))
+    outputs = every_stump(features[mask])
+    hits = outputs == labels[mask][:, None]
+    misses = outputs != -labels[mask][:, None]  # of the other example: not right on the first's class
+    edges = (labels * weights)[mask] @ outputs
+    rewards = np.einsum("iu,ij,ju->u", hits, pairs[np.ix_(mask, mask)], misses)
+    best = np.max(edges + rewards - 0.3)
+    assert float(proposal.values[0]) == pytest.approx(best, abs=1e-5)
+    assert best <= float(proposal.upper_bound) <= best + 1e-3
+    assert np.isneginf(np.asarray(proposal.values)[3])
+    assert np.all(np.asarray(proposal.outputs)[:, ~mask] == 0)
+
+
 @pytest.mark.parametrize(
     ("labels", "wanted"),
     [([1, 1, 1, 1], 1), ([-1, -1, -1, -1], -1)],
@@ -267,8 +316,10 @@ def test_arguments_are_judged():
         jboost.l0.fit(dataset, learner, margin=0.0)
     with pytest.raises(ValueError, match=r"margin is 1\.5"):
         jboost.l0.fit(dataset, learner, margin=1.5)
-    with pytest.raises(ValueError, match="learner is a Stumps without prices"):
-        jboost.l0.fit(dataset, jboost.learners.stumps(), margin=0.1)
+    with pytest.raises(ValueError, match="learner is a Rules without prices"):
+        jboost.l0.fit(dataset, jboost.slipper.rules(), margin=0.1)
+    with pytest.raises(ValueError, match=r"learner is stumps\(abstain=True\), which has no prices"):
+        jboost.l0.fit(dataset, jboost.learners.stumps(abstain=True), margin=0.1)
     with pytest.raises(ValueError, match="max_order is 7, above the 3 attributes"):
         jboost.l0.fit(dataset, jboost.learners.monomials(7), margin=0.1)
     with pytest.raises(ValueError, match="constant_cost is -1"):

@@ -108,5 +108,5 @@ def test_arguments_are_judged():
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[-1.0], key=jax.random.key(0))
     with pytest.raises(ValueError, match="num_folds is 1"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), num_folds=1)
-    with pytest.raises(ValueError, match="learner is a Stumps without prices"):
-        jboost.l0.choose(dataset, lambda kappa: jboost.learners.stumps(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))
+    with pytest.raises(ValueError, match="learner is a Rules without prices"):
+        jboost.l0.choose(dataset, lambda kappa: jboost.slipper.rules(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))

@@ -25,6 +25,7 @@ class Status(enum.IntEnum):
     DUAL_INFEASIBLE = 10
     NUMERICAL_ERROR = 11
     CAPACITY_LIMIT = 12
+    LOCAL_OPTIMUM = 13
 
 
 _FROM_GRAVE_TO_LIGHT = (
@@ -40,6 +41,7 @@ _FROM_GRAVE_TO_LIGHT = (
     Status.CAPACITY_LIMIT,
     Status.ITERATION_LIMIT,
     Status.ROUND_LIMIT,
+    Status.LOCAL_OPTIMUM,
     Status.OPTIMAL,
 )
 
@@ -94,6 +96,10 @@ _EXPLANATIONS = {
     Status.CAPACITY_LIMIT: (
         "the room set aside for nodes, columns or cuts is used up: what is returned and its bounds are valid, and further apart than asked for",
         "raise `capacity` in the config, or widen the tolerance",
+    ),
+    Status.LOCAL_OPTIMUM: (
+        "the heuristic came to its end: what it returned has the loss that is said, and nothing proves that there is no better one",
+        "compare the other strategies, and `lower_bound` where it is not 0",
     ),
 }
 

@@ -14,7 +14,7 @@ from jax import lax
 from jboost.base import check, numerics, records
 from jboost.base.boosting import Proposal, signs
 from jboost.base.types import Array, Dataset
-from jboost.learners import criteria
+from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
 # Examples whose terms are summed in the default precision before the sums go on in 64 bits: it costs what a plain product does (a third
@@ -72,28 +72,16 @@ class Columns:
     def _priced(self, state: ColumnsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
         """The columns of greatest g + s - c (paper 001, (21)), for outputs -1, 0 and +1."""
         num_examples, num_columns = len(example_weights), state.columns.shape[2]
-        dtype = example_weights.dtype
-        pairs, price = jnp.zeros((num_examples, num_examples), dtype), self.prices(state)
-        if pair_weights is not None:
-            pairs = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="f")
+        pairs, price = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype), self.prices(state)
         if costs is not None:
             price = check.numeric("costs", costs, shape=(num_columns,), kinds="f")
         columns = state.columns.reshape(-1, num_columns)[:num_examples]
-        margins = columns * state.labels[:, None]
-        edges, _ = _edges(state.columns, example_weights * state.labels, True)
-
-        def served(sign: float) -> Array:
-            hits, misses = sign * margins == 1, (sign * margins != -1) & (state.labels != 0)[:, None]
-            reached = jnp.matmul(pairs, misses.astype(dtype), precision=lax.Precision.HIGHEST)
-            return jnp.sum(jnp.where(hits, reached, 0.0), axis=0)
-
-        values = jnp.stack([edges + served(1.0) - price, -edges + served(-1.0) - price if self.has_negations else jnp.full_like(edges, -jnp.inf)])
-        eps = jnp.finfo(dtype).eps
-        slack = 2 * (num_examples + 8) * eps * (jnp.sum(pairs) + jnp.sum(example_weights) + jnp.max(price, initial=0.0))
-        best, place = lax.top_k(values.reshape(-1), self.num_proposed)
-        index, sign = place % num_columns, jnp.where(place < num_columns, 1.0, -1.0).astype(dtype)
+        worth = prices.worth(columns, state.labels, example_weights, pairs, price)
+        values = jnp.concatenate([worth.own, worth.negated if self.has_negations else jnp.full_like(worth.negated, -jnp.inf)])
+        best, place = lax.top_k(values, self.num_proposed)
+        index, sign = place % num_columns, jnp.where(place < num_columns, 1.0, -1.0).astype(values.dtype)
         outputs = sign[:, None] * jnp.take(columns, index, axis=1).T
-        return Proposal(Column(index, sign), outputs, best, jnp.max(values) + slack, state)
+        return Proposal(Column(index, sign), outputs, best, jnp.max(values) + prices.slack(example_weights, pairs, price), state)
 
     def prices(self, state: ColumnsState) -> Array:
         """What `propose` takes as `costs`: [N], of each column."""

@@ -17,7 +17,7 @@ from jax import lax
 from jboost.base import boosting, check, numerics, records
 from jboost.base.boosting import Proposal
 from jboost.base.types import Array, Dataset
-from jboost.learners import criteria
+from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
 # Entries of a block of features that are worked on at a time: 4 MiB for each temporary array of float64, few enough for a processor's
@@ -59,6 +59,7 @@ class Stumps:
     abstain: bool
     criterion: str
     num_proposed: int
+    cost: float
 
     def init(self, key: Array | None, dataset: Dataset) -> StumpsState:
         """Sorts every feature; `key` is not used."""
@@ -78,8 +79,9 @@ class Stumps:
         return StumpsState(order, values, boosting.signs(dataset))
 
     def propose(self, state: StumpsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
-        """The best stumps, at most one a feature, the best first."""
-        criteria.refuse_prices("stumps", pair_weights, costs)
+        """The best stumps, at most one a feature, the best first; with `pair_weights` [m, m] and `costs` [N] by g + s - c."""
+        if pair_weights is not None or costs is not None:
+            return self._priced(state, example_weights, pair_weights, costs)
         search = self._search_edges if self.criterion == "edge" else self._search_normalizers
         blocks = _over_blocks(lambda order, values: search(order, values, example_weights * state.labels), state.order, state.values)
         best = jax.tree.map(lambda leaf: leaf.reshape(-1), blocks)
@@ -100,6 +102,48 @@ class Stumps:
         outputs = jnp.where(state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns))
         upper_bound = jnp.maximum(jnp.max(best.bound), constant.bound[0])
         return Proposal(hypotheses, outputs, jnp.where(has_split, values, nothing), upper_bound, state)
+
+    def _priced(self, state: StumpsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
+        """The stumps of greatest worth (paper 001, (21)), the best split and sign of each feature; a product of m x m matrices for each."""
+        if self.abstain:
+            raise ValueError("learner is stumps(abstain=True), which has no prices: hand in stumps() or learners.monomials")
+        num_examples = len(example_weights)
+        order, sorted_values = (leaf.reshape(-1, num_examples) for leaf in (state.order, state.values))
+        pairs = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype)
+        price = self.prices(state) if costs is None else check.numeric("costs", costs, shape=(len(order),), kinds="f")
+
+        def best_of_feature(part: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+            places, row, cost = part
+            column = row.at[places].set(row, unique_indices=True)
+            above, below = column[:, None] > row[None, :], column[:, None] <= row[None, :]
+            worth = prices.worth(above.astype(row.dtype) - below.astype(row.dtype), state.labels, example_weights, pairs, cost)
+            values = jnp.where(_is_split(row[None]), jnp.stack(worth), -jnp.inf).reshape(-1)
+            best = jnp.argmax(values)
+            return values[best], best % num_examples, best < num_examples
+
+        values, place, is_own = lax.map(best_of_feature, (order, sorted_values, price))
+        values, feature = lax.top_k(values, min(self.num_proposed, len(order)))
+        missing = (0, self.num_proposed - len(feature))
+        values, feature = jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(feature, missing)
+        has_split = values > -jnp.inf
+        right = jnp.where(has_split, jnp.where(is_own[feature], 1.0, -1.0), 0.0).astype(values.dtype)
+        threshold = jnp.where(has_split, _thresholds(sorted_values[feature], place[feature]), 0.0)
+        hypotheses = Stump(feature.astype(jnp.int32), threshold, -right, right)
+        columns = jax.vmap(lambda places, row: row.at[places].set(row, unique_indices=True))(order[feature], sorted_values[feature])
+        outputs = jnp.where(state.labels[None, :] == 0, 0.0, jax.vmap(_answers)(hypotheses, columns))
+        return Proposal(hypotheses, outputs, values, values[0] + prices.slack(example_weights, pairs, price), state)
+
+    def prices(self, state: StumpsState) -> Array:
+        """What `propose` takes as `costs`: [n], of a stump on each feature, with those that only pad."""
+        return jnp.full((state.order.shape[0] * state.order.shape[1],), self.cost, state.labels.dtype)
+
+    def price(self, state: StumpsState, hypothesis: Stump) -> Array:
+        """What a stump costs beside a misclassified example, []."""
+        return self.prices(state)[hypothesis.feature]
+
+    def least_price(self, state: StumpsState) -> Array:
+        """The least cost of a stump, []."""
+        return jnp.asarray(self.cost, state.labels.dtype)
 
     def outputs(self, hypothesis: Stump, features: Array) -> Array:
         """The outputs of a stump on features [k, N], [k]."""
@@ -203,6 +247,7 @@ records.register(
         "abstain",
         "criterion",
         "num_proposed",
+        "cost",
     ),
 )
 
@@ -265,7 +310,7 @@ def _answers(stump: Stump, column: Array) -> Array:
     return jnp.where(jnp.isnan(column) & (stump.left != stump.right), 0.0, answers)
 
 
-def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int = 1) -> Stumps:
+def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int = 1, cost: float = 1.0) -> Stumps:
     """A learner of decision stumps: h(x) = right where x_j > threshold, left elsewhere, the best over all features and thresholds.
 
     Left and right are opposite signs; with `abstain`, one of them may be 0 instead. The constant classifier is among the hypotheses
@@ -281,6 +326,7 @@ def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int 
       abstain: whether stumps that answer on one side alone are hypotheses too.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
       num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer 0 everywhere.
+      cost: what `jboost.l0` pays for a stump beside misclassified examples; it takes stumps that do not abstain.
 
     Returns:
       A learner for features [m, N]; a hypothesis is a `Stump`: feature [], threshold [], left [], right [].
@@ -302,4 +348,5 @@ def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int 
     check.choice("abstain", abstain, (False, True))
     check.choice("criterion", criterion, criteria.CRITERIA)
     check.count("num_proposed", num_proposed, low=1)
-    return Stumps(abstain, criterion, num_proposed)
+    check.number("cost", cost, low=0)
+    return Stumps(abstain, criterion, num_proposed, float(cost))

@@ -1,0 +1,45 @@
+"""What hypotheses are worth in the pricing problem of L0-RBoost: g + s - c of paper 001, (21), for outputs -1, 0 and +1."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check
+from jboost.base.types import Array
+
+
+class Worth(NamedTuple):
+    """g + s - c of some hypotheses and of their negations."""
+
+    own: Array  # [n]
+    negated: Array  # [n]
+
+
+def judge_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:
+    """The rewards of pairs [m, m], 0 for None. Raises ValueError, naming them, for a wrong shape or kind."""
+    if pair_weights is None:
+        return jnp.zeros((num_examples, num_examples), dtype)
+    pairs: Array = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="f")
+    return pairs
+
+
+def worth(outputs: Array, labels: Array, example_weights: Array, pairs: Array, cost: Array) -> Worth:
+    """The worth of hypotheses with outputs [m, n], labels [m] 0 on padding; `slack` bounds the rounding."""
+    margins = outputs * labels[:, None]
+    edges = jnp.matmul(example_weights, margins, precision=lax.Precision.HIGHEST)
+
+    def served(sign: float) -> Array:
+        hits, misses = sign * margins == 1, (sign * margins != -1) & (labels != 0)[:, None]
+        reached = jnp.matmul(pairs, misses.astype(pairs.dtype), precision=lax.Precision.HIGHEST)
+        return jnp.sum(jnp.where(hits, reached, 0.0), axis=0)
+
+    return Worth(edges + served(1.0) - cost, -edges + served(-1.0) - cost)
+
+
+def slack(example_weights: Array, pairs: Array, cost: Array) -> Array:
+    """No worth is off by more, []."""
+    eps = jnp.finfo(example_weights.dtype).eps
+    return 2 * (example_weights.shape[0] + 8) * eps * (jnp.sum(pairs) + jnp.sum(example_weights) + jnp.max(cost, initial=0.0))
