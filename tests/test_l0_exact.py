@@ -10,7 +10,7 @@ import pytest
 import jboost
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import exact
+from jboost.l0 import integer
 from oracles import l0 as oracle
 from test_l0 import integer_optimum
 
@@ -75,11 +75,12 @@ def test_limits_leave_valid_bounds():
 
 
 def test_bounds_are_rounded_up_to_what_the_loss_can_be():
-    weights, costs, mask = jnp.ones(5), jnp.array([0, 0, 1.5, 1.5]), jnp.ones(4, bool)
-    for bound, wanted in ((0.2, 1.0), (1.0, 1.0), (1.2, 1.5), (1.6, 2.0), (2.1, 2.5), (2.6, 3.0), (7.3, 7.5)):
-        assert float(exact.round_up(jnp.asarray(bound), weights, costs, mask)) == pytest.approx(wanted, abs=1e-5)
-    assert float(exact.round_up(jnp.asarray(1.2), weights * 0.5, costs, mask)) == pytest.approx(1.2)
-    assert float(exact.round_up(jnp.asarray(1.2), weights, jnp.array([0, 0, 1.5, 1.4]), mask)) == pytest.approx(1.2)
+    weights, prices = jnp.ones(5), jnp.array([0, 0, 1.5, 1.5])
+    for bound, wanted in ((0.2, 1.0), (1.0, 1.0), (1.2, 1.5), (1.6, 2.0), (2.1, 2.5), (2.6, 3.0), (7.3, 7.5), (-1.0, 0.0), (-np.inf, -np.inf)):
+        assert float(integer.round_up(jnp.asarray(bound), weights, prices)) == pytest.approx(wanted, abs=1e-5)
+    for others in ((weights * 0.5, prices), (weights, jnp.array([0, 0, 1.5, 1.4])), (weights, jnp.array([0, 1e-9]))):
+        assert float(integer.round_up(jnp.asarray(1.2), *others)) == pytest.approx(1.2)
+    assert float(integer.round_up(jnp.asarray(1.2), weights, jnp.zeros(3))) == pytest.approx(2)
 
 
 def test_arguments_are_judged():

@@ -418,8 +418,8 @@ def test_bad_data_are_named():
     ):
         with pytest.raises(ValueError, match=message):
             learner.init(None, dataset)
-    for learner, message in ((learners.pool(), r"costs has shape \[3\]: the wanted shape is \[2\]"), (learners.stumps(), r"costs has shape \[3\]: the wanted shape is \[2\]")):
-        with pytest.raises(ValueError, match=message):
+    for learner in (learners.pool(), learners.stumps()):
+        with pytest.raises(ValueError, match=r"costs has shape \[3\]: the wanted shape is \[2\]"):
             learner.propose(learner.init(None, dataset), jnp.ones(3), costs=jnp.ones(3))
     model = learners.trained(lambda key, features: (), lambda params, features: features, OPTIMIZER)
     with pytest.raises(ValueError, match=r"apply returns \[3, 2\]"):

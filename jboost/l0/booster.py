@@ -38,7 +38,7 @@ class L0Certificate(NamedTuple):
     upper_bound: Array  # [] of (18), attained over the columns seen
     seen_upper_bound: Array  # [] the same: columns not seen only lower it
     example_weights: Array  # [m] w
-    integer_lower_bound: Array  # [] of (15), proven by `integer_proof`
+    integer_lower_bound: Array  # [] of (15), proven by `integer_proof`, and rounded up by `integer.round_up` where its values are few
     integer_upper_bound: Array  # [] of (15), attained by the votes of the ensemble
     proof: Proof
     integer_proof: Proof  # with the cuts "either", which hold of (15) where hypotheses abstain too
@@ -56,6 +56,7 @@ class Memory(NamedTuple):
     either: Array  # [] bool, whether the relaxation is now the one that holds of (15)
     integer_upper: Array  # [] of that one
     integer_proof: Proof
+    integer_lower: Array  # [] what it proves of (15)
     best: integer.Vote  # the best point of (15) so far
     num_idle: Array  # [] int32 rounds in a row without a new column
 
@@ -104,6 +105,7 @@ class L0:
             either=jnp.asarray(self.config.cuts == "either"),
             integer_upper=infinite,
             integer_proof=nothing,
+            integer_lower=-infinite,
             best=integer.evaluate(self.instance(dataset, outputs, costs, is_used), coefficients),
             num_idle=jnp.zeros((), jnp.int32),
         )
@@ -120,6 +122,9 @@ class L0:
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
         """One round: an upper bound from the relaxation, a lower bound from the answers, their columns in."""
         memory = self.note(memory, dataset, proposal)
+        weights = jnp.where(dataset.mask, dataset.weights, 0)
+        prices = jnp.concatenate([proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]])
+        memory = memory._replace(integer_lower=jnp.maximum(memory.integer_lower, integer.round_up(memory.integer_proof.bound, weights, prices)))
         upper = jnp.where(memory.either, memory.integer_upper, memory.upper)
         lower = jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
         is_closed = upper - lower <= self.tolerance * jnp.maximum(upper, 1.0)
@@ -192,7 +197,7 @@ class L0:
     def certificate(self, memory: Memory) -> L0Certificate:
         """What the user sees of it; no loss is negative."""
         proof = memory.proof
-        lower = jnp.maximum(memory.integer_proof.bound, 0.0)
+        lower = jnp.maximum(memory.integer_lower, 0.0)
         return L0Certificate(proof.bound, memory.upper, memory.upper, proof.example_weights, lower, memory.best.loss, proof, memory.integer_proof)
 
 

@@ -27,7 +27,6 @@ from jboost.search.stack import Stack
 _OPEN, _NO, _YES = -1, 0, 1
 _IS_WHOLE = 1e-3  # what is this close to 0 or 1 is not branched on before others
 _GAP = 1e-3  # relative, that the relaxation of a node may leave open
-_SLACK = 1e-5  # relative, by which a bound must exceed a value that the loss can have to rule it out
 
 
 @dataclasses.dataclass(frozen=True)
@@ -206,19 +205,9 @@ def _relax(data: _Data, node: _Node, incumbent: Array, config: ExactConfig) -> t
     terms = jnp.concatenate([paid, jnp.maximum(solved.lower_bound[0], 0.0)[None]])
     lower = brackets.bracket_dot(terms, jnp.ones_like(terms))[0]
     is_empty = ~jnp.any(column_mask) | (solved.lower_bound[1] > 0)
-    attainable = round_up(jnp.where(is_empty, jnp.inf, lower), data.weights, data.costs, data.column_mask)
+    prices = jnp.where(data.column_mask, data.costs, 0.0)
+    attainable = integer.round_up(jnp.where(is_empty, jnp.inf, lower), data.weights, prices)
     return node._replace(bound=jnp.maximum(node.bound, attainable)), solved
-
-
-def round_up(bound: Array, weights: Array, costs: Array, column_mask: Array) -> Array:
-    """The least value at or above a bound [] that (15) can have, where weights are whole and costs 0 or one number; else the bound."""
-    price = jnp.max(jnp.where(column_mask, costs, 0.0), initial=0.0)
-    is_lattice = jnp.all(weights == jnp.round(weights)) & jnp.all((costs == 0) | (costs == price) | ~column_mask)
-    paid = jnp.arange(costs.shape[0] + 1, dtype=bound.dtype) * price
-    slack = _SLACK * jnp.maximum(bound, 1.0)
-    values = paid + jnp.maximum(jnp.ceil(bound - paid - slack), 0.0)
-    least = jnp.min(values) * (1 - 4 * jnp.finfo(bound.dtype).eps)
-    return jnp.where(is_lattice & (bound < jnp.inf), jnp.maximum(bound, least), bound)
 
 
 def _step(data: _Data, instance: Instance, state: _State, tolerance: Array, config: ExactConfig) -> _State:

@@ -22,6 +22,8 @@ from jboost.base.types import Array
 
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
 _MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
+_MOST_PRICED = 1024  # hypotheses that the values of (15) are looked at for
+_SLACK = 1e-5  # relative, by which a bound must exceed a value that the loss can have to rule it out
 _CAUTION = 1e-6  # by which an example is to exceed the margin to count as right after a transfer
 
 
@@ -73,6 +75,23 @@ def _valued(instance: Instance, coefficients: Array) -> Vote:
     reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
     paid = jnp.concatenate([reached < instance.margin, coefficients > 0])
     return Vote(coefficients, brackets.bracket_dot(paid.astype(reached.dtype), jnp.concatenate([instance.weights, instance.costs]))[1])
+
+
+def round_up(bound: Array, weights: Array, prices: Array) -> Array:
+    """The least value at or above a lower bound [] that (15) can have, where weights are whole and prices are 0 or one number; else the bound.
+
+    Args:
+      bound: [].
+      weights: [m], 0 for padding.
+      prices: [p] what a hypothesis may cost.
+    """
+    price = jnp.max(prices, initial=0.0)
+    paid = jnp.arange(_MOST_PRICED, dtype=bound.dtype) * price
+    is_lattice = jnp.all(weights == jnp.round(weights)) & jnp.all((prices == 0) | (prices == price)) & ((paid[-1] > bound) | (price == 0))
+    slack = _SLACK * jnp.maximum(bound, 1.0)
+    values = paid + jnp.maximum(jnp.ceil(bound - paid - slack), 0.0)
+    least = jnp.min(values) * (1 - 4 * jnp.finfo(bound.dtype).eps)
+    return jnp.where(is_lattice & (jnp.abs(bound) < jnp.inf), jnp.maximum(bound, least), bound)
 
 
 def better(first: Vote, second: Vote) -> Vote:

@@ -30,6 +30,7 @@ class Priced(NamedTuple):
     upper_bound: Array  # [] of g_u + s_u - c_u over all hypotheses
     upper_bound_of_cuts: Array  # [] of s_u - c_u over all hypotheses
     least_cost: Array  # [] of a hypothesis that is no constant
+    prices: Array  # [p] the costs that hypotheses may have
     state: PyTree
     relaxation: L0Relaxation  # whose duals asked
 
@@ -62,7 +63,7 @@ def ask(learner: Any, state: PyTree, relaxation: L0Relaxation, either: Array | b
     state, (hypotheses, outputs, values, bounds) = lax.scan(answer, state, jnp.stack([weights, jnp.zeros_like(weights)]))
     hypotheses, outputs, values = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (hypotheses, outputs, values))
     costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
-    return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), state, relaxation)
+    return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), prices, state, relaxation)
 
 
 class Proof(NamedTuple):

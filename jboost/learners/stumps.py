@@ -59,7 +59,7 @@ class Stumps:
     abstain: bool
     criterion: str
     num_proposed: int
-    cost: float
+    cost: float = 1.0  # of a stump beside a misclassified example, for `jboost.l0`
 
     def init(self, key: Array | None, dataset: Dataset) -> StumpsState:
         """Sorts every feature; `key` is not used."""
