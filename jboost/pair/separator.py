@@ -9,7 +9,7 @@ loss is evaluated again (`line`).
 from __future__ import annotations
 
 import functools
-from typing import Literal
+from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,11 +18,16 @@ from jax import lax
 from jboost.base import check, numerics, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.pair import sweep, visits
-from jboost.pair.instance import bound_loss, is_kept_by_cast, is_valid, scale_points, scale_weights
-from jboost.pair.line import draw_line, in_data_units, is_right
+from jboost.pair import branch_and_bound, sweep, visits
+from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
+from jboost.pair.branch_and_bound.types import OnStep
+from jboost.pair.encoding import certify, encode
+from jboost.pair.line import draw_line
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
+
+_LARGEST_SWEEP = 8192  # points; beyond it branch and bound is several times faster, though it takes longer to compile
+_Config = TypeVar("_Config")
 
 
 def optimal_separator(
@@ -33,8 +38,10 @@ def optimal_separator(
     mask: ArrayLike | None = None,
     tie_break: Literal["margin"] | None = "margin",
     fat: Literal["removed", "flipped"] = "removed",
-    method: Literal["sweep"] = "sweep",
-    config: SweepConfig | None = None,
+    method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
+    config: SweepConfig | BranchAndBoundConfig | None = None,
+    on_step: OnStep | None = None,
+    initial: BranchAndBoundState | None = None,
 ) -> Separator:
     """The line that misclassifies the least weight, over all lines and both constant classifiers; exactly.
 
@@ -68,8 +75,13 @@ def optimal_separator(
         faster where there are many.
       fat: whether the margin is that of the points without the misclassified ones ("removed") or with their labels flipped
         ("flipped"). For a set of least weight both are the same line, by Lemma 2.2.
-      method: "sweep".
-      config: static sizes, chosen for the device where None.
+      method: "sweep"; "branch_and_bound", which the host drives: about n log n work on data of which a line makes sense, up to n^2 where labels say
+        nothing, for millions of points, always with 64-bit words; "auto" for the sweep up to 8,192 points and under jit and vmap, else branch and
+        bound. Both give the same loss, bound, margin and status; of several separators with the same loss and margin they may choose different ones.
+      config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; chosen for the device where None.
+      on_step: for branch and bound; called with (state, info) between steps, on the host, a `BranchAndBoundState` and a `BranchAndBoundInfo`; False
+        ends the search with status TIME_LIMIT, the best separator so far and a valid bound.
+      initial: for branch and bound; a state that `on_step` was given for the same data, to go on from.
 
     Returns:
       A `Separator`; `margin` is in the units of `points`, `loss` and `lower_bound` in those of `weights`. If the best is a
@@ -89,16 +101,43 @@ def optimal_separator(
     """
     check.choice("tie_break", tie_break, ("margin", None))
     check.choice("fat", fat, ("removed", "flipped"))
-    check.choice("method", method, ("sweep",))
+    check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
     labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
     weights, mask = types.fill(weights, mask, points.shape[0])
-    if config is not None and not isinstance(config, SweepConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted")
-    config = (config or SweepConfig()).resolved()
-    if config.word_bits == 32 and points.dtype.itemsize > 4:
+    is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    if method == "auto":
+        method = _choose_method(points.shape[0], is_traced, config, on_step, initial)
+    options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
+    if method == "branch_and_bound":
+        if is_traced:
+            raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+        bounds_config = _judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        return branch_and_bound.solve(points, labels, weights, mask, config=bounds_config, on_step=on_step, initial=initial, **options)
+    for name, value in (("on_step", on_step), ("initial", initial)):
+        if value is not None:
+            raise ValueError(f"{name} is given, and the method is 'sweep', which makes no steps: leave it out, or hand in method='branch_and_bound'")
+    sweep_config = (_judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
+    if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
-    return _optimal_separator(points, labels, weights, mask, all_optima=tie_break == "margin", flip_misclassified=fat == "flipped", config=config)
+    return _optimal_separator(points, labels, weights, mask, config=sweep_config, **options)
+
+
+def _choose_method(
+    num_points: int, is_traced: bool, config: SweepConfig | BranchAndBoundConfig | None, on_step: OnStep | None, initial: BranchAndBoundState | None
+) -> Literal["sweep", "branch_and_bound"]:
+    """What suits the size, unless an argument says which method is meant."""
+    if on_step is not None or initial is not None or isinstance(config, BranchAndBoundConfig):
+        return "branch_and_bound"
+    if is_traced or isinstance(config, SweepConfig) or num_points <= _LARGEST_SWEEP:
+        return "sweep"
+    return "branch_and_bound"
+
+
+def _judge_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
+    if config is not None and not isinstance(config, wanted):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.{wanted.__name__} is wanted for method {method!r}")
+    return config
 
 
 @functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config"))
@@ -112,40 +151,14 @@ def _optimal_separator(
     padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
-        real = jnp.dtype("float32" if config.word_bits == 32 else "float64")
-        valid = is_valid(points, labels, weights, mask)
-        usable = mask & valid
-        positive = usable & (labels > 0)
-        own_is_positive = 2 * jnp.sum(positive, dtype=jnp.int32) <= jnp.sum(usable, dtype=jnp.int32)
-        own = usable & (positive == own_is_positive)
-        points = jnp.where(usable[:, None], points, jnp.zeros((), points.dtype))
-        clean = points.astype(real) + jnp.zeros((), real)
-        weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
-        integers, weight_unit, rounding = scale_weights(weights)
-        instance, unit, faithful = scale_points(clean, own, usable, integers)
-        faithful &= is_kept_by_cast(points, real)
+        encoding = encode(points, labels, weights, mask, jnp.dtype("float32" if config.word_bits == 32 else "float64"))
+        instance = encoding.instance
         centres, num_centres = sweep.list_centres(instance)
         brackets = sweep.bracket_centres(instance, centres, num_centres, config)
         best = visits.visit_centres(instance, centres, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
-        metric_line = draw_line(instance, best, own_is_positive, flip_misclassified, result_dtype)
-        wrong = usable & ~is_right(instance, positive, metric_line)
-        proven = faithful & (numerics.masked_sum(integers, wrong) == best.loss)
-        status = jnp.where(valid, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
-        spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
-        bound = jnp.where(faithful, bound_loss(best.loss, weight_unit, rounding), 0)
-        line = in_data_units(metric_line, best.is_constant, unit, result_dtype)
-        offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(2, bool))
-        return Separator(
-            normal=line.normal.astype(result_dtype),
-            anchor=line.anchor.astype(result_dtype),
-            bias=line.bias.astype(result_dtype),
-            offset=offset.astype(result_dtype),
-            loss=numerics.masked_sum(weights, wrong).astype(result_dtype) + spoiled,
-            lower_bound=numerics.round_down(bound, result_dtype) + spoiled,
-            margin=line.margin.astype(result_dtype) + spoiled,
-            misclassified=wrong,
-            status=status.astype(jnp.int32),
-        )
+        line = draw_line(instance, best, encoding.own_is_positive, flip_misclassified, result_dtype)
+        status = jnp.full((), int(Status.OPTIMAL), jnp.int32)
+        return certify(encoding, line, best.is_constant, best.loss, best.loss, status, result_dtype)
 
     separator = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])

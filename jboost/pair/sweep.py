@@ -126,21 +126,22 @@ def _possible_loss(turn: Turn) -> Array:
     return _least_loss(turn, rises_before + falls, rises + falls_before)
 
 
-def _is_certain(instance: Instance, turn: Turn) -> Array:
-    """Whether every run is a tie, or a single point; points that are not off the centre come last and change nothing."""
+def _is_certain(turn: Turn, ties_are_plain: Array) -> Array:
+    """Whether every run is a plain tie, or a single point; points that are not off the centre come last and change nothing."""
     place = lax.iota(jnp.int32, turn.joined.shape[0])
     num_off_centre = jnp.sum(turn.radial.off_centre, dtype=jnp.int32)
-    return instance.on_grid | ~jnp.any(turn.joined & (place < num_off_centre))
+    return ties_are_plain | ~jnp.any(turn.joined & (place < num_off_centre))
 
 
-def _bracket_places(instance: Instance, places: Array) -> Bracket:
+def _bracket_places(instance: Instance, places: Array, exact_angles: bool) -> Bracket:
     turns = jax.vmap(turn_line, in_axes=(None, 0, 0))(instance, instance.x[places], instance.y[places])
     upper = jax.vmap(_attained_loss)(turns)
-    certain = jnp.all(jax.vmap(_is_certain, in_axes=(None, 0))(instance, turns))
+    ties_are_plain = instance.on_grid & (not exact_angles)
+    certain = jnp.all(jax.vmap(_is_certain, in_axes=(0, None))(turns, ties_are_plain))
     return Bracket(lax.cond(certain, lambda _: upper, jax.vmap(_possible_loss), turns), upper)
 
 
-def bracket_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig) -> Bracket:
+def bracket_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, *, exact_angles: bool = False) -> Bracket:
     """Brackets of the first `num_centres` of the centres, in chunks; the rest get the largest integer.
 
     Args:
@@ -148,6 +149,7 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
       centres: [c] int32, places of the centres.
       num_centres: [] int32.
       config: resolved.
+      exact_angles: whether `lower` has to hold for lines through further points too, with those of the own class on it right.
 
     Returns:
       Bracket with fields [c].
@@ -165,7 +167,7 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
     def sweep_chunk(index: Array, done: Bracket) -> Bracket:
         begin = jnp.asarray(index * chunk)
         places = lax.dynamic_slice_in_dim(padded, begin, chunk)
-        parts = [_bracket_places(instance, part) for part in jnp.split(places, streams)]
+        parts = [_bracket_places(instance, part, exact_angles) for part in jnp.split(places, streams)]
         bracket = Bracket(*(jnp.concatenate(fields) for fields in zip(*parts, strict=True)))
         real = begin + lax.iota(begin.dtype, chunk) < num_centres
         return Bracket(
@@ -180,11 +182,14 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
     return Bracket(*(field[:capacity] for field in swept))
 
 
-def list_centres(instance: Instance) -> tuple[Array, Array]:
-    """One example for every place that the own class occupies: places [max(n // 2, 1)] int32, and how many of them count."""
+def list_centres(instance: Instance, *, capacity: int | None = None) -> tuple[Array, Array]:
+    """One example for every place that the own class occupies: places [capacity] int32, and how many of them count.
+
+    The capacity is max(n // 2, 1) unless given: enough for the smaller class.
+    """
     size = instance.x.shape[0]
     skipped, x, y, index = lax.sort((~instance.own, instance.x, instance.y, lax.iota(jnp.int32, size)), num_keys=3)
     again = (x[1:] == x[:-1]) & (y[1:] == y[:-1])
     skipped = skipped | jnp.concatenate([jnp.zeros(1, bool), again])
     _, centres = lax.sort((skipped, index), num_keys=1)
-    return centres[: max(size // 2, 1)], jnp.sum(~skipped, dtype=jnp.int32)
+    return centres[: max(size // 2, 1) if capacity is None else capacity], jnp.sum(~skipped, dtype=jnp.int32)

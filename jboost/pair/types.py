@@ -28,8 +28,45 @@ class Separator(NamedTuple):
     status: Array  # [] int32
 
 
+class LeaveOneOut(NamedTuple):
+    """What the best separator of all points but one does to the one left out."""
+
+    error: Array  # [], the mean of `errors`: the leave-one-out estimate of the risk
+    errors: Array  # [n], in the unit of the weights; 0 where masked
+    kinds: Array  # [n] int32: 1 always right, 2 always wrong, 3 both among equally good separators; 0 where masked
+    status: Array  # [] int32
+
+
+class ParetoFront(NamedTuple):
+    """All best compromises between weight and margin, the lightest first; entries from `count` on are padding.
+
+    The i-th separator is score(x) = normals[i] . (x - anchors[i]) + biases[i]. It keeps points of the weight that losses[i] leaves at
+    a distance of margins[i] at least, each on its side.
+    """
+
+    losses: Array  # [k] weight that is given up, increasing; infinite padding
+    margins: Array  # [k] increasing, infinite for a constant classifier; padded with 0
+    normals: Array  # [k, d]
+    anchors: Array  # [k, d]
+    biases: Array  # [k]
+    count: Array  # [] int32
+    status: Array  # [] int32
+
+
+class TradeOff(NamedTuple):
+    """One point of a Pareto front, with its separator; score(x) = normal . (x - anchor) + bias."""
+
+    energy: Array  # []
+    index: Array  # [] int32, its place on the front
+    normal: Array  # [d]
+    anchor: Array  # [d]
+    bias: Array  # []
+    loss: Array  # []
+    margin: Array  # []
+
+
 @predict_scores.register
-def _(model: Separator, features: ArrayLike) -> Array:
+def _(model: Separator | TradeOff, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
     products = model.normal[None] * (features.astype(model.normal.dtype) - model.anchor[None])
     return jnp.sum(products, axis=-1) + model.bias

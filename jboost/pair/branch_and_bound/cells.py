@@ -1,0 +1,339 @@
+"""One step of the search: cells of lines are cut into narrower directions, and all their offsets are bounded by two histograms.
+
+A line is a x + b y = t with (a, b) = (1, u), or (u, 1) where `swapped`, and |u| <= 1. A cell is the set of lines with
+|u - slope| <= half_width and low <= t <= high. For all directions of a cell a node (a site or a box) projects into an interval of
+offsets; a line above the interval has the node below it, a line below the interval has it above. So for every bin of offsets
+
+    loss >= fixed loss of the cell + own weight certainly below + other weight certainly above     (own class above the line)
+
+and the same with the sides exchanged. Bins whose bounds reach the incumbent die; every run of live bins is a cell of the next
+step, which keeps only the nodes that are certain for none of its lines.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base.types import Array
+from jboost.pair.branch_and_bound import sites
+from jboost.pair.branch_and_bound.scans import running_max, running_sum
+from jboost.pair.branch_and_bound.sites import FAN, Tree
+
+NUM_DIRECTIONS = 4  # into which a step cuts the directions of a cell
+SAFETY = 2.0**-46  # offsets this close are never certain: far more than projections of coordinates up to 1 are rounded by
+NARROWEST = 2.0**-40  # half width of directions below which a cell is not cut
+_BINS_PER_HALF_WIDTH = 6.0
+_ENTRIES_PER_BIN = 12
+_SHORTEST_RUN = 16  # bins
+_FINE = 2.0**-20  # directions this narrow are not for boxes
+_COARSENESS = 0.3  # boxes wider than this times the half width are replaced by the nodes in them
+
+
+class Cells(NamedTuple):
+    """Sets of lines, each with what all of its lines lose for certain."""
+
+    swapped: Array  # [C] bool
+    slope: Array  # [C]
+    low: Array  # [C]
+    high: Array  # [C]
+    own_above: Array  # [C] integer, loss of the certain nodes with the own class above the line
+    own_below: Array  # [C]
+    bound: Array  # [C] integer, no line of the cell loses less
+    num_bins: Array  # [C] int32
+
+
+class Frontier(NamedTuple):
+    """Cells of one width, and a list of (cell, node) with the nodes that are certain for none of a cell's lines."""
+
+    cells: Cells
+    cell: Array  # [E] int32
+    node: Array  # [E] int32, -1 where the entry is void
+    num_cells: Array  # [] int32
+    half_width: Array  # []
+
+
+class Division(NamedTuple):
+    """What a step found: runs of live bins, and for each entry and each narrower direction the runs that it belongs to."""
+
+    runs: Cells  # [R]
+    begin: Array  # [K, E] int32, first run
+    end: Array  # [K, E] int32, one past the last run; not above `begin` where the node is in none
+    is_coarse: Array  # [E] bool, whether the nodes in the box take its place
+    branch_rank: Array  # [R + 1] int32, how many of the earlier runs are to be cut further
+    leaf_rank: Array  # [R + 1] int32, how many of the earlier runs are leaves
+    num_entries: Array  # [R] int32, nodes of each run
+    num_children: Array  # [R] int32, entries that each run hands to the next step
+    totals: Array  # [5] int64: cells and entries of the next step, its slots, leaves, entries of leaves
+    largest_leaf: Array  # [] int32
+
+
+def choose_num_bins(low: Array, high: Array, half_width: Array, num_entries: Array) -> Array:
+    """Bins narrower than what directions of this half width blur, and no more than there are entries to fill them."""
+    wanted = jnp.ceil((high - low) / half_width * _BINS_PER_HALF_WIDTH)
+    return jnp.clip(wanted, 1, jnp.maximum(4, num_entries // _ENTRIES_PER_BIN)).astype(jnp.int32)
+
+
+def num_slots(num_bins: Array) -> Array:
+    """How many slots the histograms of cells need; one for each bin and one more for each direction."""
+    return NUM_DIRECTIONS * (num_bins + 1)
+
+
+class _Slots(NamedTuple):
+    """Where the bins of each narrower cell stand in the histograms."""
+
+    begin: Array  # [K, C] int32
+    owner: Array  # [B + 1] int32, the narrower cell of each slot
+    is_bin: Array  # [B + 1] bool
+
+
+def _lay_out(frontier: Frontier, capacity: int) -> _Slots:
+    num_bins = frontier.cells.num_bins
+    size = num_bins.shape[0]
+    real = lax.iota(jnp.int32, size) < frontier.num_cells
+    widths = jnp.where(real, num_slots(num_bins), 0)
+    begins = jnp.cumsum(widths, dtype=jnp.int32) - widths
+    step = lax.broadcasted_iota(jnp.int32, (NUM_DIRECTIONS, size), 0) * (num_bins + 1)[None]
+    begin = jnp.where(real[None], begins[None] + step, capacity)
+    index = lax.iota(jnp.int32, size * NUM_DIRECTIONS)
+    owner = jnp.zeros(capacity + 1, jnp.int32).at[begin.T.reshape(-1)].max(index, mode="drop")
+    owner = lax.cummax(owner)
+    slot = lax.iota(jnp.int32, capacity + 1)
+    inside = slot - begin[owner % NUM_DIRECTIONS, owner // NUM_DIRECTIONS] < num_bins[owner // NUM_DIRECTIONS]
+    return _Slots(begin, owner, inside & (slot < jnp.sum(widths)))
+
+
+def _narrow_slopes(slope: Array, half_width: Array) -> Array:
+    """The middle of each narrower direction, [K, ...]."""
+    steps = (2 * lax.iota(jnp.int32, NUM_DIRECTIONS) + 1 - NUM_DIRECTIONS).astype(slope.dtype)
+    return slope[None] + (half_width / NUM_DIRECTIONS) * steps[:, None]
+
+
+def _project(tree: Tree, frontier: Frontier, slots: _Slots) -> tuple[Array, Array, Array]:
+    """For each direction and entry the first slot at which the node is not certainly above and the first at which it is certainly below."""
+    cells, half_width = frontier.cells, frontier.half_width
+    capacity = slots.owner.shape[0] - 1
+    void = frontier.node < 0
+    cell, node = jnp.maximum(frontier.cell, 0), jnp.maximum(frontier.node, 0)
+    swapped = cells.swapped[cell]
+    x, y, half_x, half_y = tree.x[node], tree.y[node], tree.half_width[node], tree.half_height[node]
+    along, across = jnp.where(swapped, y, x), jnp.where(swapped, x, y)
+    half_along, half_across = jnp.where(swapped, half_y, half_x), jnp.where(swapped, half_x, half_y)
+    narrow = half_width / NUM_DIRECTIONS
+    slope, along = lax.optimization_barrier((cells.slope[cell], along - cells.low[cell]))
+    per_offset = (cells.num_bins / (cells.high - cells.low))[cell]
+    blur = half_along + narrow * (jnp.abs(across) + half_across) + SAFETY
+    across, half_across, per_offset, blur = lax.optimization_barrier((across, half_across, per_offset, blur))
+    slopes = _narrow_slopes(slope, half_width)
+    reach = blur[None] + jnp.abs(slopes) * half_across[None]
+    middle = along[None] + slopes * across[None]
+    last = cells.num_bins[cell].astype(x.dtype)[None]
+    first = jnp.clip(jnp.floor((middle - reach) * per_offset[None]), 0, last).astype(jnp.int32)
+    behind = jnp.clip(jnp.floor((middle + reach) * per_offset[None]) + 1, 0, last).astype(jnp.int32)
+    begin = slots.begin[:, cell]
+    is_coarse = (half_along + half_across > _COARSENESS * narrow) | (narrow < _FINE)
+    return jnp.where(void[None], capacity, begin + first), jnp.where(void[None], capacity, begin + behind), is_coarse
+
+
+def _cuts(cells: Cells, narrow: Array, slots: _Slots) -> Array:
+    """Bins before which a run ends in any case, [B + 1] bool.
+
+    A run is no longer than a quarter of its cell, or some blurs if that is more: where directions matter little, as on points of one
+    line, cells would not lose nodes otherwise. Few wide bins may all be runs.
+    """
+    quarter = jnp.maximum(cells.num_bins // 4, 1)
+    is_wide = (cells.high - cells.low) * _BINS_PER_HALF_WIDTH > cells.num_bins * narrow * (1 + 2.0**-20)
+    length = jnp.where(is_wide, quarter, jnp.maximum(quarter, _SHORTEST_RUN))[slots.owner // NUM_DIRECTIONS]
+    begin = slots.begin.T.reshape(-1)[slots.owner]
+    return (lax.iota(jnp.int32, begin.shape[0]) - begin) % length == 0
+
+
+def _histogram(slot: Array, weights: Array, capacity: int) -> Array:
+    """Cumulative weights [channels, capacity + 1] over all slots, this one too."""
+    sums = [jnp.zeros(capacity + 1, weights.dtype).at[slot].add(channel[None], mode="promise_in_bounds") for channel in weights]
+    return jnp.cumsum(jnp.stack(sums), axis=1, dtype=weights.dtype)
+
+
+@functools.partial(jax.jit, static_argnames=("capacity", "leaf_size", "num_sites"))
+def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacity: int, leaf_size: int, num_sites: int) -> Division:
+    """Bounds all offsets of all cells, each cut into `NUM_DIRECTIONS` narrower ones.
+
+    Args:
+      tree: all nodes.
+      frontier: cells with their nodes.
+      limit: [] integer, a bin lives if its bound is below.
+      beam: [] int32, 0, or about how many bins live at most: the best ones.
+      capacity: slots for bins, static; at least the sum of `num_slots` over the cells.
+      leaf_size: a run with at most so many sites, and no boxes, is a leaf, static.
+      num_sites: capacity of the sites, static.
+    """
+    cells = frontier.cells
+    slots = _lay_out(frontier, capacity)
+    first, behind, is_coarse = lax.optimization_barrier(_project(tree, frontier, slots))
+    is_box = frontier.node >= num_sites
+    is_coarse &= is_box
+    size = jnp.where(is_box, leaf_size + 1, 1).astype(jnp.int64) | (jnp.where(is_coarse, FAN, 1).astype(jnp.int64) << 32)
+    weights = lax.optimization_barrier(jnp.concatenate([tree.weights[:, jnp.maximum(frontier.node, 0)], size[None]]))
+    *not_above, sizes_not_above = _histogram(first, weights, capacity)
+    *below, sizes_below = _histogram(behind, weights, capacity)
+    not_above, below = jnp.stack(not_above), jnp.stack(below)
+    begins = slots.begin.T.reshape(-1)
+    before = jnp.maximum(begins - 1, 0)
+    lasts = jnp.minimum(begins + jnp.repeat(cells.num_bins, NUM_DIRECTIONS), capacity)
+    zero = jnp.zeros((), weights.dtype)
+    below_before, sizes_before = (jnp.where(begins > 0, sums[..., before], zero) for sums in (below, sizes_below))
+    owner = slots.owner
+    own_below, other_below = sites.unpack(below - below_before[:, owner])
+    own_above, other_above = sites.unpack(not_above[:, lasts][:, owner] - not_above)
+    parent = owner // NUM_DIRECTIONS
+    fixed_above, fixed_below = cells.own_above[parent], cells.own_below[parent]
+    bounds = jnp.minimum(fixed_above + own_below + other_above, fixed_below + other_below + own_above)
+    bounds = jnp.where(slots.is_bin, bounds, jnp.iinfo(bounds.dtype).max)
+    limit = lax.cond(beam > 0, lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]), lambda: limit)
+    live = slots.is_bin & (bounds < limit)
+    is_cut = _cuts(cells, frontier.half_width / NUM_DIRECTIONS, slots)
+    starts = live & (is_cut | ~jnp.concatenate([jnp.zeros(1, bool), live[:-1]]))
+    ends = live & ~jnp.concatenate([live[1:] & ~is_cut[1:], jnp.zeros(1, bool)])
+    counted = jnp.stack([starts, ends]).astype(jnp.int32)
+    begun, ended = jnp.cumsum(counted, axis=1, dtype=jnp.int32) - counted
+    room = capacity
+    slot = lax.iota(jnp.int32, capacity + 1)
+
+    def at_runs(flags: Array, rank: Array, values: Array) -> Array:
+        return jnp.zeros(room, values.dtype).at[jnp.where(flags, rank, room)].set(values, mode="drop")
+
+    start_slot, end_slot = at_runs(starts, begun, slot), at_runs(ends, ended, slot)
+    num_runs = jnp.sum(starts, dtype=jnp.int32)
+    is_run = lax.iota(jnp.int32, room) < num_runs
+    which = owner[start_slot]
+    bin_width = ((cells.high - cells.low) / cells.num_bins)[which // NUM_DIRECTIONS]
+    low = cells.low[which // NUM_DIRECTIONS] + (start_slot - begins[which]) * bin_width
+    high = cells.low[which // NUM_DIRECTIONS] + (end_slot + 1 - begins[which]) * bin_width
+    least = jnp.full(room, jnp.iinfo(bounds.dtype).max, bounds.dtype)
+    least = least.at[jnp.where(live, begun + starts - 1, room)].min(bounds, mode="drop")
+
+    begin, end = lax.optimization_barrier((ended[first], begun[behind]))
+    nodes = sizes_not_above[end_slot] - jnp.where(begins > 0, sizes_not_above[before], zero)[which] - (sizes_below[start_slot] - sizes_before[which])
+    num_entries, num_children = (nodes & (2**32 - 1)).astype(jnp.int32), nodes >> 32
+    narrow = frontier.half_width / NUM_DIRECTIONS
+    is_leaf = is_run & ((num_entries <= leaf_size) | (narrow <= NARROWEST))
+    is_branch = is_run & ~is_leaf
+    num_bins = choose_num_bins(low, high, narrow / NUM_DIRECTIONS, num_entries)
+    runs = Cells(
+        swapped=cells.swapped[which // NUM_DIRECTIONS],
+        slope=_narrow_slopes(cells.slope, frontier.half_width).T.reshape(-1)[which],
+        low=low,
+        high=high,
+        own_above=fixed_above[start_slot] + own_below[start_slot] + other_above[end_slot],
+        own_below=fixed_below[start_slot] + other_below[start_slot] + own_above[end_slot],
+        bound=least,
+        num_bins=num_bins,
+    )
+    totals = [
+        is_branch,
+        jnp.where(is_branch, num_children, 0),
+        jnp.where(is_branch, num_slots(num_bins), 0),
+        is_leaf,
+        jnp.where(is_leaf, num_entries, 0),
+    ]
+    return Division(
+        runs=runs,
+        begin=begin,
+        end=end,
+        is_coarse=is_coarse,
+        branch_rank=_with_total(is_branch),
+        leaf_rank=_with_total(is_leaf),
+        num_entries=num_entries,
+        num_children=num_children.astype(jnp.int32),
+        totals=jnp.stack([jnp.sum(part, dtype=jnp.int64) for part in totals]),
+        largest_leaf=jnp.max(jnp.where(is_leaf, num_entries, 0)),
+    )
+
+
+def _with_total(flags: Array) -> Array:
+    return jnp.concatenate([jnp.zeros(1, jnp.int32), jnp.cumsum(flags, dtype=jnp.int32)])
+
+
+def _list_pairs(division: Division, node: Array, rank: Array, fan: Array, capacity: int) -> tuple[Array, Array, Array, Array]:
+    """Pairs of a chosen run and an entry that belongs to it, the latter `fan` times: run, source entry, which of the fan; and whether it is one."""
+    begin, end = rank[division.begin], rank[division.end]
+    amount = jnp.where(division.end > division.begin, end - begin, 0) * fan[None]
+    begin, amount = lax.optimization_barrier((begin.reshape(-1), amount.reshape(-1)))
+    offsets = running_sum(amount)
+    total = offsets[-1]
+    offsets = offsets - amount
+    source = jnp.zeros(capacity, jnp.int32).at[jnp.where(amount > 0, offsets, capacity)].set(lax.iota(jnp.int32, amount.shape[0]), mode="drop")
+    source = lax.optimization_barrier(running_max(source))
+    index = lax.iota(jnp.int32, capacity)
+    place = index - offsets[source]
+    entry = source % node.shape[0]
+    fan_here = fan[entry]
+    return begin[source] + place // fan_here, entry, place % fan_here, index < total
+
+
+def _choose(runs: Cells, rank: Array, capacity: int) -> Cells:
+    """The runs where the rank grows, in their order."""
+    chosen = rank[1:] > rank[:-1]
+    target = jnp.where(chosen, rank[:-1], capacity)
+    return Cells(*(jnp.zeros(capacity, field.dtype).at[target].set(field, mode="drop") for field in runs))
+
+
+@functools.partial(jax.jit, static_argnames=("num_cells", "num_entries", "num_sites"))
+def branch(
+    tree: Tree, frontier: Frontier, division: Division, first: Array, last: Array, *, num_cells: int, num_entries: int, num_sites: int
+) -> Frontier:
+    """The frontier of the next step: runs number `first` up to `last` of those that are to be cut further.
+
+    Args:
+      tree: all nodes.
+      frontier: what was divided.
+      division: how.
+      first: [] int32.
+      last: [] int32.
+      num_cells: capacity, static.
+      num_entries: capacity, static.
+      num_sites: capacity of the sites, static.
+    """
+    rank = jnp.clip(division.branch_rank, first, last) - first
+    fan = jnp.where(division.is_coarse, FAN, 1)
+    cell, entry, child, real = _list_pairs(division, frontier.node, rank, fan, num_entries)
+    node = frontier.node[entry]
+    below, exists = sites.children(node, child, tree.sizes, num_sites)
+    node = jnp.where(division.is_coarse[entry], below, node)
+    real &= exists | ~division.is_coarse[entry]
+    return Frontier(
+        _choose(division.runs, rank, num_cells),
+        jnp.where(real, cell, -1),
+        jnp.where(real, node, -1),
+        (last - first).astype(jnp.int32),
+        frontier.half_width / NUM_DIRECTIONS,
+    )
+
+
+class Leaves(NamedTuple):
+    """Cells with few sites."""
+
+    cells: Cells  # [L]
+    site: Array  # [L, M] int32, -1 for none
+    half_width: Array  # [L]
+
+
+@functools.partial(jax.jit, static_argnames=("num_leaves", "width"))
+def collect_leaves(frontier: Frontier, division: Division, first: Array, last: Array, *, num_leaves: int, width: int) -> Leaves:
+    """Leaves number `first` up to `last` of a step, each with its sites in a row; both sizes are capacities, static."""
+    num_entries = num_leaves * width
+    rank = jnp.clip(division.leaf_rank, first, last) - first
+    leaf, entry, _, real = _list_pairs(division, frontier.node, rank, jnp.ones_like(frontier.node), num_entries)
+    key = jnp.where(real, (leaf.astype(jnp.int64) << 32) | frontier.node[entry].astype(jnp.int64), jnp.iinfo(jnp.int64).max)
+    key = lax.sort(key)
+    leaf, node = jnp.minimum(key >> 32, num_leaves).astype(jnp.int32), (key & (2**32 - 1)).astype(jnp.int32)
+    cells = _choose(division.runs, rank, num_leaves)
+    counts = jnp.zeros(num_leaves, jnp.int32).at[leaf].add(1, mode="drop")
+    begins = jnp.cumsum(counts, dtype=jnp.int32) - counts
+    place = lax.iota(jnp.int32, num_entries) - begins[jnp.minimum(leaf, num_leaves - 1)]
+    site = jnp.full((num_leaves, width), -1, jnp.int32).at[leaf, place].set(node, mode="drop")
+    return Leaves(cells, site, jnp.full(num_leaves, frontier.half_width / NUM_DIRECTIONS))

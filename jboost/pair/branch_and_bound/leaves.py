@@ -1,0 +1,142 @@
+"""Cells with few sites, finished: a line turns round every site of the own class that its cell leaves uncertain.
+
+As in `jboost.pair.sweep`, quick keys give a bracket of the least loss round every centre, and exact orders decide where the bracket
+leaves a question (`jboost.pair.branch_and_bound.visits`). Only lines of the cell count: for those outside the certain sites are not.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base.types import Array
+from jboost.pair.branch_and_bound import sites
+from jboost.pair.branch_and_bound.cells import Cells, Leaves
+from jboost.pair.branch_and_bound.sites import Sites
+from jboost.pair.sweep import Bracket
+
+TOLERANCE = 2.0**-48  # lines this close to a cell count as its lines: less than `cells.SAFETY`, more than their own rounding
+_KEY_BITS = 50  # with a finest key of 2^-49: equal or two apart for directions on the grids of `Instance`, up to the width below
+_WIDEST_CERTAIN = 2048
+_FINEST_KEY = 2.0**-49
+
+
+class Local(NamedTuple):
+    """The sites of one leaf; x is along and y across, so that a line of slope u through a site has normal (1, u)."""
+
+    x: Array  # [M] as in `Instance`
+    y: Array  # [M]
+    own: Array  # [M] integer weight, 0 where there is no site
+    other: Array  # [M]
+    live: Array  # [M] bool
+    cell: Cells  # fields []
+    half_width: Array  # []
+
+
+class Frame(NamedTuple):
+    """What turns coordinates of `Instance` into those of cells: (coordinate - middle) / size."""
+
+    middle: Array  # [2]
+    size: Array  # [2] powers of two
+
+
+def frame_of(points: Sites) -> Frame:
+    """The frame in which the tree of these sites stands."""
+    return Frame(*sites.centre_and_scale(points))
+
+
+def gather_local(points: Sites, leaf: Leaves) -> Local:
+    """One leaf with its sites; fields of `leaf` without the leading axis."""
+    live = leaf.site >= 0
+    place = jnp.maximum(leaf.site, 0)
+    x, y = points.x[place], points.y[place]
+    swapped = leaf.cells.swapped
+    zero = jnp.zeros((), points.own.dtype)
+    own, other = (jnp.where(live, weights[place], zero) for weights in (points.own, points.other))
+    return Local(jnp.where(swapped, y, x), jnp.where(swapped, x, y), own, other, live, leaf.cells, leaf.half_width)
+
+
+def oriented_frame(frame: Frame, swapped: Array) -> Frame:
+    """The frame for coordinates that are exchanged where `swapped`."""
+    return Frame(*(jnp.where(swapped, part[::-1], part) for part in frame))
+
+
+def meets_cell(local: Local, frame: Frame, centre: Array, begin: Array, end: Array) -> Array:
+    """Whether lines through a centre with slopes between `begin` and `end` meet the cell, as far as rounding can tell."""
+    cell = local.cell
+    low_slope, high_slope = cell.slope - local.half_width - TOLERANCE, cell.slope + local.half_width + TOLERANCE
+    begin, end = jnp.maximum(begin, low_slope), jnp.minimum(end, high_slope)
+    along = (local.x[centre] - frame.middle[0]) / frame.size[0]
+    across = (local.y[centre] - frame.middle[1]) / frame.size[1]
+    first, second = along + begin * across, along + end * across
+    touches = (jnp.minimum(first, second) <= cell.high + TOLERANCE) & (jnp.maximum(first, second) >= cell.low - TOLERANCE)
+    return touches & (begin <= end + TOLERANCE)
+
+
+def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -> Bracket:
+    """Bounds of the least loss of the open classes through one centre and in the cell."""
+    size = local.x.shape[0]
+    cell, half_width = local.cell, local.half_width
+    dx, dy = (local.x - local.x[centre]) / frame.size[0], (local.y - local.y[centre]) / frame.size[1]
+    away = local.live & ((dx != 0) | (dy != 0))
+    crossing = jnp.where(dy != 0, -dx / jnp.where(dy != 0, dy, 1), jnp.inf)
+    start = cell.slope - half_width - TOLERANCE
+    crosses = away & (crossing >= start) & (crossing <= cell.slope + half_width + TOLERANCE)
+    above = jnp.where(crossing == jnp.inf, dx > 0, (dy > 0) == (crossing < start))
+    change = jnp.where(away, local.other - local.own, 0)
+    at_start = jnp.sum(jnp.where(above, change, 0))
+    steps = jnp.where(crosses, jnp.where(dy > 0, change, -change), 0)
+    index_bits = max(1, (size - 1).bit_length())
+    resolution = jnp.maximum(2 * (half_width + TOLERANCE) * 2.0 ** -min(_KEY_BITS, 61 - index_bits), _FINEST_KEY)
+    quantized = jnp.where(crosses, ((crossing - start) / resolution).astype(jnp.int64), 2 ** (62 - index_bits))
+    order = lax.sort((quantized << index_bits) | lax.iota(jnp.int64, size))
+    place = (order & (2**index_bits - 1)).astype(jnp.int32)
+    key = order >> index_bits
+    steps, crossing = lax.optimization_barrier((steps[place], crossing[place]))
+    joined = jnp.concatenate([jnp.zeros(1, bool), key[1:] - key[:-1] <= 1])
+    is_crossing = lax.iota(jnp.int32, size) < jnp.sum(crosses)
+    is_open = is_crossing & jnp.concatenate([~joined[1:] | ~is_crossing[1:], jnp.ones(1, bool)])
+    slope = jnp.where(is_crossing, crossing, jnp.inf)
+    following = jnp.concatenate([slope[1:], jnp.full(1, jnp.inf, slope.dtype)])
+    met = is_open & meets_cell(local, frame, centre, slope, following)
+    met_loosely = is_open & meets_cell(local, frame, centre, lax.cummax(jnp.where(joined, -jnp.inf, slope)), following)
+    met_first = meets_cell(local, frame, centre, start, slope[0])
+    own_off, other_off = (jnp.sum(jnp.where(away, weights, 0)) for weights in (local.own, local.other))
+    here = jnp.sum(jnp.where(local.live & ~away, local.other, 0))
+    own_above = cell.own_above + own_off + here + at_start
+    own_below = cell.own_below + other_off + here - at_start
+    none = jnp.iinfo(jnp.int64).max
+
+    def least(low: Array, high: Array, met: Array) -> Array:
+        lowest = jnp.min(jnp.where(met, low, none))
+        highest = jnp.max(jnp.where(met, high, -none))
+        from_lines = jnp.minimum(jnp.where(lowest < none, own_above + lowest, none), jnp.where(highest > -none, own_below - highest, none))
+        return jnp.minimum(from_lines, jnp.where(met_first, jnp.minimum(own_above, own_below), none))
+
+    sums = jnp.cumsum(steps)
+    rises, falls = jnp.cumsum(jnp.maximum(steps, 0)), jnp.cumsum(jnp.minimum(steps, 0))
+    zero = jnp.zeros(1, steps.dtype)
+    tied = joined if size > _WIDEST_CERTAIN else joined & ~on_grid
+    rises_before = lax.cummax(jnp.where(tied, 0, jnp.concatenate([zero, rises[:-1]])))
+    falls_before = lax.cummin(jnp.where(tied, 0, jnp.concatenate([zero, falls[:-1]])))
+    upper = least(sums, sums, met)
+    uncertain = jnp.any(tied & is_crossing)
+    lower = jnp.where(uncertain, least(rises_before + falls, rises + falls_before, met_loosely), upper)
+    is_centre = local.live[centre] & (local.own[centre] > 0)
+    return Bracket(jnp.where(is_centre, lower, none), jnp.where(is_centre, upper, none))
+
+
+@jax.jit
+def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves) -> Bracket:
+    """Brackets of the least loss round every site of every leaf, fields [L, M]; the largest integer where none is to be had."""
+
+    def bracket(leaf: Leaves) -> Bracket:
+        local = gather_local(points, leaf)
+        view = oriented_frame(frame, leaf.cells.swapped)
+        centres = lax.iota(jnp.int32, local.x.shape[0])
+        return jax.vmap(_bracket_centre, in_axes=(None, None, None, 0))(local, view, points.on_grid, centres)
+
+    return jax.vmap(bracket)(leaves)

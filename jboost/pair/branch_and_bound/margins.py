@@ -1,0 +1,119 @@
+"""The margin of a separation of millions of sites, from the few of them that lie nearest to the line.
+
+The distance of two hulls depends on the sites that lie lowest along its direction. Blocks of neighbours are ranked by their lowest
+site along a direction, the hull distance of the best blocks gives the next direction, and so on until it stays.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import loops, numerics
+from jboost.base.types import Array
+from jboost.geometry import hulls
+from jboost.pair.branch_and_bound.cells import Cells, Leaves
+from jboost.pair.branch_and_bound.leaves import Frame
+from jboost.pair.branch_and_bound.sites import Sites
+from jboost.pair.branch_and_bound.visits import Separation, counted_sides
+
+_BLOCK = 64
+_MOST_BLOCKS = 32
+_MAX_ROUNDS = 40
+_RELATIVE_ERROR = 2.0**-36
+
+
+class FatSeparation(NamedTuple):
+    """A separation with its margin, and the sites that decide it."""
+
+    margin: Array  # [] infinite for a constant classifier
+    normal: Array  # [2] in metric coordinates, to the own side; 0 for a constant
+    is_constant: Array  # [] bool
+    near: Array  # [S] int32, places of the sites nearest to the line on either side; some more than once
+    on_own_side: Array  # [S] bool
+
+
+def _num_near(num_sites: int) -> int:
+    """Lowest blocks of two sides in two rounds."""
+    return 4 * min(_MOST_BLOCKS, -(-num_sites // _BLOCK)) * _BLOCK
+
+
+def constant_separation(points: Sites) -> FatSeparation:
+    """The better of the two constant classifiers, the one that keeps the own class if they tie."""
+    width = _num_near(points.x.shape[0])
+    keeps_own = jnp.sum(points.other) <= jnp.sum(points.own)
+    return FatSeparation(
+        margin=jnp.full((), jnp.inf, points.x.dtype),
+        normal=jnp.zeros(2, points.x.dtype),
+        is_constant=jnp.ones((), bool),
+        near=jnp.zeros(width, jnp.int32),
+        on_own_side=jnp.broadcast_to(keeps_own, (width,)),
+    )
+
+
+def _sides_of(points: Sites, frame: Frame, cell: Cells, own_above: Array) -> Array:
+    """Which side every site is on that is certain for the cell, [N] bool; True for the own side."""
+    along, across = (points.x - frame.middle[0]) / frame.size[0], (points.y - frame.middle[1]) / frame.size[1]
+    along, across = jnp.where(cell.swapped, across, along), jnp.where(cell.swapped, along, across)
+    return (along + cell.slope * across > cell.low + (cell.high - cell.low) / 2) == own_above
+
+
+def _lowest_blocks(heights: Array, mask: Array) -> Array:
+    """Places [S] of the sites in the blocks with the lowest sites of the mask [N]; some may lie outside the mask or beyond N."""
+    size = heights.shape[0]
+    missing = -size % _BLOCK
+    lowest = jnp.min(jnp.pad(jnp.where(mask, heights, jnp.inf), (0, missing), constant_values=jnp.inf).reshape(-1, _BLOCK), axis=1)
+    _, block = lax.sort((lowest, lax.iota(jnp.int32, lowest.shape[0])), num_keys=1)
+    return (block[:_MOST_BLOCKS, None] * _BLOCK + lax.iota(jnp.int32, _BLOCK)[None]).reshape(-1)
+
+
+class _Round(NamedTuple):
+    normal: Array  # [2]
+    margin: Array  # []
+    near: Array  # [S] int32
+    moving: Array  # [] bool
+
+
+@functools.partial(jax.jit, static_argnames="flip_misclassified")
+def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, flip_misclassified: bool) -> FatSeparation:
+    """The margin of one separation of all sites; fields of `leaf` and `separation` without the leading axis."""
+    size = points.x.shape[0]
+    place = jnp.where(leaf.site >= 0, leaf.site, size)
+    on_own_side = _sides_of(points, frame, leaf.cells, separation.own_above).at[place].set(separation.on_own_side, mode="drop")
+    own_side, other_side = counted_sides(points.own, points.other, on_own_side, flip_misclassified)
+    is_constant = ~(jnp.any(own_side) & jnp.any(other_side))
+    x, y = points.x * points.metric[0], points.y * points.metric[1]
+    slope, one = leaf.cells.slope, jnp.ones((), x.dtype)
+    normal = jnp.where(leaf.cells.swapped, jnp.stack([slope, one]), jnp.stack([one, slope])) / (frame.size * points.metric)
+    normal = jnp.where(separation.own_above, normal, -normal)
+    known = jnp.isfinite(separation.margin_bound) & jnp.any(separation.normal != 0)
+    normal = jnp.where(known, separation.normal, normal)
+
+    def improve(now: _Round) -> _Round:
+        heights = x * now.normal[0] + y * now.normal[1]
+        gap = numerics.masked_min(heights, own_side, fill=jnp.inf) - numerics.masked_max(heights, other_side, fill=-jnp.inf)
+        is_true = gap >= 2 * now.margin * jnp.sqrt(jnp.sum(now.normal * now.normal)) * (1 - _RELATIVE_ERROR)
+        nearest = jnp.concatenate([_lowest_blocks(heights, own_side), _lowest_blocks(-heights, other_side)])
+        near = jnp.concatenate([nearest, now.near[: nearest.shape[0]]])
+        real, at = near < size, jnp.minimum(near, size - 1)
+        own, other = own_side[at] & real, other_side[at] & real
+        last = near.shape[0] - 1
+        start = tuple(jnp.minimum(numerics.first_true(side), last) for side in (own, other))
+        hull = hulls.hull_distance(x[at], y[at], own, other, start=(start[0], start[1]), floor=-jnp.ones((), x.dtype))
+        normal = jnp.stack([hull.normal_x, hull.normal_y])
+        usable = jnp.any(normal != 0)
+        return _Round(jnp.where(is_true | ~usable, now.normal, normal), jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable)
+
+    begin = _Round(normal, jnp.full((), jnp.inf, x.dtype), jnp.full(_num_near(size), size, jnp.int32), ~is_constant)
+    found, _ = loops.bounded_loop(improve, lambda now: now.moving, begin, max_checks=_MAX_ROUNDS)
+    return FatSeparation(
+        margin=jnp.where(is_constant, jnp.inf, found.margin),
+        normal=jnp.where(is_constant, 0, found.normal),
+        is_constant=is_constant,
+        near=jnp.where(found.near < size, found.near, -1),
+        on_own_side=on_own_side[jnp.minimum(found.near, size - 1)],
+    )

@@ -1,0 +1,189 @@
+"""The host loop of branch and bound: frontiers on a stack, each divided by compiled steps of few sizes.
+
+A first dive keeps only the best bins of every step and so meets a good line after few steps. Then the stack is worked off depth
+first in chunks, breadth first within a chunk, so that memory stays bounded. The heavy work is compiled; the host chooses capacities.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base.types import Array
+from jboost.pair.branch_and_bound import cells, leaves, sites
+from jboost.pair.branch_and_bound.cells import Cells, Division, Frontier
+from jboost.pair.branch_and_bound.leaves import Frame
+from jboost.pair.branch_and_bound.sites import Sites, Tree
+from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
+from jboost.pair.sweep import Bracket
+
+_SMALLEST_CHUNK = 1 << 12
+_ENTRIES_PER_CELL = 16  # capacities of cells and slots go with those of entries: fewer shapes to compile
+_ENTRIES_PER_SLOT = 2
+_MOST_ROOT_BOXES = 4096
+_LEAF_PAIRS = 1 << 15  # (leaf, centre, site) triples that are swept at once
+_GROWTH = 8
+
+
+class Problem(NamedTuple):
+    """What the search reads: sites, boxes over them, the frame of both, and what may be pruned."""
+
+    points: Sites
+    tree: Tree
+    frame: Frame
+    constant_loss: int  # what the better constant classifier loses, in integer units
+    all_optima: bool  # whether lines that tie with the best are wanted
+
+
+def prepare(points: Sites, *, all_optima: bool) -> Problem:
+    """Boxes over the sites, and the constant classifiers."""
+    own, other = int(jnp.sum(points.own)), int(jnp.sum(points.other))
+    tree = sites.build_tree(points, packed=own + other < 2**sites.PACKED_BITS)
+    return Problem(points, tree, leaves.frame_of(points), min(own, other), all_optima)
+
+
+def start(problem: Problem) -> BranchAndBoundState:
+    """All lines in two cells, one for each half of the directions."""
+    points, tree = problem.points, problem.tree
+    begins, sizes = sites.level_starts(points.x.shape[0]), np.asarray(tree.sizes)
+    level = next((level for level, size in enumerate(sizes) if size <= _MOST_ROOT_BOXES), len(sizes) - 1)
+    node = begins[level] + np.arange(sizes[level], dtype=np.int32)
+    reach = 2.0 + 2.0**-10
+    num_bins = int(cells.choose_num_bins(-reach, reach, 1 / cells.NUM_DIRECTIONS, np.int32(len(node))))
+    num_entries, num_cells, _ = _capacities(2 * len(node), 2, 2 * int(cells.num_slots(num_bins)))
+    ends = Cells(*(np.zeros(num_cells, dtype) for dtype in (bool, *[np.float64] * 3, *[np.int64] * 3, np.int32)))
+    ends.swapped[1] = True
+    ends.low[:2], ends.high[:2], ends.num_bins[:2] = -reach, reach, num_bins
+    cell, nodes = np.full(num_entries, -1, np.int32), np.full(num_entries, -1, np.int32)
+    cell[: 2 * len(node)], nodes[: 2 * len(node)] = np.repeat([0, 1], len(node)), np.tile(node, 2)
+    root = Frontier(ends, cell, nodes, np.int32(2), np.float64(1))
+    frontiers = (jax.tree.map(jnp.asarray, root),) if len(node) else ()
+    total = jnp.sum(points.own) + jnp.sum(points.other)
+    return BranchAndBoundState(frontiers, (), np.int64(problem.constant_loss), np.asarray(points.count), np.asarray(total))
+
+
+def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, int, int]:
+    """The smallest standard capacities that hold so many entries, cells and slots."""
+    wanted = max(num_entries, num_cells * _ENTRIES_PER_CELL, num_slots * _ENTRIES_PER_SLOT)
+    size = _SMALLEST_CHUNK
+    while size < wanted:
+        size *= _GROWTH
+    return size, size // _ENTRIES_PER_CELL, size // _ENTRIES_PER_SLOT
+
+
+def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, int]]:
+    """Ranges of runs that fill chunks; `runs` [k, 3] are the entries, ones and slots of each run.
+
+    A chunk is of the largest standard size that one part can fill, so that little of it is padding.
+    """
+    loads = np.maximum(np.maximum(runs[:, 0], _ENTRIES_PER_CELL * runs[:, 1]), _ENTRIES_PER_SLOT * runs[:, 2])
+    size = _SMALLEST_CHUNK
+    total = int(loads.sum())
+    while size * _GROWTH <= min(config.chunk_entries, max(total * 3 // 2, int(loads.max()))) or size < loads.max():
+        size *= _GROWTH
+    filled = np.cumsum(loads)
+    parts, begin = [], 0
+    while begin < len(loads):
+        done = filled[begin - 1] if begin else 0
+        end = max(begin + 1, int(np.searchsorted(filled, done + size, side="right")))
+        parts.append((begin, end))
+        begin = end
+    return parts
+
+
+def advance(problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig, *, beam: int = 0) -> BranchAndBoundState:
+    """One step: the last frontier is divided, its leaves are bracketed, its other runs become frontiers on top of the stack."""
+    *waiting, frontier = state.frontiers
+    if _least_bound(frontier) >= _limit(problem, state):
+        return state._replace(frontiers=tuple(waiting))
+    num_slots = int(np.sum(cells.num_slots(np.asarray(frontier.cells.num_bins))[: int(frontier.num_cells)]))
+    capacity = max(_capacities(frontier.node.shape[0], 0, num_slots)[2], num_slots)
+    num_sites = problem.points.x.shape[0]
+    division = cells.divide(
+        problem.tree,
+        frontier,
+        jnp.asarray(_limit(problem, state)),
+        jnp.int32(beam),
+        capacity=capacity,
+        leaf_size=config.leaf_size,
+        num_sites=num_sites,
+    )
+    num_branches, _, _, num_leaves, _ = np.asarray(division.totals).tolist()
+    if num_leaves:
+        state = _sweep_leaves(problem, state, frontier, division, num_leaves, config)
+    children: list[Frontier] = []
+    if num_branches:
+        chosen = np.flatnonzero(np.diff(np.asarray(division.branch_rank)))
+        entries, bins = np.asarray(division.num_children)[chosen], np.asarray(division.runs.num_bins)[chosen]
+        loads = np.stack([entries, np.ones_like(entries), cells.num_slots(bins)], axis=1).astype(np.int64)
+        for first, last in _parts(loads, config):
+            size, num_cells, _ = _capacities(*(int(total) for total in loads[first:last].sum(axis=0)))
+            part = cells.branch(
+                problem.tree, frontier, division, jnp.int32(first), jnp.int32(last), num_cells=num_cells, num_entries=size, num_sites=num_sites
+            )
+            children.append(part)
+    return state._replace(frontiers=(*waiting, *reversed(children)))
+
+
+def _limit(problem: Problem, state: BranchAndBoundState) -> np.int64:
+    """Cells whose bound is no less hold nothing of interest; no line that ties with a constant classifier is, whose margin is infinite."""
+    wants_ties = problem.all_optima and state.upper_bound < problem.constant_loss
+    return np.int64(state.upper_bound + int(wants_ties))
+
+
+def _least_bound(frontier: Frontier) -> int:
+    return int(np.min(np.asarray(frontier.cells.bound)[: int(frontier.num_cells)]))
+
+
+def _sweep_leaves(
+    problem: Problem,
+    state: BranchAndBoundState,
+    frontier: Frontier,
+    division: Division,
+    num_leaves: int,
+    config: BranchAndBoundConfig,
+) -> BranchAndBoundState:
+    width = config.leaf_size
+    while width < int(division.largest_leaf):
+        width *= 4
+    rows = max(1, _LEAF_PAIRS // width**2)
+    for first in range(0, num_leaves, rows):
+        last = min(first + rows, num_leaves)
+        batch = cells.collect_leaves(frontier, division, jnp.int32(first), jnp.int32(last), num_leaves=rows, width=width)
+        brackets = Bracket(*(np.asarray(field) for field in leaves.bracket_leaves(problem.points, problem.frame, batch)))
+        state = state._replace(upper_bound=np.minimum(state.upper_bound, np.min(brackets.upper)))
+        open_leaves = OpenLeaves(jax.tree.map(np.asarray, batch), brackets)
+        state = state._replace(open_leaves=(*state.open_leaves, *_keep_promising(open_leaves, state.upper_bound)))
+    return drop_leaves(state)
+
+
+def drop_leaves(state: BranchAndBoundState) -> BranchAndBoundState:
+    """The state without the leaves that hold no line as good as the best one met so far."""
+    return state._replace(open_leaves=tuple(kept for part in state.open_leaves for kept in _keep_promising(part, state.upper_bound)))
+
+
+def _keep_promising(open_leaves: OpenLeaves, upper_bound: Array) -> list[OpenLeaves]:
+    rows = np.flatnonzero(np.min(open_leaves.brackets.lower, axis=1) <= upper_bound)
+    return [jax.tree.map(lambda field: field[rows], open_leaves)] if len(rows) else []
+
+
+def dive(problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig) -> BranchAndBoundState:
+    """The same frontiers with the best line met by following only the best bins, and its leaf."""
+    ahead = state
+    while ahead.frontiers:
+        ahead = advance(problem, ahead, config, beam=config.beam)
+    return state._replace(upper_bound=ahead.upper_bound, open_leaves=ahead.open_leaves)
+
+
+def lower_bound(state: BranchAndBoundState) -> int:
+    """No line loses less, in integer units."""
+    open_leaves = [int(np.min(part.brackets.lower)) for part in state.open_leaves]
+    return min([int(state.upper_bound), *(_least_bound(frontier) for frontier in state.frontiers), *open_leaves])
+
+
+def num_waiting(state: BranchAndBoundState) -> int:
+    """Entries of all frontiers, those that only pad included."""
+    return sum(frontier.node.shape[0] for frontier in state.frontiers)

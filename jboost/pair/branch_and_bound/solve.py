@@ -1,0 +1,230 @@
+"""From arrays to a certified `Separator` by branch and bound: the host-driven twin of the sweep."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base.status import Status
+from jboost.base.types import Array, PyTree
+from jboost.pair.branch_and_bound import search, visits
+from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten
+from jboost.pair.branch_and_bound.search import Problem
+from jboost.pair.branch_and_bound.sites import Sites, gather_sites
+from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState, OnStep
+from jboost.pair.branch_and_bound.visits import Classes, Separation
+from jboost.pair.encoding import certify, encode
+from jboost.pair.instance import Instance
+from jboost.pair.line import draw_line
+from jboost.pair.types import Separator
+from jboost.pair.visits import Incumbent
+
+_VISITS = 16  # centres or classes that are looked at exactly in one call
+_REAL = jnp.dtype("float64")
+
+
+class Candidate(NamedTuple):
+    """One open class of one centre of one leaf."""
+
+    leaf: Leaves  # fields without the leading axis
+    centre: np.int32
+    classes: Classes | None = None  # as soon as they are known
+    chosen: np.int32 | None = None
+
+
+def solve(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *,
+    all_optima: bool,
+    flip_misclassified: bool,
+    config: BranchAndBoundConfig,
+    on_step: OnStep | None,
+    initial: BranchAndBoundState | None,
+) -> Separator:
+    """The optimum of concrete arrays; arguments as of `jboost.pair.optimal_separator`, judged there."""
+    result_dtype = jnp.result_type(float)
+    num_points = points.shape[0]
+    padding = _padded_size(num_points) - num_points
+    padded = [jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in (points, labels, weights, mask)]
+    with jax.enable_x64(True):
+        sites, weight_unit, valid = _read(*padded)
+        problem = search.prepare(sites, all_optima=all_optima)
+        state = search.start(problem) if initial is None else _judge_initial(initial, problem)
+        if not bool(valid):
+            state = state._replace(frontiers=())
+        if initial is None and len(state.frontiers):
+            state = search.dive(problem, state, config)
+    status, step = Status.OPTIMAL, 0
+    while state.frontiers:
+        with jax.enable_x64(True):
+            state = search.advance(problem, state, config)
+        step += 1
+        if on_step is not None and on_step(state, _tell(state, step, float(weight_unit))) is False and state.frontiers:
+            status = Status.TIME_LIMIT
+        elif search.num_waiting(state) > config.max_entries:
+            status = Status.CAPACITY_LIMIT
+        if status != Status.OPTIMAL:
+            break
+    with jax.enable_x64(True):
+        best, loss = _settle(problem, search.drop_leaves(state), flip_misclassified)
+        bound = loss if status == Status.OPTIMAL else min(loss, search.lower_bound(state))
+        separator = _finish(
+            *padded,
+            sites,
+            best,
+            jnp.int64(loss),
+            jnp.int64(bound),
+            jnp.int32(status),
+            flip_misclassified=flip_misclassified,
+            result_dtype=result_dtype,
+        )
+    return separator._replace(misclassified=separator.misclassified[:num_points])
+
+
+def _padded_size(num_points: int) -> int:
+    """The least of few sizes in every octave, so that data sets of like sizes share what is compiled."""
+    size = 64
+    while size < num_points:
+        size *= 2
+    step = max(64, size // 16) if size >= 2**16 else size
+    return -(-num_points // step) * step if num_points else size
+
+
+@jax.jit
+def _read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sites, Array, Array]:
+    encoding = encode(points, labels, weights, mask, _REAL)
+    return gather_sites(encoding.instance), encoding.weight_unit, encoding.valid
+
+
+def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
+    points = problem.points
+    total = int(jnp.sum(points.own) + jnp.sum(points.other))
+    if int(initial.num_sites) != int(points.count) or int(initial.total_weight) != total:
+        raise ValueError(
+            f"initial belongs to other data: {int(initial.num_sites)} places of total weight {int(initial.total_weight)}, "
+            f"these are {int(points.count)} of {total}; hand in a state of the same points, labels, weights and mask"
+        )
+    return initial
+
+
+def _tell(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundInfo:
+    return BranchAndBoundInfo(
+        step=step,
+        upper_bound=float(state.upper_bound) * unit,
+        lower_bound=search.lower_bound(state) * unit,
+        num_cells=sum(int(frontier.num_cells) for frontier in state.frontiers),
+        num_entries=search.num_waiting(state),
+    )
+
+
+def _settle(problem: Problem, state: BranchAndBoundState, flip_misclassified: bool) -> tuple[FatSeparation, int]:
+    """The best separator among the open leaves and the constants, and its exact loss."""
+    constant = constant_separation(problem.points)
+    candidates, loss = _least_classes(problem, state)
+    if not candidates or loss >= problem.constant_loss:
+        return constant, problem.constant_loss
+    if not problem.all_optima:
+        candidates = candidates[:1]
+    best: FatSeparation | None = None
+    for margin_bound, candidate, separation in _separate(problem, candidates, flip_misclassified):
+        if best is not None and margin_bound <= float(best.margin):
+            break
+        fat = fatten(problem.points, problem.frame, candidate.leaf, separation, flip_misclassified=flip_misclassified)
+        if best is None or float(fat.margin) > float(best.margin):
+            best = fat
+    assert best is not None
+    return best, loss
+
+
+def _batches(items: list[Candidate]) -> list[list[Candidate]]:
+    """Batches of one width of leaves and of `_VISITS` members, the last one filled up with its first member."""
+    return [batch + batch[:1] * (_VISITS - len(batch)) for batch in (items[first : first + _VISITS] for first in range(0, len(items), _VISITS))]
+
+
+def _stack(batch: list[Candidate]) -> Candidate:
+    return jax.tree.map(lambda *fields: jnp.asarray(np.stack(fields)), *batch)
+
+
+def _member(stacked: PyTree, place: int) -> PyTree:
+    return jax.tree.map(lambda field: field[place], stacked)
+
+
+def _least_classes(problem: Problem, state: BranchAndBoundState) -> tuple[list[Candidate], int]:
+    """All open classes of the least exact loss in the open leaves, and that loss."""
+    least = int(np.iinfo(np.int64).max)
+    found: list[Candidate] = []
+    for part in state.open_leaves:
+        rows, centres = np.nonzero(part.brackets.lower <= state.upper_bound)
+        items = [Candidate(_member(part.leaves, int(row)), np.int32(centre)) for row, centre in zip(rows, centres, strict=True)]
+        for first, batch in zip(range(0, len(items), _VISITS), _batches(items), strict=True):
+            stacked = _stack(batch)
+            classes = jax.tree.map(np.asarray, visits.open_classes(problem.points, problem.frame, stacked.leaf, stacked.centre))
+            losses = classes.losses[: len(items) - first]
+            lowest = int(losses.min())
+            if lowest < least:
+                least, found = lowest, []
+            if lowest == least:
+                found += [
+                    batch[place]._replace(classes=_member(classes, place), chosen=np.int32(chosen)) for place, chosen in np.argwhere(losses == least)
+                ]
+    return found, least
+
+
+def _separate(problem: Problem, candidates: list[Candidate], flip_misclassified: bool) -> list[tuple[float, Candidate, Separation]]:
+    """The separations of the candidates, with the widest bound of a margin first."""
+    judged = []
+    for width in sorted({item.leaf.site.shape[0] for item in candidates}):
+        items = [item for item in candidates if item.leaf.site.shape[0] == width]
+        for first, batch in zip(range(0, len(items), _VISITS), _batches(items), strict=True):
+            separations = visits.separate(problem.points, problem.frame, *_stack(batch), flip_misclassified=flip_misclassified)
+            separations = jax.tree.map(np.asarray, separations)
+            members = [_member(separations, place) for place in range(min(_VISITS, len(items) - first))]
+            judged += [(float(member.margin_bound), item, member) for item, member in zip(batch, members, strict=False)]
+    return sorted(judged, key=lambda entry: -entry[0])
+
+
+@functools.partial(jax.jit, static_argnames=("flip_misclassified", "result_dtype"))
+def _finish(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    sites: Sites,
+    best: FatSeparation,
+    loss: Array,
+    bound: Array,
+    status: Array,
+    *,
+    flip_misclassified: bool,
+    result_dtype: jnp.dtype,
+) -> Separator:
+    """The line of a separation, drawn through the sites nearest to it and evaluated on all points."""
+    encoding = encode(points, labels, weights, mask, _REAL)
+    incumbent = Incumbent(
+        loss=loss,
+        margin=best.margin,
+        is_constant=best.is_constant,
+        on_own_side=jnp.concatenate([best.on_own_side, best.on_own_side]),
+        normal_x=best.normal[0],
+        normal_y=best.normal[1],
+    )
+    line = draw_line(_near_instance(sites, best.near), incumbent, encoding.own_is_positive, flip_misclassified, result_dtype)
+    return certify(encoding, line, best.is_constant, loss, bound, status, result_dtype)
+
+
+def _near_instance(sites: Sites, near: Array) -> Instance:
+    """The points of some sites, those of the own class first; places below 0 are of no site."""
+    place = jnp.maximum(near, 0)
+    x, y = (jnp.concatenate([values[place], values[place]]) for values in (sites.x, sites.y))
+    weights = jnp.where(jnp.concatenate([near, near]) >= 0, jnp.concatenate([sites.own[place], sites.other[place]]), 0)
+    live = weights > 0
+    own = live & (jnp.arange(2 * near.shape[0]) < near.shape[0])
+    return Instance(x, y, x * sites.metric[0], y * sites.metric[1], own, live, weights, sites.on_grid)

@@ -1,0 +1,234 @@
+"""Branch and bound over lines against the sweep and against enumeration in exact arithmetic."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost.base.status import Status
+from jboost.pair import BranchAndBoundConfig, SweepConfig
+from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
+
+MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}  # relative; the margin is rounded at the end
+DEEP = BranchAndBoundConfig(leaf_size=8)  # small sets too are divided several times
+
+
+def solve(points, labels, **options):
+    return jax.device_get(jboost.pair.optimal_separator(points, labels, method="branch_and_bound", **({"config": DEEP} | options)))
+
+
+def sweep_batch(points, labels, weights, mask, **options):
+    sweep = functools.partial(jboost.pair.optimal_separator, method="sweep", **options)
+    return jax.device_get(jax.jit(jax.vmap(lambda p, y, w, m: sweep(p, y, weights=w, mask=m)))(points, labels, weights, mask))
+
+
+def assert_same(found, swept, case, *, margin=True):
+    assert (found.loss, found.lower_bound, found.status) == (swept.loss, swept.lower_bound, swept.status), case
+    if margin:
+        assert found.margin == pytest.approx(swept.margin, rel=MARGIN_TOLERANCE[found.margin.dtype]), case
+
+
+def assert_equals_sweep(batch, *, margin=True, dtype=np.float32, config=DEEP, **options):
+    points, labels, weights, mask = batch
+    points = points.astype(dtype)
+    swept = sweep_batch(points, labels, weights, mask, **options)
+    for row in range(len(labels)):
+        found = solve(points[row], labels[row], weights=weights[row], mask=mask[row], config=config, **options)
+        case = f"points = {points[row][mask[row]].tolist()}, labels = {labels[row][mask[row]].tolist()}, weights = {weights[row][mask[row]].tolist()}"
+        assert_same(found, jax.tree.map(lambda leaf, row=row: leaf[row], swept), case, margin=margin)
+
+
+def two_gaussians(size, seed=0, shift=0.7):
+    rng = np.random.default_rng([seed, size])
+    labels = rng.choice([-1, 1], size).astype(np.int32)
+    return (rng.normal(size=(size, 2)) + labels[:, None] * np.array([shift, 0.3])).astype(np.float32), labels
+
+
+def assert_optimal(found, points, labels, weights, mask):
+    """One result against the oracle: loss, bound, recomputed loss, misclassified set, margin."""
+    kept = points[mask], labels[mask], weights[mask]
+    optimum = optimal_pair(*kept)
+    case = f"points = {kept[0].tolist()}, labels = {kept[1].tolist()}, weights = {kept[2].tolist()}"
+    assert (int(found.status), float(found.loss), float(found.lower_bound)) == (Status.OPTIMAL, optimum.loss, optimum.loss), case
+    assert found.margin == pytest.approx(float(optimum.margin_squared) ** 0.5, rel=MARGIN_TOLERANCE[found.margin.dtype]), case
+    loss, misclassified = check_separator(*kept, found.normal, found.anchor, found.bias)
+    assert loss == optimum.loss, case
+    assert np.array_equal(misclassified, found.misclassified[mask]), case
+    assert frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets, case
+
+
+@pytest.mark.parametrize("num_sets, size", [(100, 8), (60, 24)])
+def test_degenerate_sets(num_sets, size):
+    for points, labels, weights, mask in zip(*random_degenerate_sets(61, num_sets, size), strict=True):
+        found = solve(points.astype(np.float32), labels.astype(np.int32), weights=weights.astype(np.float32), mask=mask)
+        assert_optimal(found, points, labels, weights, mask)
+
+
+@pytest.mark.slow
+def test_more_degenerate_sets():
+    assert_equals_sweep(random_degenerate_sets(62, 2000, 40))
+
+
+@pytest.mark.parametrize("options", [{"fat": "flipped"}, {"tie_break": None, "margin": False}], ids=["flipped", "without tie break"])
+@pytest.mark.slow
+def test_degenerate_sets_with_options(options):
+    assert_equals_sweep(random_degenerate_sets(63, 300, 24), **options)
+
+
+@pytest.mark.slow
+def test_degenerate_sets_in_float64(x64):
+    assert_equals_sweep(random_degenerate_sets(64, 200, 24), dtype=np.float64)
+
+
+@pytest.mark.parametrize(
+    "points, labels, loss, margin",
+    [
+        (np.zeros((0, 2)), [], 0, np.inf),
+        ([(3, 4)], [-1], 0, np.inf),
+        ([(0, 0), (3, 4)], [1, -1], 0, 2.5),
+        ([(1, 1), (1, 1)], [1, -1], 1, np.inf),
+        ([(0, 0), (1, 0), (2, 0)], [1, 1, 1], 0, np.inf),
+        ([(0, 0), (1, 0), (2, 0), (3, 0)], [1, -1, -1, 1], 1, 0.5),
+        ([(0, 0), (2, 1), (1, 2), (-1, 1), (-2, -1), (-1, -2), (1, -1)], [1, -1, -1, -1, -1, -1, -1], 1, np.inf),
+    ],
+)
+def test_small_sets(points, labels, loss, margin):
+    found = solve(np.asarray(points, np.float32).reshape(-1, 2), np.asarray(labels, np.int32))
+    assert (float(found.loss), float(found.lower_bound), float(found.margin), int(found.status)) == (loss, loss, margin, Status.OPTIMAL)
+    assert found.misclassified.shape == (len(labels),)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("heavy", [False, True])
+def test_a_thousand_points_with_general_weights(heavy):
+    points, labels = two_gaussians(1000)
+    weights = np.random.default_rng(1).uniform(0.1, 3, 1000).astype(np.float32) * (2.0**20 if heavy else 1)
+    swept = jboost.pair.optimal_separator(points, labels, weights=weights, method="sweep")
+    found = solve(points, labels, weights=weights, config=None)
+    assert_same(found, swept, "general weights")
+    assert np.array_equal(found.misclassified, swept.misclassified)
+
+
+def test_stops_with_a_valid_bound_and_goes_on():
+    points, labels = two_gaussians(60, seed=1, shift=0.1)
+    optimum = optimal_pair(points, labels)
+    seen = []
+
+    def twice(state, info):
+        seen.append((state, info))
+        return len(seen) < 2
+
+    stopped = solve(points, labels, on_step=twice)
+    state, info = seen[-1]
+    assert stopped.status == Status.TIME_LIMIT
+    assert stopped.lower_bound <= optimum.loss <= stopped.loss
+    assert (info.step, info.lower_bound, info.upper_bound) == (2, float(stopped.lower_bound), float(stopped.loss))
+    assert np.sum(stopped.misclassified) == stopped.loss
+    full = solve(points, labels, initial=seen[0][0], config=BranchAndBoundConfig(leaf_size=8, max_entries=1))
+    assert full.status == Status.CAPACITY_LIMIT
+    assert full.lower_bound <= optimum.loss <= full.loss
+    resumed = solve(points, labels, initial=state)
+    assert_optimal(resumed, points, labels, np.ones(60, int), np.ones(60, bool))
+    with pytest.raises(ValueError, match="initial belongs to other data"):
+        solve(points[:50], labels[:50], initial=state)
+
+
+def test_auto_is_the_sweep_where_it_is_traced():
+    points, labels = two_gaussians(60)
+    traced = functools.partial(jax.eval_shape, jboost.pair.optimal_separator)
+    assert traced(points, labels).loss.shape == ()
+    steps = []
+    jboost.pair.optimal_separator(points, labels, config=DEEP, on_step=lambda state, info: steps.append(info))
+    assert steps
+    with pytest.raises(ValueError, match="method is 'branch_and_bound', which the host drives, and the arguments are traced"):
+        jax.eval_shape(functools.partial(jboost.pair.optimal_separator, method="branch_and_bound"), points, labels)
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"method": "sweep", "on_step": print}, "on_step is given, and the method is 'sweep'"),
+        ({"method": "sweep", "initial": ()}, "initial is given, and the method is 'sweep'"),
+        ({"method": "sweep", "config": DEEP}, "config is a BranchAndBoundConfig: a jboost.pair.SweepConfig is wanted"),
+        ({"method": "branch_and_bound", "config": SweepConfig()}, "config is a SweepConfig: a jboost.pair.BranchAndBoundConfig is wanted"),
+    ],
+)
+def test_bad_arguments_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        jboost.pair.optimal_separator(np.zeros((3, 2)), np.ones(3), **options)
+
+
+def test_config_is_checked():
+    with pytest.raises(ValueError, match="config.leaf_size is 0"):
+        BranchAndBoundConfig(leaf_size=0)
+
+
+def test_bad_values_end_in_a_status():
+    points = np.zeros((3, 2), np.float32)
+    points[1, 0] = np.nan
+    found = solve(points, np.array([1, -1, 1]))
+    assert found.status == Status.INVALID_INPUT
+    assert np.isnan(found.loss)
+    hidden = solve(points, np.array([1, -1, 1]), mask=np.array([True, False, True]))
+    assert (int(hidden.status), float(hidden.loss)) == (Status.OPTIMAL, 0)
+
+
+def test_what_the_cast_loses_is_not_called_optimal():
+    found = solve(np.array([[1e-39, 0], [2e-39, 0]], np.float32), np.array([1, -1]))
+    assert (int(found.status), float(found.lower_bound)) == (Status.PRECISION_LIMIT, 0)
+
+
+def random_set(rng, size):
+    """One of several kinds: overlapping, noisy or separable clouds, integer grids, repeated places, points on few lines, offsets."""
+    labels = rng.choice([-1, 1], size)
+    points = rng.normal(size=(size, 2))
+    kind = rng.integers(7)
+    if kind < 3:
+        points += labels[:, None] * rng.choice([0.0, 0.3, 1.0, 3.0])
+    elif kind == 3:
+        points = np.round(points * rng.choice([2, 10, 100]))
+    elif kind == 4:
+        points = points[rng.integers(0, max(1, size // 3), size)]
+    elif kind == 5:
+        points = rng.integers(-3, 4, (size, 1)) * rng.integers(-2, 3, 2) + rng.integers(-1, 2, (size, 2)) * rng.integers(-9, 10, (size, 1))
+    else:
+        points = points * 2.0 ** rng.integers(-12, 12, 2) + rng.choice([0, 1000.0], 2)
+    weights = np.where(rng.random() < 0.5, 1, rng.integers(1, 9, size))
+    return points.astype(np.float32), labels.astype(np.int32), weights.astype(np.float32)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_ten_thousand_random_sets(seed):
+    """500 sets of up to 3,000 points for each seed, most of them small."""
+    rng = np.random.default_rng([77, seed])
+    for _ in range(500):
+        capacity = int(rng.choice([64, 256, 1024, 3000], p=[0.6, 0.3, 0.08, 0.02]))
+        size = int(rng.integers(0, capacity + 1))
+        points, labels, weights = random_set(rng, size)
+        rows = ((0, capacity - size),)
+        padded = np.pad(points, (*rows, (0, 0))), np.pad(labels, rows, constant_values=1), np.pad(weights, rows, constant_values=1)
+        mask = np.arange(capacity) < size
+        swept = jboost.pair.optimal_separator(*padded[:2], weights=padded[2], mask=mask, method="sweep")
+        found = solve(*padded[:2], weights=padded[2], mask=mask, config=None if capacity > 64 else DEEP)
+        assert_same(found, jax.device_get(swept), f"seed = {seed}, size = {size}, points = {points[:50].tolist()}")
+
+
+@pytest.mark.slow
+def test_many_points_on_one_line():
+    rng = np.random.default_rng(5)
+    points = np.stack([rng.permutation(600), np.zeros(600)], axis=1).astype(np.float32)
+    labels = rng.choice([-1, 1], 600)
+    assert_same(solve(points, labels, config=None), jax.device_get(jboost.pair.optimal_separator(points, labels, method="sweep")), "one line")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [100_000])
+def test_a_hundred_thousand_points(size):
+    points, labels = two_gaussians(size)
+    found = solve(points, labels, config=None)
+    assert (int(found.status), float(found.loss)) == (Status.OPTIMAL, float(found.lower_bound))
+    assert jnp.sum(found.misclassified) == found.loss

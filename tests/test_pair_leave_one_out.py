@@ -1,0 +1,175 @@
+"""Leave-one-out errors of the exact pair against the definition, in exact arithmetic."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+
+import jboost
+from jboost.base.status import Status
+from jboost.pair import SweepConfig
+from oracles.leave_one_out import leave_one_out
+from oracles.pair import random_degenerate_sets
+
+MODELS = ("max_margin", "occurrence")
+NUM_VARIED = 100  # sets that also come swapped, turned, permuted and padded elsewhere
+
+
+def solve_batch(points, labels, weights, mask, **options):
+    solve = functools.partial(jboost.pair.leave_one_out, **options)
+    return jax.device_get(jax.jit(jax.vmap(lambda p, y, w, m: solve(p, y, weights=w, mask=m)))(points, labels, weights, mask))
+
+
+def assert_true(results, row, points, labels, weights, mask, model):
+    points, labels, weights = points[mask], labels[mask], weights[mask]
+    truth = leave_one_out(points, labels, weights, model=model)
+    case = f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
+    result = jax.tree.map(lambda leaf: leaf[row], results)
+    assert result.status == Status.OPTIMAL, case
+    assert result.kinds[mask].tolist() == truth.kinds, case
+    np.testing.assert_allclose(result.errors[mask], [float(error) for error in truth.errors], rtol=1e-6, err_msg=case)
+    np.testing.assert_allclose(result.error, float(truth.error), rtol=1e-6, err_msg=case)
+    assert not np.any(result.errors[~mask])
+    assert not np.any(result.kinds[~mask])
+
+
+def assert_all_true(batch, model, *, dtype=np.float32, **options):
+    points, labels, weights, mask = batch
+    results = solve_batch(points.astype(dtype), labels, weights.astype(dtype), mask, model=model, **options)
+    for row in range(len(labels)):
+        assert_true(results, row, points[row], labels[row], weights[row], mask[row], model)
+
+
+def varied(points, labels, weights, mask):
+    """The same sets with labels swapped, turned by 90 degrees, and with their rows (and so their padding) in another order."""
+    order = np.argsort(np.random.default_rng(5).random(labels.shape), axis=1)
+    shuffled = [np.take_along_axis(array, order, axis=1) for array in (labels, weights, mask)]
+    turned = np.stack([-points[..., 1], points[..., 0]], axis=-1)
+    return order, [
+        (points, -labels, weights, mask),
+        (turned, labels, weights, mask),
+        (np.take_along_axis(points, order[..., None], axis=1), *shuffled),
+    ]
+
+
+@pytest.mark.parametrize(("model", "num_sets"), [("max_margin", 1000), ("occurrence", 600)])
+def test_degenerate_sets_and_their_invariances(model, num_sets):
+    sets = random_degenerate_sets(61, num_sets, 8)
+    first = tuple(array[:NUM_VARIED] for array in sets)
+    order, variants = varied(*first)
+    batch = [np.concatenate(arrays) for arrays in zip(sets, *variants, strict=True)]
+    results = solve_batch(batch[0].astype(np.float32), batch[1], batch[2].astype(np.float32), batch[3], model=model)
+    for row in range(num_sets):
+        assert_true(results, row, *(array[row] for array in sets), model)
+    plain, swapped, turned, shuffled = (
+        jax.tree.map(lambda leaf, start=start: leaf[start : start + NUM_VARIED], results)
+        for start in (0, num_sets, num_sets + NUM_VARIED, num_sets + 2 * NUM_VARIED)
+    )
+    for other in (swapped, turned):
+        np.testing.assert_array_equal(other.kinds, plain.kinds)
+        np.testing.assert_array_equal(other.errors, plain.errors)
+    np.testing.assert_array_equal(shuffled.kinds, np.take_along_axis(plain.kinds, order, axis=1))
+    np.testing.assert_array_equal(shuffled.errors, np.take_along_axis(plain.errors, order, axis=1))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_tens_of_thousands_of_degenerate_sets(model, seed):
+    assert_all_true(random_degenerate_sets(200 + seed, 8000, 8), model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_degenerate_sets_of_more_points(model):
+    assert_all_true(random_degenerate_sets(62, 300, 16), model)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_degenerate_sets_without_64_bit_types(model):
+    points, labels, weights, mask = random_degenerate_sets(63, 2000, 8)
+    small = np.abs(points).max(axis=(1, 2)) < 64  # squared margins of larger grids need more than two words of 32 bits
+    assert_all_true([array[small] for array in (points, labels, weights, mask)], model, config=SweepConfig(word_bits=32))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_degenerate_sets_in_float64(x64, model):
+    assert_all_true(random_degenerate_sets(64, 600, 8), model, dtype=np.float64)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_general_floats_are_the_grid_they_lie_on(model):
+    """Float points are dyadic numbers: a multiple of them is a set of integers that the oracle can take."""
+    rng = np.random.default_rng(65)
+    integers = rng.integers(-(2**20), 2**20, (300, 8, 2))
+    labels, weights = rng.choice([-1, 1], (300, 8)), rng.choice([1, 2, 3], (300, 8))
+    results = solve_batch((integers * 2.0**-31).astype(np.float32), labels, weights.astype(np.float32), np.ones(labels.shape, bool), model=model)
+    for row in range(300):
+        assert_true(results, row, integers[row], labels[row], weights[row], np.ones(8, bool), model)
+
+
+def solve_each(points, labels):
+    """Leave-one-out with `optimal_separator` itself: right unless separators of largest margin tie."""
+    size = len(labels)
+    keep = ~np.eye(size, dtype=bool)
+    separators = jax.jit(jax.vmap(lambda m: jboost.pair.optimal_separator(points, labels, mask=m)))(keep)
+    scores = [
+        np.sum(np.float64(normal) * (np.float64(point) - np.float64(anchor))) + np.float64(bias)
+        for normal, anchor, bias, point in zip(separators.normal, separators.anchor, separators.bias, points, strict=True)
+    ]
+    return np.array(scores) * labels <= 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_larger_sets_against_solving_each(seed):
+    rng = np.random.default_rng(seed)
+    labels = np.where(rng.random(150) < 0.4, 1, -1)
+    points = (rng.standard_normal((150, 2)) + 0.6 * labels[:, None]).astype(np.float32)
+    result = jboost.pair.leave_one_out(points, labels)
+    assert result.status == Status.OPTIMAL
+    np.testing.assert_array_equal(result.errors, solve_each(points, labels))
+    np.testing.assert_array_equal(result.kinds, np.where(result.errors, 2, 1))
+
+
+@pytest.mark.slow
+def test_room_that_does_not_suffice_is_said_and_made():
+    """Eight points on a circle with alternating labels have many near-optimal lines."""
+    angles = np.arange(8)
+    points = np.stack([np.array([7, 5, 0, -5, -7, -5, 0, 5]), np.roll([7, 5, 0, -5, -7, -5, 0, 5], 2)], axis=1).astype(np.float32)
+    labels = np.where(angles % 2 == 0, 1, -1)
+    tight = jboost.pair.leave_one_out(points, labels, max_separators=2)
+    assert tight.status == Status.CAPACITY_LIMIT
+    assert np.isnan(tight.error)
+    assert not np.any(tight.kinds)
+    bad = jboost.pair.leave_one_out(points, np.where(angles == 0, 0, labels), max_separators=2)
+    assert bad.status == Status.INVALID_INPUT
+    assert np.isnan(bad.error)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", MODELS)
+def test_room_grows_outside_of_jit(model, monkeypatch):
+    monkeypatch.setattr("jboost.pair.leave_one_out._FIRST_ROOM", 2)
+    points, labels, weights, _ = (field[0] for field in random_degenerate_sets(66, 1, 8))
+    result = jboost.pair.leave_one_out(points.astype(np.float32), labels, weights=weights, model=model)
+    truth = leave_one_out(points, labels, weights, model=model)
+    assert result.kinds.tolist() == truth.kinds
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_bad_arguments_are_named(model):
+    points, labels = np.zeros((3, 2)), np.ones(3)
+    for arguments, message in (
+        ({"points": np.zeros((3, 3))}, r"points has shape \[3, 3\]"),
+        ({"labels": np.ones(4)}, r"labels has shape \[4\]"),
+        ({"model": "paper"}, "model is 'paper': the options are 'max_margin', 'occurrence'"),
+        ({"max_separators": 1}, "max_separators is 1"),
+        ({"config": 3}, "config is a int"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            jboost.pair.leave_one_out(**({"points": points, "labels": labels, "model": model} | arguments))

@@ -1,0 +1,199 @@
+"""The Pareto front of weight against margin, against all slabs in exact arithmetic."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost.base.status import Status
+from oracles.pair import random_degenerate_sets
+from oracles.pareto import pareto_front
+
+ROOM = 24
+
+
+def solve_batch(points, labels, weights, mask, *, max_points=ROOM):
+    solve = functools.partial(jboost.pair.pareto_front, max_points=max_points)
+    return jax.device_get(jax.jit(jax.vmap(lambda p, y, w, m: solve(p, y, weights=w, mask=m)))(points, labels, weights, mask))
+
+
+def assert_true(front, points, labels, weights, mask):
+    """Losses to the bit, margins to rounding, and each line keeps what it says at the distance that it says; the status, to be judged."""
+    points, labels, weights = points[mask], labels[mask], weights[mask]
+    truth = pareto_front(points, labels, weights)
+    case = f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
+    assert front.count == len(truth.losses), case
+    assert front.losses[: front.count].tolist() == truth.losses, case
+    np.testing.assert_allclose(front.margins[: front.count], np.sqrt(np.array(truth.squared_margins, float)), rtol=1e-5, err_msg=case)
+    assert np.all(np.isinf(front.losses[front.count :]))
+    extent = np.max(np.abs(points), initial=0)
+    for k in range(front.count):
+        normal, anchor = front.normals[k].astype(np.float64), front.anchors[k].astype(np.float64)
+        length = np.sqrt(np.sum(normal * normal)) or 1
+        scores = labels * (np.sum((points - anchor) * normal, axis=1) + np.float64(front.biases[k])) / length
+        margin, slack = front.margins[k], front.margins[k] * 1e-5 + extent * 2.0**-36
+        least, most = (margin - slack, margin + slack) if np.isfinite(margin) else (0, 0.5)
+        assert weights[scores < max(least, 0)].sum() <= truth.losses[k] <= weights[scores < most].sum(), case
+
+
+def assert_all_true(batch):
+    """Fronts of a batch; small grids have to be certified, larger ones may stay open where directions differ by a rounding."""
+    points, labels, weights, mask = batch
+    fronts = solve_batch(points.astype(np.float32), labels, weights.astype(np.float32), mask)
+    for row in range(len(labels)):
+        assert_true(jax.tree.map(lambda leaf, row=row: leaf[row], fronts), points[row], labels[row], weights[row], mask[row])
+    small = np.abs(points).max(axis=(1, 2)) <= 2**10
+    assert np.all(fronts.status[small] == Status.OPTIMAL)
+    assert np.all((fronts.status == Status.OPTIMAL) | (fronts.status == Status.PRECISION_LIMIT))
+    assert np.mean(fronts.status == Status.OPTIMAL) > 0.98
+    return fronts
+
+
+def test_degenerate_sets_and_their_invariances():
+    """One call; 50 of the sets come again with labels swapped, turned by 90 degrees, and permuted with their padding."""
+    sets = random_degenerate_sets(71, 1200, 8)
+    points, labels, weights, mask = (array[:50] for array in sets)
+    order = np.argsort(np.random.default_rng(5).random(labels.shape), axis=1)
+    turned = np.stack([-points[..., 1], points[..., 0]], axis=-1)
+    shuffled = [np.take_along_axis(array, order, axis=1) for array in (labels, weights, mask)]
+    variants = [
+        (points, -labels, weights, mask),
+        (turned, labels, weights, mask),
+        (np.take_along_axis(points, order[..., None], axis=1), *shuffled),
+    ]
+    fronts = assert_all_true([np.concatenate(arrays) for arrays in zip(sets, *variants, strict=True)])
+    for start in (1200, 1250, 1300):
+        np.testing.assert_array_equal(fronts.losses[start : start + 50], fronts.losses[:50])
+        np.testing.assert_allclose(fronts.margins[start : start + 50], fronts.margins[:50], rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_tens_of_thousands_of_degenerate_sets(seed):
+    assert_all_true(random_degenerate_sets(300 + seed, 8000, 8))
+
+
+@pytest.mark.slow
+def test_degenerate_sets_of_more_points():
+    assert_all_true(random_degenerate_sets(72, 400, 14))
+
+
+@pytest.mark.slow
+def test_general_floats_are_the_grid_they_lie_on():
+    rng = np.random.default_rng(73)
+    integers = rng.integers(-(2**20), 2**20, (400, 8, 2))
+    labels, weights, mask = rng.choice([-1, 1], (400, 8)), rng.choice([1, 2, 3], (400, 8)), np.ones((400, 8), bool)
+    fronts = solve_batch((integers * 2.0**-10).astype(np.float32), labels, weights.astype(np.float32), mask)
+    for row in range(400):
+        front = jax.tree.map(lambda leaf, row=row: leaf[row], fronts)
+        scaled = front._replace(margins=front.margins * 2.0**10, anchors=front.anchors * 2.0**10, biases=front.biases * 2.0**10)
+        constant = ~np.any(front.normals, axis=1)
+        scaled = scaled._replace(biases=np.where(constant, front.biases, scaled.biases))
+        assert_true(scaled, integers[row], labels[row], weights[row], mask[row])
+
+
+@pytest.mark.slow
+def test_the_first_point_is_the_optimal_separator_and_the_last_a_constant():
+    points, labels, weights, _ = (field[0] for field in random_degenerate_sets(74, 1, 8))
+    arguments = points.astype(np.float32), labels
+    front = jboost.pair.pareto_front(*arguments, weights=weights, max_points=ROOM)
+    best = jboost.pair.optimal_separator(*arguments, weights=weights)
+    last = int(front.count) - 1
+    assert float(front.losses[0]) == float(best.loss)
+    assert float(front.margins[0]) == pytest.approx(float(best.margin), rel=1e-6)
+    assert float(front.losses[last]) == min(weights[labels > 0].sum(), weights[labels < 0].sum())
+    assert np.isinf(front.margins[last])
+    assert not np.any(front.normals[last])
+    best = jboost.pair.best_trade_off(front, lambda weight, margin: weight)
+    assert (int(best.index), float(best.energy)) == (0, float(front.losses[0]))
+    best = jboost.pair.best_trade_off(front, lambda weight, margin: -margin)
+    assert int(best.index) == last
+    assert np.all(jboost.predict(best, points) == np.sign(best.bias))
+
+
+def test_the_best_trade_off_is_the_least_of_the_front():
+    nothing = np.zeros((4, 2), np.float32)
+    losses, margins = np.array([1, 2, 4, np.inf], np.float32), np.array([0.5, 1, np.inf, 0], np.float32)
+    front = jboost.pair.ParetoFront(losses, margins, nothing, nothing, np.zeros(4, np.float32), np.int32(3), np.int32(0))
+    best = jboost.pair.best_trade_off(front, lambda weight, margin: weight + 3 / margin)
+    assert (int(best.index), float(best.energy), float(best.loss), np.isinf(best.margin)) == (2, 4, 4, True)
+    best = jboost.pair.best_trade_off(front, lambda weight, margin: jnp.where(jnp.isinf(margin), jnp.nan, weight - 4 * margin))
+    assert (int(best.index), float(best.energy)) == (1, -2)
+    assert np.isnan(jboost.pair.best_trade_off(front._replace(count=np.int32(0)), lambda weight, margin: weight).energy)
+    with pytest.raises(ValueError, match=r"energy returned shape \[\]: one number for each of the 4 points"):
+        jboost.pair.best_trade_off(front, lambda weight, margin: 3.0)
+
+
+@pytest.mark.slow
+def test_bad_values_and_short_room_end_in_a_status():
+    points, labels = np.array([[0, 0], [1, 0], [3, 0], [9, 0], [10, 0]], np.float32), np.array([-1, 1, -1, 1, 1])
+    short = jboost.pair.pareto_front(points, labels, max_points=1)
+    assert (int(short.status), int(short.count), short.losses.tolist(), short.margins.tolist()) == (Status.CAPACITY_LIMIT, 1, [1], [3])
+    bad = jboost.pair.pareto_front(points, labels * 2, max_points=1)
+    assert (int(bad.status), int(bad.count)) == (Status.INVALID_INPUT, 0)
+    assert np.all(np.isnan(bad.losses))
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"points": np.zeros((3, 3))}, r"points has shape \[3, 3\]"),
+        ({"labels": np.ones(4)}, r"labels has shape \[4\]"),
+        ({"max_points": 0}, "max_points is 0"),
+        ({"config": 3}, "config is a int"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        jboost.pair.pareto_front(**({"points": np.zeros((3, 2)), "labels": np.ones(3), "max_points": 4} | arguments))
+
+
+class SlackProgram:
+    """The program of least mean slack, written down for HiGHS: variables v, v0 and one slack for each point."""
+
+    def __init__(self, points, labels, weights):
+        size = len(labels)
+        shares = sum(np.where(labels == sign, weights, 0) / weights[labels == sign].sum() for sign in (-1, 1))
+        self.objective = np.concatenate([np.zeros(3), shares])
+        self.matrix = np.concatenate([labels[:, None] * points, labels[:, None], np.eye(size)], axis=1)
+        self.row_lower, self.row_upper = np.ones(size), np.full(size, np.inf)
+        self.lower, self.upper = np.concatenate([np.full(3, -np.inf), np.zeros(size)]), np.full(size + 3, np.inf)
+
+
+@pytest.mark.slow
+def test_least_distance_is_that_of_the_linear_program(x64):
+    from oracles import highs
+
+    rng = np.random.default_rng(81)
+    points = rng.normal(size=(40, 12, 2))
+    labels = np.where(rng.random((40, 12)) < 0.5, 1, -1)
+    labels[:, :2] = [1, -1]
+    points += 0.7 * labels[..., None]
+    weights, mask = rng.integers(1, 4, (40, 12)).astype(np.float64), np.ones((40, 12), bool)
+    mask[::2, 8:] = False
+    solve = jax.jit(jax.vmap(lambda p, y, w, m: jboost.pair.least_distance_separator(p, y, weights=w, mask=m)))
+    results = jax.device_get(solve(points, labels, weights, mask))
+    for row in range(40):
+        kept = mask[row]
+        wanted = highs.solve(SlackProgram(points[row][kept].astype(float), labels[row][kept], weights[row][kept].astype(float))).objective
+        result = jax.tree.map(lambda leaf, row=row: leaf[row], results)
+        assert result.status == Status.OPTIMAL
+        assert float(result.objective) == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+        assert float(result.lower_bound) <= wanted + 1e-9
+        scores = (points[row] - result.anchor) @ result.normal + result.bias
+        assert result.loss == weights[row][kept & (labels[row] * scores <= 0)].sum()
+
+
+@pytest.mark.slow
+def test_least_distance_of_odd_sets():
+    points = np.array([[0, 0], [0, 0], [1, 0]], np.float32)
+    one_class = jboost.pair.least_distance_separator(points, [-1, -1, -1])
+    assert (int(one_class.status), float(one_class.loss), float(one_class.bias), one_class.normal.tolist()) == (Status.OPTIMAL, 0, -1, [0, 0])
+    together = jboost.pair.least_distance_separator(points, [1, -1, 1], mask=np.array([True, True, False]))
+    assert float(together.objective) == pytest.approx(2, abs=1e-4)
+    assert jboost.pair.least_distance_separator(points, [1, -1, 0]).status == Status.INVALID_INPUT
+    with pytest.raises(ValueError, match="points has no rows"):
+        jboost.pair.least_distance_separator(np.zeros((0, 2)), np.zeros(0))
