@@ -180,7 +180,7 @@ def measure_memory(size: int) -> dict[str, Any]:
     name = "two Gaussians"
     points, labels = make_data(name, size)
     jax.block_until_ready(jax.numpy.zeros(()))
-    before = _peak_resident_bytes()
+    before = peak_resident_bytes()
     start = time.perf_counter()
     separator = jax.block_until_ready(jboost.pair.optimal_separator(points, labels))
     seconds = time.perf_counter() - start
@@ -192,14 +192,14 @@ def measure_memory(size: int) -> dict[str, Any]:
         "dtype": str(points.dtype),
         "loss": float(separator.loss),
         "lower_bound": float(separator.lower_bound),
-        "peak_bytes": _peak_resident_bytes(),
+        "peak_bytes": peak_resident_bytes(),
         "seconds": seconds,
         "size": size,
         "status": harness.status_name(separator.status),
     }
 
 
-def _peak_resident_bytes() -> int:
+def peak_resident_bytes() -> int:
     import resource  # not on Windows
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -9,7 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks import harness, infoboost_rounds, linear_programs, monomials, pair_data, pair_sweep, projections, soft_margin_games
+from benchmarks import (
+    combine,
+    example_weights,
+    harness,
+    infoboost_rounds,
+    linear_programs,
+    monomials,
+    pair_branch_and_bound,
+    pair_data,
+    pair_leave_one_out,
+    pair_sweep,
+    projections,
+    soft_margin_games,
+)
 
 BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
 
@@ -18,7 +31,11 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "pair_sweep": pair_sweep.sweep_table,
     "pair_batch": pair_sweep.batch_table,
     "pair_memory": pair_sweep.memory_table,
+    "pair_branch_and_bound": pair_branch_and_bound.table,
     "pair_data": pair_data.data_table,
+    "pair_leave_one_out": pair_leave_one_out.leave_one_out_table,
+    "pair_pareto": pair_leave_one_out.pareto_table,
+    "combine": combine.combine_table,
     "soft_margin_games": soft_margin_games.games_table,
     "soft_margin_batch": soft_margin_games.batch_table,
     "projections": projections.projections_table,
@@ -27,6 +44,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "monomials": monomials.table,
     "monomials_orders": monomials.table,
     "monomials_hard": monomials.table,
+    "example_weights": example_weights.table,
     "infoboost_rounds": infoboost_rounds.rounds_table,
 }
 

@@ -34,7 +34,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.base.boosting import Ensemble
+from jboost.combine.types import LinearVote
 from jboost.data.binarization import Binarizer
+from jboost.example_weights.types import ExampleWeightModel
+from jboost.kernels import CentralHyperplanes, Hyperplanes, RandomStumps
 from jboost.learners.columns import Column, Columns
 from jboost.learners.monomials import Monomial, Monomials
 from jboost.learners.signed import Signs, signs
@@ -60,8 +63,21 @@ def register(model_type: Any) -> None:
     (_RECORDS if dataclasses.is_dataclass(model_type) else _TYPES)[model_type.__name__] = model_type
 
 
-_KNOWN: tuple[Any, ...] = (Separator, Ensemble, Column, Monomial, Stump, Model)
-_KNOWN_RECORDS: tuple[Any, ...] = (Columns, Rules, Stumps, Monomials, MDL, Rademacher, SearchConfig, Binarizer)
+_KNOWN: tuple[Any, ...] = (Separator, LinearVote, Ensemble, Column, Monomial, Stump, Model)
+_KNOWN_RECORDS: tuple[Any, ...] = (
+    Columns,
+    Rules,
+    Stumps,
+    Monomials,
+    MDL,
+    Rademacher,
+    SearchConfig,
+    Binarizer,
+    ExampleWeightModel,
+    Hyperplanes,
+    CentralHyperplanes,
+    RandomStumps,
+)
 for _known in (*_KNOWN, *_KNOWN_RECORDS):
     register(_known)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ _THINNEST, _THINNEST_SEEN = 1e-6, 0.0075  # half a band that is magnified: not t
 _BAND = 0.16  # the width of half the band in the inset, as a share of the inset
 
 _MARGIN_BINS = 40
+_GRID = 160  # scores along either axis, between which a boundary is drawn
+_LARGEST_CIRCLE = 34  # points across
 _MOST_MARKED = 60  # rounds, past which a curve has no markers
 
 
@@ -149,6 +151,62 @@ def plot_bounds(lower: ArrayLike, upper: ArrayLike, *, path: str | os.PathLike[s
     axes.set_xlabel("round", color=_INK)
     axes.set_ylabel(quantity, color=_INK)
     axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.legend(frameon=False, fontsize=9)
+    _write(figure, path)
+
+
+def plot_example_weights(
+    points: ArrayLike,
+    labels: ArrayLike,
+    example_weights: ArrayLike,
+    score: Callable[[np.ndarray], np.ndarray],
+    *,
+    names: Sequence[str],
+    path: str | os.PathLike[str],
+    class_names: tuple[str, str] = ("-1", "+1"),
+) -> None:
+    """Draws the decision boundary in the plane, both classes, and round each example a circle of a radius proportional to its weight.
+
+    Args:
+      points: [n, 2], finite.
+      labels: [n], +1 or -1.
+      example_weights: [n], not negative.
+      score: [k, 2] -> [k], whose sign is the prediction.
+      names: of the two coordinates.
+      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+      class_names: what -1 and +1 stand for.
+
+    Raises:
+      ValueError: if a shape is wrong, or matplotlib knows no such format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "boundary.png"
+    >>> plot_example_weights([[0.0, 0.0], [1.0, 1.0]], [-1, 1], [0.5, 0.5], lambda grid: grid.sum(axis=1) - 1, names=["a", "b"], path=path)
+    >>> path.stat().st_size > 10_000
+    True
+    """
+    plane = np.asarray(check.numeric("points", points, shape=("n", 2), kinds="fiu"), np.float64)
+    signs = np.asarray(check.numeric("labels", labels, shape=(len(plane),), kinds="fiu"))
+    weights = np.asarray(check.numeric("example_weights", example_weights, shape=(len(plane),), kinds="fiu"), np.float64)
+    low, high = (plane.min(axis=0), plane.max(axis=0)) if len(plane) else (np.full(2, -1.0), np.full(2, 1.0))
+    size = np.where(high > low, high - low, 1.0)
+    low, high = low - 0.08 * size, high + 0.08 * size
+    support = weights > 0
+    figure, axes = _new_axes("Decision boundary", f"{int(support.sum()):,} of {len(plane):,} examples have weight: circles, radius by weight")
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
+    grid = np.stack(np.meshgrid(*(np.linspace(low[axis], high[axis], _GRID) for axis in range(2))), axis=-1)
+    values = np.asarray(score(grid.reshape(-1, 2)), np.float64).reshape(_GRID, _GRID)
+    negative, positive = (colour for _, colour, _ in _CLASSES)
+    axes.contourf(grid[..., 0], grid[..., 1], values > 0, levels=[-0.5, 0.5, 1.5], colors=[(negative, 0.07), (positive, 0.07)], zorder=0)
+    if values.min() < 0 < values.max():
+        axes.contour(grid[..., 0], grid[..., 1], values, levels=[0.0], colors=_INK, linewidths=1.6, zorder=4)
+    _draw_points(axes, plane, signs, np.zeros(len(plane), bool), class_names)
+    if support.any():
+        areas = _LARGEST_CIRCLE**2 * (weights[support] / weights.max()) ** 2
+        axes.scatter(*plane[support].T, s=areas, facecolors="none", edgecolors=_INK, linewidths=1.2, zorder=5)
+    axes.set_xlabel(names[0], color=_INK)
+    axes.set_ylabel(names[1], color=_INK)
     axes.legend(frameon=False, fontsize=9)
     _write(figure, path)
 

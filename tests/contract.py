@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
+import pytest
 
 import jboost
 
@@ -57,6 +58,36 @@ def _pair(tie_break):
     return run
 
 
+def _score_triples(seed: int, size: int) -> Problem:
+    """Integer scores of three classifiers: as of pairs, and a third that is noisy in all problems."""
+    pairs = _score_pairs(seed, size)
+    third = np.random.default_rng(seed + 100).integers(-6, 7, size) + 2 * pairs.labels
+    return pairs._replace(data=np.concatenate([pairs.data, third[:, None].astype(np.float32)], axis=1))
+
+
+def _combine(data, labels, weights, mask):
+    return jboost.combine.fit(data, labels, weights=weights, mask=mask, strategy="greedy", with_stacking=False)
+
+
+def _leave_one_out(data, labels, weights, mask):
+    return jboost.pair.leave_one_out(data, labels, weights=weights, mask=mask)
+
+
+class _Front(NamedTuple):
+    """A Pareto front and, apart, its first loss."""
+
+    lightest: Any
+    losses: Any
+    margins: Any
+    count: Any
+    status: Any
+
+
+def _pareto(data, labels, weights, mask):
+    front = jboost.pair.pareto_front(data, labels, weights=weights, mask=mask, max_points=16)
+    return _Front(front.losses[0], front.losses, front.margins, front.count, front.status)
+
+
 TABLE = (
     Entry(
         name="pair.optimal_separator",
@@ -75,5 +106,41 @@ TABLE = (
         invariant=("loss", "lower_bound", "status"),
         scales=("loss", "lower_bound"),
         per_example=("misclassified",),
+    ),
+    pytest.param(
+        Entry(
+            name="pair.leave_one_out",
+            public=jboost.pair.leave_one_out,
+            run=_leave_one_out,
+            problem=_score_pairs,
+            invariant=("error", "status"),
+            scales=("error",),
+            per_example=("errors", "kinds"),
+        ),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        Entry(
+            name="pair.pareto_front",
+            public=jboost.pair.pareto_front,
+            run=_pareto,
+            problem=_score_pairs,
+            invariant=("lightest", "margins", "count", "status"),
+            scales=("lightest",),
+            per_example=(),
+        ),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        Entry(
+            name="combine.fit",
+            public=jboost.combine.fit,
+            run=_combine,
+            problem=_score_triples,
+            invariant=("loss", "lower_bound", "status"),
+            scales=("loss", "lower_bound"),
+            per_example=("misclassified",),
+        ),
+        marks=pytest.mark.slow,
     ),
 )

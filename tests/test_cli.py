@@ -276,7 +276,10 @@ def test_score_columns_example(run, tmp_path, frame):
         ({"folds": True}, "folds is True: a whole number is wanted"),
         ({"holdout": "0.5"}, "holdout is '0.5': a number is wanted"),
         ({"data": 3}, "data is 3: a string is wanted"),
-        ({"method": "triple"}, "method is 'triple': 'l0' or 'pair' or 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' is wanted"),
+        (
+            {"method": "triple"},
+            "method is 'triple': 'l0' or 'pair' or 'combine' or 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' is wanted",
+        ),
         ({"scores": ["a"]}, "scores is ['a']: a list of 2 strings is wanted"),
         ({"scores": "ab"}, "scores is 'ab': a list of 2 strings is wanted"),
         ({"overwrite": 1}, "overwrite is 1: true or false is wanted"),

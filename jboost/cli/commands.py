@@ -7,20 +7,25 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import files
-from jboost.cli import boost_fit, l0_fit
+from jboost.cli import boost_fit, combine_fit, example_weights_fit, l0_fit
+from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
-from jboost.cli.options import L0, OPTIONS, PAIR, Option, Settings, read_config, resolve
+from jboost.cli.options import COMBINE, EXAMPLE_WEIGHTS, L0, OPTIONS, PAIR, Option, Settings, read_config, resolve
 from jboost.cli.predict import inspect, predict
 
+_FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _WIDTH = 120  # where the output is no terminal
 _HELP = """Combines classifiers, with the proof: two of them exactly, by the linear combination of their scores that misclassifies the least
-weight (--method pair), few rules that people read (l0), or many hypotheses by boosting (relaxed-margin, lpboost, adaboost, infoboost)."""
+weight (--method pair), three or more by exact pairs (combine), few rules that people read (l0), a distribution over examples
+(example-weights), or many hypotheses by boosting (relaxed-margin, lpboost, adaboost, infoboost)."""
 _EPILOG = """\b
 Examples:
   jboost fit --data sklearn:breast_cancer --classifiers lda naive-bayes
   jboost fit --data train.csv --label ill --scores model_a model_b --output pair
+  jboost fit --data train.csv --label ill --scores model_a model_b model_c --method combine --strategy coordinate
   jboost fit --data train.csv --label ill --method l0 --max-order 2
+  jboost fit --data train.csv --label ill --method example-weights --penalty 0.009 --radius 5
   jboost fit --data train.csv --label ill --method relaxed-margin --nu 0.05 --nu 0.2
   jboost fit --config configs/quickstart.toml --holdout 0.3
   jboost predict pair --data new.csv --output predictions.csv
@@ -47,19 +52,22 @@ def make_group() -> Any:
 
 
 def _fit_command() -> Any:
-    import click
-
     def run(**values: Any) -> None:
         settings = _settings(values)
-        by_method: dict[str, Callable[[Settings, Any], None]] = {PAIR: fit, L0: l0_fit.fit}
+        by_method: dict[str, Callable[[Settings, Any], None]] = {
+            PAIR: fit,
+            COMBINE: combine_fit.fit,
+            L0: l0_fit.fit,
+            EXAMPLE_WEIGHTS: example_weights_fit.fit,
+        }
         by_method.get(settings.method, boost_fit.fit)(settings, say)
 
-    return click.Command(
+    return _command_class()(
         "fit",
         callback=run,
         params=[_config_option(), *_options("fit")],
         help="Fits a model and writes a folder: model.npz, report.json, and for the method pair base.skops (trained classifiers) and "
-        "separator.png, for l0 and boosting margins.png and gap.png.",
+        "separator.png, for l0 and boosting margins.png and gap.png, for example-weights margins.png and, of two columns, boundary.png.",
         epilog="\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data train.csv --label ill --scores model_a model_b\n"
         "  jboost fit --data sklearn:wine --method adaboost --learner stumps --rounds 50 --holdout 0.3",
     )
@@ -72,7 +80,7 @@ def _evaluate_command() -> Any:
         evaluate(_settings(values), report, say)
 
     report_option = click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")
-    return click.Command(
+    return _command_class()(
         "evaluate",
         callback=run,
         params=[_config_option(), *_options("evaluate"), report_option],
@@ -129,11 +137,26 @@ def say(content: Any) -> None:
     rich.console.Console(highlight=False, markup=False, width=width).print(content, soft_wrap=isinstance(content, str))
 
 
+def _command_class() -> Any:
+    """The click class of commands whose `LISTS` may be longer than the two names that an option holds; `_settings` puts the rest back."""
+    import click
+
+    class ListCommand(click.Command):
+        def parse_args(self, context: click.Context, arguments: list[str]) -> list[str]:
+            rest, context.meta[_FLAG_LISTS] = split_lists(arguments)
+            return super().parse_args(context, rest)
+
+    return ListCommand
+
+
 def _settings(values: dict[str, Any]) -> Any:
     import click
     from click.core import ParameterSource
 
     context = click.get_current_context()
+    sources = {_FLAG_LISTS: ParameterSource.COMMANDLINE, _CONFIG_LISTS: ParameterSource.DEFAULT_MAP}
+    for lists, source in sources.items():
+        values |= {name: names for name, names in context.meta.get(lists, {}).items() if context.get_parameter_source(name) is source}
     is_flag = {name: context.get_parameter_source(name) is ParameterSource.COMMANDLINE for name in values}
     return resolve({name: value for name, value in values.items() if name != "config"}, is_flag)
 
@@ -143,7 +166,10 @@ def _config_option() -> Any:
 
     def read(context: click.Context, parameter: click.Parameter, path: str | None) -> None:
         if path is not None:
-            context.default_map = read_config(path)
+            config = read_config(path)
+            lists = {name: tuple(config[name]) for name in (flag[2:] for flag in LISTS) if len(config.get(name, ())) > 2}
+            context.meta[_CONFIG_LISTS] = lists
+            context.default_map = config | {name: names[:2] for name, names in lists.items()}
 
     return click.Option(
         ["--config"], callback=read, expose_value=False, is_eager=True, metavar="FILE", help="TOML file with any of these options; flags override it."

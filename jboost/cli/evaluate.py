@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from jboost import drive
-from jboost.cli import boost, boost_evaluate, inputs, l0_evaluate, solve
+from jboost.cli import boost, boost_evaluate, combine_evaluate, example_weights, example_weights_evaluate, inputs, l0_evaluate, solve
 from jboost.cli.inputs import Examples, Source
-from jboost.cli.options import L0, PAIR, Settings
+from jboost.cli.options import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, Settings
 from jboost.report import build, rules, text
 
 Losses = list[dict[str, Any]]
@@ -29,9 +29,15 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    by_method: dict[str, Callable[..., list[Losses]]] = {PAIR: cross_validate, L0: l0_evaluate.cross_validate}
+    by_method: dict[str, Callable[..., list[Losses]]] = {
+        PAIR: cross_validate,
+        COMBINE: combine_evaluate.cross_validate,
+        L0: l0_evaluate.cross_validate,
+        EXAMPLE_WEIGHTS: example_weights_evaluate.cross_validate,
+    }
     validate = by_method.get(settings.method, boost_evaluate.cross_validate)
-    notes = () if settings.method in (PAIR, L0) else boost.left_out_notes(source.table)
+    notes = () if settings.method in (PAIR, COMBINE, L0) else boost.left_out_notes(source.table)
+    notes = example_weights.left_out_notes(source.table) if settings.method == EXAMPLE_WEIGHTS else notes
     with drive.progress("cross-validation", len(masks)) as on_step:
         folds = validate(source, settings, masks, on_step=on_step)
     seconds = {"all": time.perf_counter() - started}

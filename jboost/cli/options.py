@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jboost import combine
 from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
+COMBINE = "combine"
 L0, PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = "l0", "pair", "relaxed-margin", "lpboost", "adaboost", "infoboost"
+EXAMPLE_WEIGHTS = "example-weights"
 SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
 BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
-METHODS = (L0, PAIR, *BOOSTERS)
+METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS)
 AUTO = "auto"
 _ANY_NUMBER = -1
 _ROUNDS, _L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
@@ -27,8 +30,9 @@ class Settings:
     data: str
     label: str | None
     method: str
-    scores: tuple[str, str] | None
-    classifiers: tuple[str, str] | None
+    scores: tuple[str, ...] | None
+    classifiers: tuple[str, ...] | None
+    strategy: str
     learner: str
     max_order: int
     margin: float | str  # a number or "auto"
@@ -39,6 +43,8 @@ class Settings:
     min_separation: int | None
     rounds: int
     nu: tuple[float, ...]
+    penalty: tuple[float, ...]
+    radius: float | str  # a number or "auto"
     tolerance: float
     train_scores: str
     weights: str | None
@@ -85,18 +91,35 @@ OPTIONS = (
         "method",
         METHODS,
         PAIR,
-        "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers. The others: boosting of a learner "
-        "on the numeric columns.",
+        "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers. combine: a combination of three or "
+        "more, made of exact pairs. example-weights: a distribution over examples, on the numeric columns. "
+        "The others: boosting of a learner on the numeric columns.",
     ),
-    Option("scores", str, None, "Two columns that hold the scores of the two classifiers.", methods=(PAIR,), num_values=2, metavar="A B"),
+    Option(
+        "scores",
+        str,
+        None,
+        "Two columns that hold the scores of the two classifiers; three or more for combine.",
+        methods=(PAIR, COMBINE),
+        num_values=2,
+        metavar="A B",
+    ),
     Option(
         "classifiers",
         str,
         None,
-        "Two base classifiers to train, out of forest, knn, lda, logistic, naive-bayes, qda, stump, svm, tree. Without --scores: lda naive-bayes.",
-        methods=(PAIR,),
+        "Two base classifiers to train, out of forest, knn, lda, logistic, naive-bayes, qda, stump, svm, tree; three or more for combine. "
+        "Without --scores: lda naive-bayes, and for combine forest, knn and svm beside them.",
+        methods=(PAIR, COMBINE),
         num_values=2,
         metavar="A B",
+    ),
+    Option(
+        "strategy",
+        combine.STRATEGIES,
+        "greedy",
+        "How pairs are chosen: the best of all first, by clusters of classifiers that agree, or by exact moves in one plane after another.",
+        methods=(COMBINE,),
     ),
     Option(
         "learner",
@@ -175,6 +198,28 @@ OPTIONS = (
         high_open=False,
     ),
     Option(
+        "penalty",
+        float,
+        (),
+        "Price C of a shortfall from the margin: 1 / rows at least, at 1 the hard margin. Repeat it, or leave it out, and cross-validation chooses.",
+        methods=(EXAMPLE_WEIGHTS,),
+        num_values=_ANY_NUMBER,
+        metavar="C",
+        low=0,
+        low_open=True,
+    ),
+    Option(
+        "radius",
+        float,
+        AUTO,
+        "Half-width R of the cube that hyperplanes are drawn from, in the unit of the columns (scale them first); auto: the least for the rows.",
+        methods=(EXAMPLE_WEIGHTS,),
+        low=0,
+        low_open=True,
+        metavar="R",
+        words=(AUTO,),
+    ),
+    Option(
         "tolerance",
         float,
         0.01,
@@ -189,13 +234,14 @@ OPTIONS = (
         ("out-of-fold", "in-sample"),
         "out-of-fold",
         "Scores of trained classifiers that the combination is fitted to: of rows they did not see, or of their own training rows.",
-        methods=(PAIR,),
+        methods=(PAIR, COMBINE),
     ),
     Option(
         "weights",
         str,
         None,
         "Column with what it costs to misclassify each row, positive. Base classifiers are trained without it.",
+        methods=(L0, PAIR, COMBINE, *BOOSTERS),
         metavar="COLUMN",
     ),
     Option("tie_break", ("margin", "none"), "margin", "Among all optimal separators: the one of largest margin, or any.", methods=(PAIR,)),
@@ -208,7 +254,7 @@ OPTIONS = (
     ),
     Option("precision", ("float32", "float64"), "float64", "Of the scores and of the result."),
     Option("seed", int, 0, "Of everything random.", low=0, metavar="N"),
-    Option("folds", int, 5, "Folds for out-of-fold scores, for the choice of nu, and for cross-validation.", low=2, metavar="N"),
+    Option("folds", int, 5, "Folds for out-of-fold scores, for the choice of nu and of the penalty, and for cross-validation.", low=2, metavar="N"),
     Option(
         "holdout", float, 0.0, "Fraction of the rows kept apart, to judge all classifiers on.", commands=("fit",), low=0, high=1, metavar="FRACTION"
     ),
@@ -233,7 +279,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     for key, value in values.items():
         if key not in known:
             raise ValueError(f"{path}: there is no option '{key}'; {close_matches(key, tuple(known), 'the options are')}")
-        _check_type(path, known[key], value)
+        _check_type(path, known[key], value, may_be_longer=values.get("method") == COMBINE)
         if known[key].num_values == _ANY_NUMBER and not isinstance(value, list):
             values[key] = [value]
     data = values.get("data")
@@ -269,11 +315,15 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         filled["classifiers" if is_flag.get("scores") else "scores"] = None
     if filled["method"] == PAIR and not filled["scores"] and not filled["classifiers"]:
         filled["classifiers"] = ("lda", "naive-bayes")
+    if filled["method"] == COMBINE and not filled["scores"] and not filled["classifiers"]:
+        filled["classifiers"] = ("lda", "naive-bayes", "forest", "knn", "svm")
+    _check_number(filled)
     if filled["method"] == L0:
         filled["learner"] = "monomials"
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
     filled["nu"] = tuple(dict.fromkeys(filled["nu"]))
+    filled["penalty"] = tuple(dict.fromkeys(filled["penalty"]))
     _check_columns(filled)
     return Settings(**filled)
 
@@ -291,6 +341,15 @@ def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None
         values[option.name] = option.default
 
 
+def _check_number(values: Mapping[str, Any]) -> None:
+    for name in ("scores", "classifiers"):
+        count = len(values[name] or ())
+        if values["method"] == COMBINE and 0 < count < 3:
+            raise ValueError(f"{name} has {count} names, and the method {COMBINE} takes three or more: add some, or choose --method {PAIR}")
+        if values["method"] == PAIR and count > 2:
+            raise ValueError(f"{name} has {count} names, and the method {PAIR} takes two: leave some out, or choose --method {COMBINE}")
+
+
 def _check_columns(values: Mapping[str, Any]) -> None:
     used = [name for name in (values["label"], values["weights"], *(values["scores"] or ())) if name is not None]
     for name in used:
@@ -298,13 +357,14 @@ def _check_columns(values: Mapping[str, Any]) -> None:
             raise ValueError(f"the column '{name}' is named twice, among --label, --weights and --scores: each has its own")
 
 
-def _check_type(path: str | Path, option: Option, value: Any) -> None:
+def _check_type(path: str | Path, option: Option, value: Any, *, may_be_longer: bool = False) -> None:
     if option.num_values == _ANY_NUMBER:
         parts = value if isinstance(value, list) else [value]
         fits = bool(parts) and all(isinstance(part, int | float) and not isinstance(part, bool) for part in parts)
         wanted = "a number or a list of numbers"
     elif option.num_values > 1:
-        fits = isinstance(value, list) and len(value) == option.num_values and all(isinstance(part, str) for part in value)
+        is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
+        fits = is_list and (len(value) == option.num_values or (may_be_longer and len(value) > option.num_values))
         wanted = f"a list of {option.num_values} strings"
     elif isinstance(option.kind, tuple):
         fits, wanted = value in option.kind, " or ".join(map(repr, option.kind))

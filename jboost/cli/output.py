@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = "model.npz", "base.skops", "report.json", "separator.png", "margins.png", "gap.png"
+BOUNDARY = "boundary.png"
 
 
 def check_output(output: Path, overwrite: bool) -> None:
@@ -18,7 +19,7 @@ def check_output(output: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise ValueError(f"{output}: the output folder is there already: add --overwrite, or choose another --output")
-    foreign = sorted({path.name for path in output.iterdir()} - {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP})
+    foreign = sorted({path.name for path in output.iterdir()} - {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY})
     if foreign:
         raise ValueError(
             f"{output}: holds files that jboost did not write ({', '.join(foreign[:3])}), so it is not replaced: choose another --output"

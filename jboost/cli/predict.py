@@ -12,10 +12,12 @@ import numpy as np
 
 from jboost import files
 from jboost.base import predict as predict_room
-from jboost.cli import boost_predict, inputs, l0_predict, solve
+from jboost.cli import boost_predict, combine_predict, example_weights_predict, inputs, l0_predict, solve
 from jboost.cli.boost_predict import FittedEnsemble
+from jboost.cli.combine_predict import FittedVote
+from jboost.cli.example_weights_predict import FittedExampleWeights
 from jboost.cli.l0_predict import FittedRules
-from jboost.cli.options import BOOSTERS, EMBEDDED, L0
+from jboost.cli.options import BOOSTERS, COMBINE, EMBEDDED, EXAMPLE_WEIGHTS, L0
 from jboost.cli.output import BASE, MODEL
 from jboost.data import classifiers, embedded, readers
 from jboost.data.classifiers import BaseFit
@@ -36,7 +38,7 @@ class Fitted:
     base: BaseFit | None
 
 
-def read_folder(folder: str) -> Fitted | FittedEnsemble | FittedRules:
+def read_folder(folder: str) -> Fitted | FittedEnsemble | FittedRules | FittedVote | FittedExampleWeights:
     """Reads what `fit` wrote; ValueError in one line if something is missing or damaged."""
     path = Path(folder)
     if not (path / MODEL).is_file():
@@ -45,6 +47,10 @@ def read_folder(folder: str) -> Fitted | FittedEnsemble | FittedRules:
     try:
         if metadata.get("method") == L0:
             return l0_predict.read_rules(path / MODEL, metadata)
+        if metadata.get("method") == COMBINE:
+            return combine_predict.read_vote(path / MODEL, metadata)
+        if metadata.get("method") == EXAMPLE_WEIGHTS:
+            return example_weights_predict.read_model(path / MODEL, metadata)
         if metadata.get("method") in BOOSTERS:
             return boost_predict.read_ensemble(path / MODEL, metadata)
         columns, labels, precision = metadata["score_columns"], metadata["labels"], metadata["precision"]
@@ -80,6 +86,10 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False) -> in
     table = embedded.load_table(data.removeprefix(EMBEDDED)) if data.startswith(EMBEDDED) else readers.read_table(data)
     if isinstance(fitted, FittedRules):
         columns = l0_predict.predict_columns(fitted, table, explain=explain)
+    elif isinstance(fitted, FittedExampleWeights):
+        columns = example_weights_predict.predict_columns(fitted, table)
+    elif isinstance(fitted, FittedVote):
+        columns = combine_predict.predict_columns(fitted, table)
     else:
         columns = boost_predict.predict_columns(fitted, table) if isinstance(fitted, FittedEnsemble) else _predict_columns(fitted, table)
     frame = polars.DataFrame(columns)
@@ -110,6 +120,12 @@ def inspect(folder: str, say: Any) -> None:
         return
     if isinstance(fitted, FittedRules):
         l0_predict.show(fitted, say)
+        return
+    if isinstance(fitted, FittedExampleWeights):
+        example_weights_predict.show(fitted, say)
+        return
+    if isinstance(fitted, FittedVote):
+        combine_predict.show(fitted, say)
         return
     kind = "score columns" if fitted.score_columns else "base classifiers"
     say(f"model       {type(fitted.separator).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")

@@ -13,6 +13,7 @@ import numpy as np
 
 from jboost import files
 from jboost.base import status
+from jboost.combine.types import LinearVote
 from jboost.data.table import LabelMapping, Table
 from jboost.pair.types import Separator
 from jboost.report import rules as rules_room
@@ -59,8 +60,8 @@ def formula(separator: Separator, names: Sequence[str], mapping: LabelMapping | 
     return f"predict {positive} where {text}{_joint(float(bias), text)}{abs(bias):.6g} > 0, else {negative}"
 
 
-def certificate(separator: Separator) -> dict[str, Any]:
-    """What is proven about a separator."""
+def certificate(separator: Separator | LinearVote) -> dict[str, Any]:
+    """What is proven about a separator, or a combination of many classifiers."""
     return {
         "loss": _finite(separator.loss),
         "lower_bound": _finite(separator.lower_bound),

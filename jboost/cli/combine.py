@@ -1,0 +1,54 @@
+"""The method combine on the command line: its lists of many names, and the fit in the precision that was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jboost import combine
+from jboost.cli.inputs import Examples
+from jboost.cli.options import Settings
+from jboost.combine.types import LinearVote
+
+LISTS = ("--scores", "--classifiers")
+
+
+def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
+    """Takes lists of more than two names out of the arguments, down to their first two, which is what click expects of them.
+
+    >>> split_lists(["--scores", "a", "b", "c", "--seed", "1"])
+    (['--scores', 'a', 'b', '--seed', '1'], {'scores': ('a', 'b', 'c')})
+    """
+    rest: list[str] = []
+    lists: dict[str, tuple[str, ...]] = {}
+    position = 0
+    while position < len(arguments):
+        word = arguments[position]
+        rest.append(word)
+        position += 1
+        if word in LISTS:
+            end = position
+            while end < len(arguments) and not arguments[end].startswith("-"):
+                end += 1
+            names = tuple(arguments[position:end])
+            lists.pop(word[2:], None)
+            if len(names) > 2:
+                lists[word[2:]] = names
+            rest += names[:2]
+            position = end
+    return rest, lists
+
+
+def solve(examples: Examples, settings: Settings, *, size: int | None = None) -> tuple[LinearVote, LinearVote]:
+    """The combination and logistic stacking of the same examples, padded to a size so that folds of unequal size share a compilation."""
+    missing = 0 if size is None else size - len(examples.labels)
+    points = np.pad(examples.points, ((0, missing), (0, 0)))
+    labels, weights = (np.pad(part, (0, missing), constant_values=1) for part in (examples.labels, examples.weights))
+    mask = np.arange(len(labels)) < len(examples.labels)
+    with jax.enable_x64(settings.precision == "float64"):
+        vote = combine.fit(points, labels, weights=weights, mask=mask, strategy=settings.strategy)  # type: ignore[arg-type]
+        stacked = combine.stacking(points, labels, weights=weights, mask=mask)
+        result: tuple[LinearVote, LinearVote] = jax.block_until_ready((vote, stacked))
+        return result

@@ -1,0 +1,65 @@
+"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method combine."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import files
+from jboost.cli import inputs
+from jboost.cli.output import BASE
+from jboost.combine.types import LinearVote
+from jboost.data import classifiers
+from jboost.data.classifiers import BaseFit
+from jboost.data.table import LabelMapping, Table
+from jboost.report import build, text
+from jboost.report import combine as report_room
+
+
+@dataclasses.dataclass(frozen=True)
+class FittedVote:
+    """A combination, read back."""
+
+    vote: LinearVote
+    names: tuple[str, ...]
+    score_columns: tuple[str, ...] | None
+    strategy: str
+    mapping: LabelMapping
+    precision: str
+    base: BaseFit | None
+
+
+def read_vote(path: Path, metadata: dict[str, Any]) -> FittedVote:
+    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
+    names, columns, precision = tuple(metadata["names"]), metadata["score_columns"], metadata["precision"]
+    mapping, strategy = LabelMapping(**metadata["labels"]), metadata["strategy"]
+    with jax.enable_x64(precision == "float64"):
+        vote = files.load(path)
+    base = None if columns else classifiers.load_base(path.parent / BASE)
+    return FittedVote(vote, names, tuple(columns) if columns else None, strategy, mapping, precision, base)
+
+
+def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:
+    """The scores of all classifiers, the combined score and the prediction."""
+    points = inputs.score_rows(table, fitted.score_columns, fitted.base).astype(fitted.precision).astype(np.float64)
+    values = report_room.scores(fitted.vote, points)
+    columns: dict[str, Any] = {f"score_{name}": points[:, axis] for axis, name in enumerate(fitted.names)}
+    return columns | {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
+
+
+def show(fitted: FittedVote, say: Any) -> None:
+    """The model, its formula and what is proven about it."""
+    kind = "score columns" if fitted.score_columns else "base classifiers"
+    say(f"model       {type(fitted.vote).__name__}, {fitted.precision}, jboost {files.package_version('jboost')}")
+    say(f"scores      {', '.join(fitted.names)} ({kind})")
+    say(f"strategy    {fitted.strategy}")
+    say(f"labels      {fitted.mapping}")
+    wrong = np.asarray(fitted.vote.misclassified)
+    say(f"examples    {len(wrong)}, {int(wrong.sum())} misclassified")
+    description = report_room.describe(fitted.vote, fitted.names, fitted.mapping, fitted.strategy)
+    for line in text.certificate_lines(build.certificate(fitted.vote), description):
+        say(line)

@@ -1,0 +1,8 @@
+"""Combinations of many classifiers from exact combinations of pairs (paper 000, Section 4)."""
+
+from jboost.combine import pairwise
+from jboost.combine.baselines import best_single, random_pairing, stacking
+from jboost.combine.strategies import STRATEGIES, fit
+from jboost.combine.types import LinearVote
+
+__all__ = ["STRATEGIES", "LinearVote", "best_single", "fit", "pairwise", "random_pairing", "stacking"]

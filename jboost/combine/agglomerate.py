@@ -1,0 +1,154 @@
+"""Many classifiers made one by pairs: greedily, or up a binary tree (paper 000, Section 4).
+
+All functions here run in the 64-bit scope. A pool holds p votes as directions [p, d]; of the two that are paired, the first's place takes the
+combination and the second's is given up. What is returned is the best vote met on the way, which is at least as good as the last.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.combine import pairs, votes
+from jboost.combine.pairs import Pairing
+from jboost.combine.votes import Arithmetic, Examples, Vote
+
+
+class _Pool(NamedTuple):
+    """Where the greedy pairing stands."""
+
+    directions: Array  # [p, d]
+    alive: Array  # [p] bool
+    losses: Array  # [p, p] int64, of the pair (row, column) as far as it was tried; the largest integer elsewhere
+    margins: Array  # [p, p]
+    normals: Array  # [p, p, 2]
+    best: Vote
+
+
+def best_alone(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
+    """The best vote along one of several directions [p, d]."""
+    return votes.best_of(lax.map(lambda direction: votes.vote_along(examples, direction, arithmetic), directions))
+
+
+def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vote:
+    """The best pair of all is combined, ties by margin, until one vote is left: (p - 1)^2 exact pairs in all.
+
+    The first p steps fill the table of all pairs, a row each; each later step combines the best pair and tries the new vote with all others.
+    """
+    num_votes = directions.shape[0]
+    none = jnp.iinfo(examples.integers.dtype).max
+    place = lax.iota(jnp.int32, num_votes)
+
+    def step(number: Array, pool: _Pool) -> _Pool:
+        filling = number < num_votes
+        both = pool.alive[:, None] & pool.alive[None, :]
+        chosen = votes.best_place(jnp.where(both, pool.losses, none).reshape(-1), pool.margins.reshape(-1))
+        left, right = chosen // num_votes, chosen % num_votes
+        merged = votes.blend(pool.directions[left], pool.directions[right], pool.normals[left, right], arithmetic)
+        slot = jnp.where(filling, number, left).astype(jnp.int32)
+        directions = pool.directions.at[slot].set(jnp.where(filling, pool.directions[slot], merged))
+        alive = pool.alive & (filling | (place != right))
+        partners = jnp.where(filling, place < number, alive & (place != slot))
+        tried = pairs.pair_with_each(examples, directions[slot], directions, partners, arithmetic)
+        return _Pool(
+            directions=directions,
+            alive=alive,
+            losses=pool.losses.at[:, slot].set(none).at[slot].set(jnp.where(partners, tried.vote.loss, none)),
+            margins=pool.margins.at[slot].set(tried.vote.margin),
+            normals=pool.normals.at[slot].set(tried.normal),
+            best=_best_tried(tried, partners, pool.best),
+        )
+
+    start = _Pool(
+        directions=directions,
+        alive=jnp.ones((num_votes,), bool),
+        losses=jnp.full((num_votes, num_votes), none),
+        margins=jnp.zeros((num_votes, num_votes), directions.dtype),
+        normals=jnp.zeros((num_votes, num_votes, 2), directions.dtype),
+        best=best_alone(examples, directions, arithmetic),
+    )
+    return lax.fori_loop(0, 2 * num_votes - 1, step, numerics.start_loop_beside(start, examples.columns)).best
+
+
+def hierarchical(examples: Examples, directions: Array, num_clustered: int, arithmetic: Arithmetic) -> Vote:
+    """Pairs up the tree of the first votes by agreement; then the root is paired once with every vote, the last, such as stacking, first."""
+    clustered = directions[:num_clustered]
+    tree = cluster(examples, clustered, arithmetic)
+    pool = jnp.concatenate([clustered, directions])
+    others = jnp.arange(num_clustered, pool.shape[0], dtype=tree.dtype)[::-1]
+    above = jnp.stack([jnp.full_like(others, tree[-1, 0]), others], axis=1)
+    return up_the_tree(examples, pool, jnp.concatenate([tree, above]), arithmetic)
+
+
+def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: Arithmetic) -> Vote:
+    """Pairs are combined as the rows of a tree [t, 2] int32 say: places of the pool, the first of which takes the combination."""
+
+    def merge(carry: tuple[Array, Vote], pair: Array) -> tuple[tuple[Array, Vote], None]:
+        directions, best = carry
+        left, right = directions[pair[0]], directions[pair[1]]
+        tried = pairs.pair_with_each(examples, left, right[None], jnp.ones((1,), bool), arithmetic)
+        merged = votes.blend(left, right, tried.normal[0], arithmetic)
+        return (directions.at[pair[0]].set(merged), _best_tried(tried, jnp.ones((1,), bool), best)), None
+
+    start = (directions, best_alone(examples, directions, arithmetic))
+    (_, best), _ = lax.scan(merge, numerics.start_loop_beside(start, examples.columns), tree)
+    return best
+
+
+def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Array:
+    """The tree [p - 1, 2] of an agglomerative clustering: at each step the two groups whose members agree most, on average over pairs.
+
+    Two votes agree on an example if, at their best thresholds, they put it on the same side.
+    """
+    num_votes = directions.shape[0]
+    place = lax.iota(jnp.int32, num_votes)
+
+    def sides(direction: Array) -> Array:
+        vote = votes.vote_along(examples, direction, arithmetic)
+        offset = jnp.where(jnp.isinf(vote.offset), 0.0, vote.offset)
+        return votes.judge(examples, vote.coefficients, offset, arithmetic).wrong
+
+    wrong = lax.map(sides, directions)
+    headroom = (num_votes * num_votes).bit_length()  # sums over pairs of members stay exact
+    shares = examples.integers >> headroom
+    agreement = lax.map(lambda one: numerics.masked_sum(jnp.broadcast_to(shares, wrong.shape), wrong == one[None]), wrong)
+
+    def merge(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], Array]:
+        agreement, sizes, alive = carry
+        number_of_pairs = sizes[:, None] * sizes[None, :]
+        distinct = alive[:, None] & alive[None, :] & (place[:, None] < place[None, :])
+        mean = jnp.where(distinct, agreement.astype(directions.dtype) / number_of_pairs, -1.0).reshape(-1)
+        chosen = jnp.minimum(numerics.first_true(mean == jnp.max(mean)), num_votes * num_votes - 1)
+        left, right = chosen // num_votes, chosen % num_votes
+        agreement = agreement.at[left].add(agreement[right])
+        agreement = agreement.at[:, left].add(agreement[:, right])
+        sizes = sizes.at[left].add(sizes[right])
+        return (agreement, sizes, alive & (place != right)), jnp.stack([left, right]).astype(jnp.int32)
+
+    start = (agreement, jnp.ones((num_votes,), directions.dtype), jnp.ones((num_votes,), bool))
+    _, tree = lax.scan(merge, numerics.start_loop_beside(start, examples.columns), None, length=num_votes - 1)
+    return tree
+
+
+def random_tree(key: Array, num_votes: int) -> Array:
+    """The tree [p - 1, 2] of two at random among those that are left, at each step; outside the 64-bit scope, which holds no random numbers."""
+
+    def merge(alive: Array, key: Array) -> tuple[Array, Array]:
+        draws = jnp.where(alive, jax.random.uniform(key, (num_votes,)), -1.0)
+        _, pair = lax.top_k(draws, 2)
+        return alive.at[pair[1]].set(False), pair.astype(jnp.int32)
+
+    _, tree = lax.scan(merge, jnp.ones((num_votes,), bool), jax.random.split(key, num_votes - 1))
+    return tree
+
+
+def _best_tried(tried: Pairing, wanted: Array, best: Vote) -> Vote:
+    """The best of the wanted pairs and of a vote."""
+    none = jnp.iinfo(tried.vote.loss.dtype).max
+    candidates = tried.vote._replace(loss=jnp.where(wanted, tried.vote.loss, none))
+    return votes.better(votes.best_of(candidates), best)

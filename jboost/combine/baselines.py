@@ -1,0 +1,88 @@
+"""What a combination should beat: the best classifier alone, stacking, and pairs combined at random."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import check
+from jboost.base.types import Array, ArrayLike
+from jboost.combine import agglomerate, strategies
+from jboost.combine.strategies import Found
+from jboost.combine.types import LinearVote
+from jboost.combine.votes import Arithmetic, Examples
+
+
+def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> LinearVote:
+    """The classifier that alone, or against its word, loses the least at its best threshold; ties by margin.
+
+    Takes, returns and raises what `jboost.combine.fit` does; `lower_bound` is one on all combinations.
+
+    >>> import jboost
+    >>> vote = jboost.combine.best_single([[0.0, 5.0], [1.0, 3.0], [0.0, 2.0]], [-1, 1, 1])
+    >>> vote.coefficients.tolist(), float(vote.offset), float(vote.loss)
+    ([0.0, -1.0], 4.0, 0.0)
+    """
+    return _best_single(*strategies.arrays(scores, labels, weights, mask))
+
+
+def stacking(
+    scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None, penalty: ArrayLike = 1.0
+) -> LinearVote:
+    """Logistic regression on the scores: its own log-odds, with its own offset.
+
+    The penalty is one on the coefficients of scores scaled to variance 1, under weights of mean 1: scikit-learn's `LogisticRegression` on such scores
+    with C = 1 / penalty. Takes, returns and raises what `jboost.combine.fit` does beside that; `lower_bound` is one on all combinations.
+
+    >>> import jboost
+    >>> vote = jboost.combine.stacking([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1])
+    >>> round(float(-vote.offset / vote.coefficients[0]), 3), float(vote.loss)
+    (1.5, 0.0)
+    """
+    return _stacking(*strategies.arrays(scores, labels, weights, mask), check.number("penalty", penalty, low=0))
+
+
+def random_pairing(
+    scores: ArrayLike, labels: ArrayLike, *, key: Array, weights: ArrayLike | None = None, mask: ArrayLike | None = None
+) -> LinearVote:
+    """Two votes out of those that are left, drawn at random, are combined exactly, until one is left; the best vote met on the way.
+
+    Takes, returns and raises what `jboost.combine.fit` does, beside the key of the draws.
+
+    >>> import jax, jboost
+    >>> vote = jboost.combine.random_pairing([[0.0, 5.0, 1.0], [1.0, 3.0, 0.0], [0.0, 2.0, 1.0]], [-1, 1, 1], key=jax.random.key(0))
+    >>> float(vote.loss)
+    0.0
+    """
+    return _random_pairing(*strategies.arrays(scores, labels, weights, mask), key)
+
+
+@jax.jit
+def _best_single(scores: Array, labels: Array, weights: Array, mask: Array) -> LinearVote:
+    def run(examples: Examples, arithmetic: Arithmetic) -> Found:
+        return strategies.found(examples, agglomerate.best_alone(examples, strategies.directions_of(examples), arithmetic))
+
+    return strategies.solve_votes(run, scores, labels, weights, mask)
+
+
+@jax.jit
+def _stacking(scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array) -> LinearVote:
+    model = strategies.log_odds(scores, labels, weights, mask, penalty)
+
+    def run(examples: Examples, arithmetic: Arithmetic, coefficients: Array, offset: Array) -> Found:
+        del arithmetic
+        missing = examples.columns.shape[0] - len(coefficients)
+        wide = examples.columns.dtype
+        return strategies.beside_conflicts(examples, jnp.pad(coefficients.astype(wide), (0, missing)), offset.astype(wide))
+
+    return strategies.solve_votes(run, scores, labels, weights, mask, *model)
+
+
+@jax.jit
+def _random_pairing(scores: Array, labels: Array, weights: Array, mask: Array, key: Array) -> LinearVote:
+    tree = agglomerate.random_tree(key, max(2, scores.shape[1]))
+
+    def run(examples: Examples, arithmetic: Arithmetic, tree: Array) -> Found:
+        return strategies.found(examples, agglomerate.up_the_tree(examples, strategies.directions_of(examples), tree, arithmetic))
+
+    return strategies.solve_votes(run, scores, labels, weights, mask, tree)

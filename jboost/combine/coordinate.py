@@ -1,0 +1,56 @@
+"""Exact pair sweeps: the vote moves in the plane that it spans with one classifier after another, until no move makes it better.
+
+All functions here run in the 64-bit scope.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import loops, numerics
+from jboost.base.types import Array
+from jboost.combine import pairs, votes
+from jboost.combine.votes import Arithmetic, Examples, Vote
+
+_GAIN = 1e-3  # a margin that grows by less, at the same loss, does not count: else the moves would go on for ever
+
+
+class _Descent(NamedTuple):
+    """Where the sweeps stand."""
+
+    vote: Vote
+    place: Array  # [] int32, of the classifier that comes next
+    idle: Array  # [] int32, moves since the last that made the vote better
+
+
+def descend(examples: Examples, starts: Array, directions: Array, arithmetic: Arithmetic, max_moves: int) -> Vote:
+    """The best vote that is met from several starts.
+
+    Args:
+      examples: the problem.
+      starts: [s, d] directions to start from.
+      directions: [p, d] that the vote is paired with, in turns.
+      arithmetic: of the votes.
+      max_moves: from each start.
+    """
+    num_directions = directions.shape[0]
+
+    def move(descent: _Descent) -> _Descent:
+        partner = lax.dynamic_index_in_dim(directions, descent.place)
+        tried = pairs.pair_with_each(examples, descent.vote.coefficients, partner, jnp.ones((1,), bool), arithmetic)
+        candidate = votes.best_of(tried.vote)
+        needed = descent.vote._replace(margin=descent.vote.margin * (1 + _GAIN))
+        improves = votes.is_better(candidate, needed)
+        vote = Vote(*(jnp.where(improves, new, old) for new, old in zip(candidate, descent.vote, strict=True)))
+        return _Descent(vote, (descent.place + 1) % num_directions, jnp.where(improves, 0, descent.idle + 1))
+
+    def run(start: Array) -> Vote:
+        zero = jnp.zeros((), jnp.int32)
+        first = _Descent(votes.vote_along(examples, start, arithmetic), zero, zero)
+        last, _ = loops.bounded_loop(move, lambda descent: descent.idle < num_directions, first, max_checks=max_moves)
+        return last.vote
+
+    return votes.best_of(lax.map(run, numerics.start_loop_beside(starts, examples.columns)))

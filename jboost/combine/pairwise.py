@@ -1,0 +1,167 @@
+"""Exact pairwise boosting: at every round the vote so far and a new hypothesis are combined optimally (paper 000, Sections 1 and 4).
+
+The hypotheses are those that AdaBoost asks for, F_t is the vote, h_t the new hypothesis, and G_t AdaBoost's vote. Each round takes the best of F_t-1,
+of the exact optimum over the plane of F_t-1 and h_t, and of that over the plane of F_t-1 and G_t, by training loss, then by margin. The loss
+never rises, and is at most AdaBoost's at the same round, at any threshold.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.adaboost import AdaBoost
+from jboost.base import boosting, numerics
+from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.records import register
+from jboost.base.status import Status
+from jboost.base.types import Array, Dataset
+from jboost.combine import pairs, votes
+from jboost.combine.votes import Arithmetic
+
+__all__ = ["PairwiseBoosting", "finish", "fit", "init", "step"]
+
+
+class Memory(NamedTuple):
+    """What the booster carries from round to round."""
+
+    adaboost: Any  # the memory of AdaBoost
+    guide: Array  # [capacity, 2] AdaBoost's votes
+    direction: Array  # [capacity] of the vote, or AdaBoost's while a constant classifier is best
+    columns: Array  # [capacity, m] outputs of the hypotheses; 0 in slots that are not in use
+
+
+class _Round(NamedTuple):
+    """What leaves the 64-bit scope."""
+
+    votes: Array  # [capacity]
+    constant: Array  # []
+    direction: Array  # [capacity]
+    error: Array  # [] training error, rounded up
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class PairwiseBoosting:
+    """The booster: example weights are AdaBoost's, votes are exact combinations of pairs."""
+
+    def capacity(self, max_rounds: int, num_proposed: int) -> int:
+        """One slot a round."""
+        return AdaBoost().capacity(max_rounds, num_proposed)
+
+    def init(self, dataset: Dataset, capacity: int) -> Absorbed:
+        """The larger class, under AdaBoost's first example weights."""
+        first = AdaBoost().init(dataset, capacity)
+        nothing = jnp.zeros((capacity,), first.votes.dtype)
+        columns = jnp.zeros((capacity, len(dataset.labels)), first.votes.dtype)
+        shares = boosting.initial_distribution(dataset)
+        votes_for = jnp.sum(jnp.where(dataset.labels > 0, shares, -shares))
+        constant = jnp.where(votes_for > 0, 1.0, -1.0).astype(nothing.dtype)
+        error = _error(dataset, (jnp.sign(dataset.labels) != constant) & dataset.mask, nothing.dtype)
+        memory = Memory(first.memory, first.votes, nothing, columns)
+        absorbed = boosting.before_first_round(memory, first.example_weights, _certify(error, first.example_weights), capacity)
+        return absorbed._replace(constant=constant)
+
+    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+        """One round: AdaBoost's vote for the new hypothesis, then the best vote in two planes."""
+        now = AdaBoost().absorb(memory.adaboost, dataset, proposal, ensemble._replace(votes=memory.guide))
+        capacity = memory.columns.shape[0]
+        row = proposal.outputs[jnp.argmin(now.slots)]
+        columns = memory.columns.at[jnp.min(now.slots)].set(row.astype(memory.columns.dtype), mode="drop")
+        newest = (jnp.arange(capacity) == jnp.min(now.slots)).astype(columns.dtype)
+        guide = jnp.where(jnp.isfinite(now.votes), now.votes, 0.0)
+        combined = _combine(dataset, columns, memory.direction, newest, guide[:, 0])
+        is_useless = now.status == int(Status.NO_EDGE)
+        status = jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED))
+        return Absorbed(
+            memory=Memory(now.memory, guide, combined.direction, columns),
+            example_weights=now.example_weights,
+            slots=now.slots,
+            votes=jnp.stack([combined.votes, combined.votes], axis=1),
+            constant=combined.constant,
+            count=now.count,
+            certificate=_certify(combined.error, now.example_weights),
+            edge=now.edge,
+            status=jnp.where(combined.error <= 0, int(Status.OPTIMAL), status),
+        )
+
+
+def _certify(error: Array, example_weights: Array) -> Certificate:
+    return Certificate(jnp.zeros_like(error), error, error, example_weights)
+
+
+def _error(dataset: Dataset, wrong: Array, dtype: Any) -> Array:
+    """The share of the weight on the wrong examples [m], [], rounded up."""
+
+    def share(weights: Array, mask: Array, wrong: Array) -> Array:
+        return _share(weights, mask, wrong, dtype)
+
+    return numerics.in_64_bits(share)(*lax.stop_gradient((dataset.weights, dataset.mask, wrong)))
+
+
+def _share(weights: Array, mask: Array, wrong: Array, dtype: Any) -> Array:
+    weights = jnp.where(mask, weights, jnp.zeros((), weights.dtype)).astype("float64")
+    share = numerics.safe_divide(numerics.masked_sum(weights, wrong), jnp.sum(weights))
+    rounding = (2 * len(weights) + 4) * float(jnp.finfo(weights.dtype).eps)
+    return numerics.round_up(jnp.minimum(share * (1 + rounding), 1.0), dtype)
+
+
+def _combine(dataset: Dataset, columns: Array, direction: Array, newest: Array, guide: Array) -> _Round:
+    """The best vote in the planes of a direction [capacity] with the newest hypothesis and with the guide."""
+    dtype = columns.dtype
+    arithmetic = Arithmetic(str(dtype), evaluated_in=str(dtype))
+
+    def combine(columns: Array, labels: Array, weights: Array, mask: Array, direction: Array, newest: Array, guide: Array) -> _Round:
+        examples = votes.gather(columns.T, labels, weights, mask)
+        left, *rights = (votes.shorten(one.astype(examples.columns.dtype), arithmetic) for one in (direction, newest, guide))
+        tried = pairs.pair_with_each(examples, left, jnp.stack(rights), jnp.ones((2,), bool), arithmetic)
+        best = votes.better(votes.best_of(tried.vote), votes.vote_along(examples, left, arithmetic))
+        is_constant = jnp.isinf(best.offset)
+        coefficients = jnp.where(is_constant, 0.0, best.coefficients)
+        constant = jnp.where(is_constant, jnp.sign(best.offset), best.offset)
+        wrong = votes.judge(examples, coefficients, constant, arithmetic).wrong
+        return _Round(
+            votes=coefficients.astype(dtype),
+            constant=constant.astype(dtype),
+            direction=jnp.where(is_constant, rights[1], best.coefficients).astype(dtype),
+            error=_share(examples.weights, examples.live, wrong, dtype),
+        )
+
+    padding = max(0, 2 - len(dataset.labels))
+    examples = (jnp.pad(field, (0, padding)) for field in (dataset.labels, dataset.weights, dataset.mask))
+    arguments = (jnp.pad(columns, ((0, 0), (0, padding))), *examples, direction, newest, guide)
+    return numerics.in_64_bits(combine)(*lax.stop_gradient(arguments))
+
+
+def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100) -> State:
+    """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
+    return boosting.start(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds)
+
+
+def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100) -> Fit:
+    """Boosting by exact combinations of pairs, in one compiled loop.
+
+    Args:
+      dataset: of m examples; `weights` are what it costs to misclassify each.
+      learner: what proposes hypotheses, such as `jboost.learners.stumps()`; it is asked under AdaBoost's example weights.
+      key: for learners that draw random numbers.
+      max_rounds: how many hypotheses there is room for; static. A round costs O(m^2 log m).
+
+    Returns:
+      A `Fit`. `certificate.upper_bound` is the training error of the ensemble (as a share of the weight; an example whose score rounding could
+      turn counts as an error), which never rises from round to round; `certificate.lower_bound` is 0, of any vote. The status is OPTIMAL where the
+      error is 0, NO_EDGE where the learner has no hypothesis left that is better than chance, else ROUND_LIMIT.
+
+    Raises:
+      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
+    >>> fitted = jboost.combine.pairwise.fit(dataset, jboost.learners.stumps(), max_rounds=3)
+    >>> jboost.predict(fitted.ensemble, dataset.features).tolist(), float(fitted.certificate.upper_bound)
+    ([1, 1, -1, 1], 0.0)
+    """
+    return boosting.run(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds)

@@ -1,0 +1,199 @@
+"""A combination of many classifiers from exact combinations of pairs (paper 000, Section 4), from arrays to a `LinearVote`.
+
+The path of the data: arrays -> `votes.gather` (columns and integer weights, in 64 bits) -> a strategy, which tries pairs -> the best vote met, judged
+again on the scores that were handed in -> a lower bound.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, numerics, types
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.combine import agglomerate, bounds, coordinate, stacking, votes
+from jboost.combine.stacking import LogOdds
+from jboost.combine.types import LinearVote
+from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.pair.separator import optimal_separator
+
+STRATEGIES = ("greedy", "hierarchical", "coordinate")
+_PENALTIES = (1.0, 1e-3)  # of the stacking votes that take part: the usual one, and one that separates what can be separated
+
+
+class Found(NamedTuple):
+    """What a strategy comes back with from the 64-bit scope."""
+
+    coefficients: Array  # [d]
+    offset: Array  # [] finite
+    least: Array  # [] int64, no combination loses less
+    lower_bound: Array  # [] the same in the unit of the weights, rounded down
+
+
+Strategy = Callable[..., Found]  # (examples, arithmetic, arrays from outside the 64-bit scope)
+
+
+def fit(
+    scores: ArrayLike,
+    labels: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    strategy: Literal["greedy", "hierarchical", "coordinate"] = "greedy",
+    with_stacking: bool = True,
+    max_sweeps: int = 50,
+) -> LinearVote:
+    """A linear combination of d classifiers that misclassifies little weight, made of exact combinations of pairs.
+
+    Strategies (the best combination of more than two is a hard problem, and these are heuristics):
+      * "greedy": all pairs are tried, the best by loss, then by margin, becomes one vote, and so on until one is left; (d - 1)^2 exact pairs.
+      * "hierarchical": the classifiers are clustered by agreement, and pairs are combined up the tree; at the end the vote is paired once with
+        every classifier; 2 d - 1 exact pairs.
+      * "coordinate": the vote moves to the exact optimum of the plane that it spans with one classifier after another, until none makes it
+        better: the loss never rises. It starts from the best classifier and from stacking, and the best end counts.
+
+    Two stacking votes (logistic regression on the scores, usual and light penalty) take part as further classifiers, unless told otherwise: all
+    three then lose at most what stacking loses, at any threshold, up to the rounding of the vote to its float type. All lose at most what the best
+    classifier does. Of two classifiers all strategies return the optimum. Few directions fit a float: where float32 holds none that keeps what the
+    exact search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data sets.
+
+    Args:
+      scores: [n, d], real; of d classifiers on n examples, in any units.
+      labels: [n], +1 or -1.
+      weights: [n], positive; what it costs to misclassify each example. None for ones.
+      mask: [n] bool, False for rows that only pad.
+      strategy: how pairs are chosen.
+      with_stacking: whether stacking votes take part.
+      max_sweeps: how often "coordinate" goes through all classifiers at most, from each start.
+
+    Returns:
+      A `LinearVote`. `loss` is what the returned coefficients and offset lose on the scores; `lower_bound` is the optimum of d <= 2, and else
+      what examples with equal scores and opposite labels force on any combination. The status is OPTIMAL where the two meet; else LOCAL_OPTIMUM
+      (the strategy came to its end), and PRECISION_LIMIT for d <= 2.
+
+    Raises:
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed (NaN, other
+        labels, weights that are not positive) give status INVALID_INPUT and NaN.
+
+    >>> import jboost
+    >>> scores = [[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]]
+    >>> vote = jboost.combine.fit(scores, [-1, -1, -1, 1, 1, 1])
+    >>> float(vote.loss), float(vote.lower_bound), jboost.predict(vote, scores).tolist()
+    (0.0, 0.0, [-1, -1, -1, 1, 1, 1])
+    """
+    check.choice("strategy", strategy, STRATEGIES)
+    check.choice("with_stacking", with_stacking, (False, True))
+    check.count("max_sweeps", max_sweeps, low=1)
+    return _fit(*arrays(scores, labels, weights, mask), strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps)
+
+
+def arrays(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None) -> tuple[Array, Array, Array, Array]:
+    """The arguments as arrays, checked in shape and kind."""
+    scores = check.numeric("scores", scores, shape=("n", "d"), kinds="fiu")
+    labels = check.numeric("labels", labels, shape=(scores.shape[0],), kinds="fiu")
+    return scores, labels, *types.fill(weights, mask, scores.shape[0])
+
+
+@functools.partial(jax.jit, static_argnames=("strategy", "with_stacking", "max_sweeps"))
+def _fit(scores: Array, labels: Array, weights: Array, mask: Array, *, strategy: str, with_stacking: bool, max_sweeps: int) -> LinearVote:
+    num_classifiers = scores.shape[1]
+    if num_classifiers <= 2:
+        return solve_votes(_pair, scores, labels, weights, mask)
+    stacked = [log_odds(scores, labels, weights, mask, penalty).coefficients for penalty in _PENALTIES if with_stacking]
+
+    def run(examples: Examples, arithmetic: Arithmetic, *stacked: Array) -> Found:
+        directions = directions_of(examples, *stacked)
+        if strategy == "greedy":
+            return found(examples, agglomerate.greedy(examples, directions, arithmetic))
+        if strategy == "hierarchical":
+            return found(examples, agglomerate.hierarchical(examples, directions, num_classifiers, arithmetic))
+        alone = agglomerate.best_alone(examples, directions[:num_classifiers], arithmetic)
+        starts = jnp.concatenate([alone.coefficients[None], directions[num_classifiers:]])
+        return found(examples, coordinate.descend(examples, starts, directions, arithmetic, max_sweeps * directions.shape[0]))
+
+    return solve_votes(run, scores, labels, weights, mask, *stacked)
+
+
+def found(examples: Examples, vote: Vote) -> Found:
+    """A vote beside the bound that costs little; a constant has coefficients 0."""
+    is_constant = jnp.isinf(vote.offset)
+    coefficients = jnp.where(is_constant, 0.0, vote.coefficients)
+    return beside_conflicts(examples, coefficients, jnp.where(is_constant, jnp.sign(vote.offset), vote.offset))
+
+
+def beside_conflicts(examples: Examples, coefficients: Array, offset: Array) -> Found:
+    """Coefficients [d] and a finite offset beside the bound that costs little."""
+    least = bounds.conflicts(examples)
+    return Found(coefficients, offset, least, bounds.in_weights(least, examples))
+
+
+def directions_of(examples: Examples, *further: Array) -> Array:
+    """The directions of the classifiers, then the further ones [d], as rows."""
+    wide, size = examples.columns.dtype, examples.columns.shape[0]
+    return jnp.concatenate([jnp.eye(size, dtype=wide), *(one[None].astype(wide) for one in further)])
+
+
+def _pair(examples: Examples, arithmetic: Arithmetic) -> Found:
+    """The optimum of two classifiers; one that is missing has the score 0."""
+    directions = directions_of(examples)
+    signs = jnp.where(examples.positive, 1, -1)
+    separator = optimal_separator(examples.columns.T, signs, weights=examples.weights, mask=examples.live)
+    direction = votes.blend(directions[0], directions[1], separator.normal, arithmetic)
+    is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
+    return found(examples, votes.vote_along(examples, direction, arithmetic))._replace(
+        least=jnp.where(is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0),
+        lower_bound=jnp.where(examples.faithful, separator.lower_bound, 0.0),
+    )
+
+
+def log_odds(scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array | float = 1.0) -> LogOdds:
+    """The stacking vote of checked arrays, in the default float type; 0 where something is not finite."""
+    dtype = jnp.result_type(float)
+    sound = mask & jnp.all(jnp.isfinite(scores), axis=1) & jnp.isfinite(weights) & (weights > 0)
+    inputs = jnp.where(sound[:, None], scores, jnp.zeros((), scores.dtype)).astype(dtype)
+    signs = jnp.where(sound, jnp.sign(labels.astype(dtype)), 0.0)
+    model = stacking.fit_log_odds(*lax.stop_gradient((inputs, signs, jnp.where(sound, weights.astype(dtype), 0.0))), jnp.asarray(penalty, dtype))
+    finite = jnp.all(jnp.isfinite(model.coefficients)) & jnp.isfinite(model.offset)
+    return LogOdds(*(jnp.where(finite, part, 0.0) for part in model))
+
+
+def solve_votes(strategy: Strategy, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array) -> LinearVote:
+    """A `LinearVote` from what a strategy finds in the 64-bit scope.
+
+    Args:
+      strategy: (examples, arithmetic, *beside) -> what it found; it sees two examples and two classifiers at least.
+      scores: [n, d]; with labels, weights and mask as `fit` takes them.
+      beside: what else the strategy is to be handed.
+    """
+    dtype = jnp.result_type(float)
+    arithmetic = Arithmetic(str(dtype))
+    num_examples, num_classifiers = scores.shape
+    rows, columns = max(0, 2 - num_examples), max(0, 2 - num_classifiers)
+    padded = (jnp.pad(lax.stop_gradient(part), (0, rows)) for part in (labels, weights, mask))
+
+    def solve(scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array) -> LinearVote:
+        examples = votes.gather(scores, labels, weights, mask)
+        best = strategy(examples, arithmetic, *beside)
+        judged = votes.judge(examples, best.coefficients, best.offset, arithmetic)
+        short = Status.PRECISION_LIMIT if num_classifiers <= 2 else Status.LOCAL_OPTIMUM
+        is_optimal = numerics.masked_sum(examples.integers, judged.wrong) <= best.least
+        status = jnp.where(is_optimal, int(Status.OPTIMAL), int(short))
+        spoiled = jnp.where(examples.valid, 0, jnp.nan).astype(dtype)
+        return LinearVote(
+            coefficients=best.coefficients[:num_classifiers].astype(dtype) + spoiled,
+            offset=best.offset.astype(dtype) + spoiled,
+            loss=numerics.masked_sum(examples.weights, judged.wrong).astype(dtype) + spoiled,
+            lower_bound=numerics.round_down(best.lower_bound, dtype) + spoiled,
+            margin=judged.margin.astype(dtype) + spoiled,
+            misclassified=judged.wrong,
+            status=jnp.where(examples.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+        )
+
+    vote = numerics.in_64_bits(solve)(jnp.pad(lax.stop_gradient(scores), ((0, rows), (0, columns))), *padded, *lax.stop_gradient(beside))
+    return vote._replace(misclassified=vote.misclassified[:num_examples])

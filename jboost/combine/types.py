@@ -1,0 +1,47 @@
+"""What a combination of classifiers returns, and how it predicts."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, numerics
+from jboost.base.predict import predict_scores
+from jboost.base.types import Array, ArrayLike
+from jboost.geometry import exact
+
+
+class LinearVote(NamedTuple):
+    """A linear combination of d classifiers, score(x) = coefficients . x + offset, and what is known of its quality.
+
+    An example of score 0 counts as misclassified, and so does one whose score is so close to 0 that rounding could turn it: evaluation in
+    float64, in any order, loses what `loss` says. A constant classifier has coefficients 0, offset +1 or -1 and an infinite margin.
+    """
+
+    coefficients: Array  # [d]
+    offset: Array  # []
+    loss: Array  # [], weight misclassified
+    lower_bound: Array  # [], no linear combination loses less
+    margin: Array  # [], distance of the nearest example that is right, in the units of the scores
+    misclassified: Array  # [n] bool
+    status: Array  # [] int32
+
+
+def linear_scores(columns: Array, coefficients: Array) -> Array:
+    """The sums [n] of columns [d, n] times coefficients [d], in float64; to be called in the 64-bit scope."""
+    return jnp.sum(exact.rounded_product(columns, coefficients[:, None]), axis=0)
+
+
+@predict_scores.register
+def _(model: LinearVote, features: ArrayLike) -> Array:
+    features = check.numeric("features", features, shape=("k", model.coefficients.shape[0]), kinds="fiu")
+    dtype = model.offset.dtype
+
+    def evaluate(features: Array, coefficients: Array, offset: Array) -> Array:
+        wide = jnp.dtype("float64")
+        scores = linear_scores(features.T.astype(wide), coefficients.astype(wide)) + offset.astype(wide)
+        return scores.astype(dtype)
+
+    return numerics.in_64_bits(evaluate)(lax.stop_gradient(features), model.coefficients, model.offset)

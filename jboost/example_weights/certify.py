@@ -1,0 +1,70 @@
+"""What example weights and row weights prove about the optimum of (5), in exact arithmetic on the disagreements as they are.
+
+Any d in the simplex attains max over gamma of gamma - C sum_i [gamma - margin_i]_+, and any u in the simplex with u_i <= C leaves max_j edge_j
+at most. Both are worked out in 64 bits from the arrays alone, scaled to sum one, the rank-one part of Q by itself, and rounded outwards.
+"""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.brackets import round_outwards, sum_and_slack, widen
+from jboost.base.types import Array
+
+_ROUNDING = 2.0**-50
+
+
+def prove(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
+    """The lower bound that d `weights` [n] prove, and the upper bound of u `row_weights` [m]; -inf and +inf where they prove nothing.
+
+    Args:
+      disagreement: [n, m].
+      row_labels: [m] y, 0 where masked.
+      column_labels: [n] z, 0 where masked.
+      cap: [] C; a cap below 1 / m counts as 1 / m.
+      weights: [n], not negative, 0 where masked.
+      row_weights: [m], not negative, 0 where masked.
+    """
+
+    def bounds(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
+        dtype = disagreement.dtype
+        count = jnp.sum(row_labels != 0, dtype=jnp.int32)
+        wide_cap = jnp.maximum(widen(cap), 1 / jnp.maximum(count, 1).astype(jnp.float64))
+        total, slack = _weigh(disagreement, column_labels, row_labels, weights, over_columns=True)
+        lower = _attained(total - slack, row_labels != 0, wide_cap)
+        edge, edge_slack = _weigh(disagreement, row_labels, column_labels, row_weights, over_columns=False)
+        is_column = column_labels != 0
+        upper = jnp.max(jnp.where(is_column, edge + edge_slack, -jnp.inf), initial=-jnp.inf)
+        sum_d, sum_u = jnp.sum(widen(weights)), jnp.sum(widen(row_weights))
+        is_allowed = (sum_u > 0) & (jnp.max(widen(row_weights), initial=0.0) <= wide_cap * sum_u * (1 + _ROUNDING))
+        lower = jnp.where(sum_d > 0, lower / jnp.where(sum_d > 0, sum_d, 1.0), -jnp.inf)
+        upper = jnp.where(is_allowed, upper / jnp.where(sum_u > 0, sum_u, 1.0), jnp.inf)
+        low, _ = round_outwards(lower, jnp.where(jnp.isfinite(lower), 8 * _ROUNDING * jnp.abs(lower), 0.0), dtype)
+        _, high = round_outwards(upper, jnp.where(jnp.isfinite(upper), 8 * _ROUNDING * jnp.abs(upper), 0.0), dtype)
+        return low, high
+
+    return numerics.in_64_bits(bounds)(disagreement, row_labels, column_labels, cap, weights, row_weights)
+
+
+def _weigh(disagreement: Array, labels: Array, other_labels: Array, weights: Array, *, over_columns: bool) -> tuple[Array, Array]:
+    """y_i (1/2 sum_j z_j w_j - sum_j P_ij z_j w_j), and how far it may be off; `labels` z and `weights` w are of the side summed over."""
+    signed = labels * weights
+    size = weights.shape[0]
+    tilt, tilt_slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=-1), size, signed, jnp.full_like(signed, 0.5))
+    axis = 0 if over_columns else 1
+    factors = signed[:, None] if over_columns else signed[None, :]
+    moved, slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=axis), size, disagreement, factors)
+    others = widen(other_labels)
+    return others * (tilt - moved), (tilt_slack + slack) * (1 + _ROUNDING) + _ROUNDING * (jnp.abs(tilt) + jnp.abs(moved))
+
+
+def _attained(margins: Array, is_row: Array, cap: Array) -> Array:
+    """max over gamma of gamma - C sum_i [gamma - margin_i]_+, at the gamma that is best short of rounding, rounded down; gamma is a margin."""
+    count = jnp.sum(is_row, dtype=jnp.int32)
+    ordered = jnp.sort(jnp.where(is_row, margins, jnp.inf))
+    place = jnp.minimum(jnp.floor(1 / cap).astype(jnp.int32), jnp.maximum(count - 1, 0))
+    level = jnp.sum(jnp.where(jnp.arange(margins.shape[0], dtype=jnp.int32) == place, jnp.where(jnp.isfinite(ordered), ordered, 0.0), 0.0))
+    short = jnp.where(is_row, jnp.maximum(level - margins, 0.0), 0.0)
+    paid = cap * jnp.sum(short)
+    return jnp.where(count > 0, level - paid - _ROUNDING * (margins.shape[0] + 2) * (paid + jnp.abs(level)), -jnp.inf)

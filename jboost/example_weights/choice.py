@@ -1,0 +1,105 @@
+"""The penalty by cross-validation: all folds and all penalties in one compiled call, each penalty from the iterate of the one before."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, folds, numerics
+from jboost.base.types import Array, ArrayLike
+from jboost.example_weights import game
+from jboost.example_weights.solve import Config, Inputs, centred, default_tolerance, is_valid, prepare, solve_warm
+from jboost.example_weights.types import sum_in_64_bits
+from jboost.kernels import Kernel
+
+
+class PenaltyChoice(NamedTuple):
+    """The penalty of least error on held-out examples; among equals the least."""
+
+    penalty: Array  # []
+    losses: Array  # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution
+    fold_losses: Array  # [folds, k]
+    statuses: Array  # [folds, k] int32
+
+
+def choose_penalty(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    penalties: ArrayLike,
+    key: Array,
+    num_folds: int = 5,
+    radius: ArrayLike | None = None,
+    kernel: Kernel | None = None,
+    centre: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    tolerance: ArrayLike | None = None,
+    config: Config | None = None,
+) -> PenaltyChoice:
+    """Chooses the penalty by stratified k-fold cross-validation, in one compiled call.
+
+    The matrix of disagreements is made once; the centre is that of all examples. A penalty below one over the examples of a training fold is
+    never chosen.
+
+    Args:
+      points: [m, d].
+      labels: [m], +1 or -1.
+      penalties: [k], best in order of size: each is solved from the iterate of the one before.
+      key: a JAX random key, for the folds.
+      num_folds: static, 2 or more.
+      radius: as of `fit`, and so are kernel, centre, mask, tolerance and config.
+
+    Returns:
+      A `PenaltyChoice`. Where no penalty has a solution on all folds, `penalty` is NaN.
+
+    Raises:
+      ValueError: at trace time, naming the argument.
+
+    >>> import jax, jboost
+    >>> points, labels = [[-2.0, 0.0], [-1.0, 0.5], [-1.5, 1.0], [1.0, 0.0], [2.0, 1.0], [1.5, -1.0]], [-1, -1, -1, 1, 1, 1]
+    >>> choice = jboost.example_weights.choose_penalty(points, labels, penalties=[0.5, 1.0], radius=5.0, key=jax.random.key(0), num_folds=3)
+    >>> float(choice.penalty), choice.losses.tolist()
+    (0.5, [0.0, 0.0])
+    """
+    inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
+    penalties = check.numeric("penalties", penalties, shape=("k",), kinds="fiu").astype(inputs.points.dtype)
+    if penalties.shape[0] == 0:
+        raise ValueError("penalties is empty: hand in one at least")
+    check.count("num_folds", num_folds, low=2)
+    tolerance = default_tolerance() if tolerance is None else tolerance
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
+    return _choose(inputs, penalties, key, tolerance, num_folds=num_folds, config=Config(sparse=False) if config is None else config)
+
+
+@functools.partial(jax.jit, static_argnames=("num_folds", "config"))
+def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, num_folds: int, config: Config) -> PenaltyChoice:
+    points, labels = centred(inputs)
+    valid = is_valid(inputs, jnp.min(penalties))
+    labels = jnp.where(valid, labels, 0.0)
+    disagreement = jnp.where(valid, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0)
+    held_out = folds.stratified_folds(key, inputs.labels, num_folds=num_folds, mask=inputs.mask)
+
+    def one_fold(is_out: Array) -> tuple[Array, Array]:
+        training = jnp.where(is_out, 0.0, labels)
+        program = (disagreement, training, training)
+
+        def visit(before: game.Point, penalty: Array) -> tuple[game.Point, tuple[Array, Array]]:
+            solution, last = solve_warm(config, *program, penalty, tolerance, valid, initial=before)
+            signed = training * solution.example_weights
+            scores = sum_in_64_bits(signed, 0.5) - jnp.matmul(disagreement, signed, precision=lax.Precision.HIGHEST)
+            wrong = numerics.masked_sum(jnp.where((scores > 0) == (labels > 0), 0.0, 1.0), is_out)
+            return last, (jnp.where(jnp.isfinite(solution.upper_bound), wrong, jnp.inf), solution.status)
+
+        count = jnp.maximum(jnp.sum(training != 0, dtype=labels.dtype), 1)
+        first = game.start(game.make(*program, jnp.maximum(penalties[0], 1 / count)))
+        return lax.scan(visit, first, penalties)[1]
+
+    wrong, statuses = jax.vmap(one_fold)(held_out)
+    sizes = jnp.maximum(jnp.sum(held_out, axis=1, dtype=labels.dtype), 1)
+    losses = jnp.sum(wrong, axis=0) / jnp.sum(sizes)
+    best = jnp.min(jnp.where(losses == jnp.min(losses), penalties, jnp.inf))
+    return PenaltyChoice(jnp.where(jnp.isfinite(jnp.min(losses)), best, jnp.nan), losses, wrong / sizes[:, None], statuses)

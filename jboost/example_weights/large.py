@@ -1,0 +1,236 @@
+"""(5) of paper 003 for tens of thousands of examples: columns of the program enter as they are needed, and nothing of size [m, m] is kept.
+
+A restricted master holds all rows and few columns (examples that may have weight); its row weights price all examples, chunk by chunk, and
+the largest edges enter, spread over the data, since neighbours have nearly the same column. Any row weights prove an upper bound over all
+examples and any weights a lower bound, so that the gap is certified in every round (`jboost.lpboost` does the same over hypotheses).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jboost.base import check, numerics
+from jboost.base.brackets import round_outwards, sum_and_slack, widen
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.example_weights.solve import Config, Inputs, Solution, centred, is_valid, judge_penalty, make_model, prepare, solve_program
+from jboost.example_weights.types import ExampleWeightModel
+from jboost.kernels import Kernel
+
+_ENTRIES_AT_ONCE = 1 << 22
+_APART = 0.02  # of the largest disagreement: columns that enter together differ by this at least
+_SHARE_OF_GAP = 0.1  # how precise a master is, of the relative gap that is left
+_COARSEST = 0.1
+
+
+class Info(NamedTuple):
+    """One round."""
+
+    round: int
+    num_columns: int
+    lower_bound: float
+    upper_bound: float
+
+
+class State(NamedTuple):
+    """What is known after a round."""
+
+    columns: np.ndarray  # [k] which examples may have weight
+    example_weights: np.ndarray  # [k] of the best lower bound, over best_columns
+    best_columns: np.ndarray  # [k]
+    row_weights: np.ndarray  # [m] of the best upper bound
+    lower_bound: float
+    upper_bound: float
+
+
+def fit_large(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    penalty: ArrayLike,
+    radius: ArrayLike | None = None,
+    kernel: Kernel | None = None,
+    centre: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    tolerance: float = 1e-2,
+    capacity: int = 256,
+    num_entering: int = 32,
+    max_rounds: int = 40,
+    config: Config | None = None,
+    on_step: Callable[[State, Info], bool | None] | None = None,
+) -> ExampleWeightModel:
+    """`fit` by column generation over examples, for tens of thousands; host-driven, not under jit or vmap.
+
+    A round costs one pass over all pairs of examples, 4 million entries at a time, and one program of [m, capacity].
+
+    Args:
+      points: [m, d]; labels, penalty, radius, kernel, centre and mask as of `fit`.
+      labels: [m].
+      penalty: [].
+      radius: [].
+      kernel: in place of a radius.
+      centre: [d].
+      mask: [m].
+      tolerance: the gap between the bounds at which to stop, relative to the larger.
+      capacity: how many examples may be candidates at a time, static.
+      num_entering: how many enter in a round at most.
+      max_rounds: after which it ends with ROUND_LIMIT.
+      config: static sizes of the solver of masters.
+      on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
+
+    Returns:
+      An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples.
+
+    Raises:
+      ValueError: as `fit`; and for bad values, as `validate`, of which only the status speaks there.
+
+    >>> import jboost
+    >>> points, labels = [[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1]
+    >>> model = jboost.example_weights.fit_large(points, labels, penalty=1.0, radius=5.0)
+    >>> jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(), bool(model.lower_bound <= model.upper_bound)
+    ([-1, 1], True)
+    """
+    inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
+    price = judge_penalty(penalty, inputs.mask)
+    for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
+        check.count(name, value, low=1)
+    check.number("tolerance", tolerance, low=0, open_low=True)
+    if not bool(is_valid(inputs, price)):
+        raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
+    config = Config() if config is None else config
+    places, signs = centred(inputs)
+    state, status = _generate(inputs, places, signs, price, tolerance, capacity, num_entering, max_rounds, config, on_step)
+    weights = np.zeros(len(places), places.dtype)
+    weights[state.best_columns] = state.example_weights
+    rounds = jnp.asarray(status[1], jnp.int32)
+    lower, upper = (jnp.asarray(value, places.dtype) for value in (state.lower_bound, state.upper_bound))
+    code = jnp.asarray(int(status[0]), jnp.int32)
+    solution = Solution(jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code)
+    return make_model(inputs, places, signs, price, solution)
+
+
+def _generate(
+    inputs: Inputs,
+    places: Array,
+    signs: Array,
+    price: Array,
+    tolerance: float,
+    capacity: int,
+    num_entering: int,
+    max_rounds: int,
+    config: Config,
+    on_step: Callable[[State, Info], bool | None] | None,
+) -> tuple[State, tuple[Status, int]]:
+    live = np.flatnonzero(np.asarray(signs) != 0)
+    capacity = min(capacity, len(live))
+    columns = _first_columns(np.asarray(signs), live, max(1, capacity // 2))
+    state = State(columns, np.zeros(0), columns[:0], np.zeros(len(places)), -np.inf, np.inf)
+    for number in range(1, max_rounds + 1):
+        gap = _relative_gap(state)
+        wanted = min(max(_SHARE_OF_GAP * gap, 0.2 * tolerance), _COARSEST)
+        padded = np.pad(state.columns, (0, capacity - len(state.columns)))
+        is_used = np.arange(capacity) < len(state.columns)
+        solution = _master(inputs.kernel, places, signs, padded, is_used, price, jnp.asarray(wanted, places.dtype), config=config)
+        weights, rows = np.asarray(solution.example_weights)[: len(state.columns)], np.asarray(solution.row_weights)
+        low, high = (np.asarray(bound) for bound in _price_all(inputs.kernel, places, signs, solution.row_weights))
+        upper, lower = float(high[live].max()), float(solution.lower_bound)
+        if lower > state.lower_bound:
+            state = state._replace(example_weights=weights, best_columns=state.columns, lower_bound=lower)
+        if upper < state.upper_bound:
+            state = state._replace(row_weights=rows, upper_bound=upper)
+        info = Info(number, len(state.columns), state.lower_bound, state.upper_bound)
+        goes_on = on_step is None or on_step(state, info) is not False
+        if _relative_gap(state) <= tolerance:
+            return state, (Status.OPTIMAL, number)
+        if not goes_on:
+            return state, (Status.TIME_LIMIT, number)
+        entering = _entering(inputs.kernel, places, low, live, state.columns, float(solution.upper_bound), min(num_entering, capacity))
+        if len(entering) == 0 and wanted <= 0.2 * tolerance:
+            return state, (Status.PRECISION_LIMIT, number)
+        state = state._replace(columns=_exchanged(state.columns, weights, entering, capacity))
+    return state, (Status.ROUND_LIMIT, max_rounds)
+
+
+def _relative_gap(state: State) -> float:
+    size = max(abs(state.lower_bound), abs(state.upper_bound))
+    return (state.upper_bound - state.lower_bound) / size if np.isfinite(size) and size > 0 else np.inf
+
+
+def _first_columns(signs: np.ndarray, live: np.ndarray, count: int) -> np.ndarray:
+    """Examples of both classes, spread evenly over the rows."""
+    parts = [live[signs[live] == sign] for sign in (-1, 1)]
+    picks = [part[np.linspace(0, len(part) - 1, min(len(part), max(1, count // 2))).astype(int)] for part in parts if len(part)]
+    return np.unique(np.concatenate(picks))[: max(count, 1)]
+
+
+def _entering(kernel: Kernel, places: Array, edges: np.ndarray, live: np.ndarray, columns: np.ndarray, level: float, count: int) -> np.ndarray:
+    """Examples of largest edge above the master's, no two of them near each other."""
+    score = np.full(len(edges), -np.inf)
+    score[live] = edges[live]
+    score[columns] = -np.inf
+    score[score <= level] = -np.inf
+    chosen: list[int] = []
+    apart = 0.0
+    while len(chosen) < count and np.isfinite(score.max()):
+        best = int(score.argmax())
+        chosen.append(best)
+        near = np.asarray(_one_row(kernel, places, best))
+        apart = max(apart, _APART * float(near[live].max()))
+        score[near <= apart] = -np.inf
+        score[best] = -np.inf
+    return np.array(chosen, columns.dtype)
+
+
+def _exchanged(columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, capacity: int) -> np.ndarray:
+    """The columns with those that enter; where there is no room, those of least weight leave."""
+    room = capacity - len(entering)
+    kept = columns[np.sort(np.argsort(-weights, kind="stable")[:room])]
+    return np.concatenate([kept, entering])
+
+
+@jax.jit
+def _one_row(kernel: Kernel, places: Array, index: Array) -> Array:
+    return kernel.disagreement(places[index][None], places)[0]
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _master(
+    kernel: Kernel, places: Array, signs: Array, columns: Array, is_used: Array, price: Array, tolerance: Array, *, config: Config
+) -> Solution:
+    disagreement = kernel.disagreement(places[columns], places).astype(places.dtype)
+    column_labels = jnp.where(is_used, signs[columns], 0.0)
+    return solve_program(disagreement, signs, column_labels, price, tolerance, jnp.ones((), bool), config)
+
+
+@jax.jit
+def _price_all(kernel: Kernel, places: Array, signs: Array, row_weights: Array) -> tuple[Array, Array]:
+    """The edges of all examples under row weights, scaled to sum one: floats at or below and at or above them, [m] each."""
+    size = places.shape[0]
+    rows = max(1, min(size, _ENTRIES_AT_ONCE // max(size, 1)))
+    count = -(-size // rows)
+    signed = signs * row_weights
+    padded = jnp.pad(places, ((0, count * rows - size), (0, 0))).reshape(count, rows, -1)
+    labels = jnp.pad(signs, (0, count * rows - size)).reshape(count, rows)
+
+    def bracket(disagreement: Array, labels: Array, signed: Array, row_weights: Array) -> tuple[Array, Array]:
+        tilt, tilt_slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=-1), size, signed, jnp.full_like(signed, 0.5))
+        moved, slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=-1), size, disagreement, signed[None, :])
+        total = jnp.sum(widen(row_weights))
+        slack = (tilt_slack + slack) * (1 + 2.0**-50) + 2.0**-50 * (jnp.abs(tilt) + jnp.abs(moved))
+        edge = widen(labels) * (tilt - moved)
+        return round_outwards(edge / total, (slack + 2.0**-50 * jnp.abs(edge)) / total * (1 + 2.0**-50), disagreement.dtype)
+
+    def one_chunk(chunk: tuple[Array, Array]) -> tuple[Array, Array]:
+        points, own = chunk
+        disagreement = lax.optimization_barrier(kernel.disagreement(points, places).astype(places.dtype))
+        return numerics.in_64_bits(bracket)(disagreement, own, signed, row_weights)
+
+    low, high = lax.map(one_chunk, (padded, labels))
+    return low.reshape(-1)[:size], high.reshape(-1)[:size]

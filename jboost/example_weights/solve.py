@@ -1,0 +1,323 @@
+"""(4) and (5) of paper 003 with the matrix of disagreements at hand, and `fit`, which makes it from points."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import batching, check, types
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.example_weights import certify, game
+from jboost.example_weights.types import ExampleWeightModel, sum_in_64_bits
+from jboost.kernels import Kernel, hyperplanes, least_radius
+from jboost.kernels.types import as_points
+
+_FLOOR = 64  # units of rounding of the largest disagreement, below which a gap is none
+_SHARE_OF_TOLERANCE = 1e-5  # of the largest disagreement, likewise
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Static sizes of the solver."""
+
+    max_iterations: int = 100
+    sparse: bool = True  # whether to turn the weights off the support into exact zeros
+
+    def __post_init__(self) -> None:
+        check.count("config.max_iterations", self.max_iterations, low=1)
+
+
+class Solution(NamedTuple):
+    """Weights of examples and of margins, and what they prove about each other."""
+
+    example_weights: Array  # [n] d
+    row_weights: Array  # [m] u
+    lower_bound: Array  # []
+    upper_bound: Array  # []
+    num_iterations: Array  # [] int32
+    status: Array  # [] int32
+
+
+def default_tolerance() -> float:
+    """The relative gap that the default float type carries."""
+    return 1e-7 if jnp.result_type(float) == jnp.dtype("float64") else 1e-2
+
+
+def solve_program(
+    disagreement: Array, row_labels: Array, column_labels: Array, penalty: Array, tolerance: Array, is_valid: Array, config: Config
+) -> Solution:
+    """(5) over the rows and columns with labels other than 0; `disagreement` [n, m], columns first. `vmap` runs it in chunks."""
+    cold = functools.partial(_solve_cold, config)
+    return batching.in_chunks(cold)(disagreement, row_labels, column_labels, penalty, tolerance, is_valid)
+
+
+def _solve_cold(config: Config, *program: Array) -> Solution:
+    return solve_warm(config, *program, initial=None)[0]
+
+
+def solve_warm(
+    config: Config,
+    disagreement: Array,
+    row_labels: Array,
+    column_labels: Array,
+    penalty: Array,
+    tolerance: Array,
+    is_valid: Array,
+    *,
+    initial: game.Point | None,
+) -> tuple[Solution, game.Point]:
+    """One program, from the last iterate of one like it or from none; the solution, and the last iterate."""
+    eps = jnp.finfo(disagreement.dtype).eps
+    num_rows = jnp.sum(row_labels != 0, dtype=disagreement.dtype)
+    is_feasible = penalty * num_rows >= 1 - 4 * eps
+    cap = jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1))
+    program = game.make(disagreement, row_labels, column_labels, cap)
+    floor = jnp.maximum(_FLOOR * eps, _SHARE_OF_TOLERANCE * tolerance)
+    state = game.solve(program, tolerance=0.5 * tolerance, floor=floor, max_iterations=config.max_iterations, initial=initial)
+    last = state.point
+    if config.sparse:
+        state = game.prune(program, state, tolerance=0.5 * tolerance, floor=floor)
+    weights = state.weights / jnp.sum(state.weights)
+    rows = _capped(state.row_weights, cap)
+    lower, upper = certify.prove(disagreement, row_labels, column_labels, cap, weights, rows)
+    status = _judge(lower, upper, tolerance, floor * program.scale, state.num_iterations >= config.max_iterations)
+    has_rows = jnp.any(row_labels != 0) & jnp.any(column_labels != 0)
+    is_valid = is_valid & has_rows
+    spoiled = jnp.where(is_valid, 0.0, jnp.nan)
+    status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
+    solution = Solution(
+        example_weights=weights + spoiled,
+        row_weights=rows + spoiled,
+        lower_bound=lower + spoiled,
+        upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
+        num_iterations=state.num_iterations,
+        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+    return solution, last
+
+
+def _capped(row_weights: Array, cap: Array) -> Array:
+    """Row weights that no rounding takes above the cap."""
+    total = jnp.sum(row_weights)
+    slightly = 1 - 16 * jnp.finfo(cap.dtype).eps
+    capped = jnp.minimum(row_weights, cap * total * slightly)
+    return capped / jnp.sum(capped)
+
+
+def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, is_used_up: Array) -> Array:
+    gap = upper - lower
+    is_none = (upper <= 4 * floor) & (gap <= 8 * floor)
+    status = jnp.where(is_used_up, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
+    status = jnp.where(gap <= tolerance * jnp.maximum(jnp.abs(lower), jnp.abs(upper)), int(Status.OPTIMAL), status)
+    return jnp.where(is_none, int(Status.NO_EDGE), status)
+
+
+def fit(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    penalty: ArrayLike,
+    radius: ArrayLike | None = None,
+    kernel: Kernel | None = None,
+    centre: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    tolerance: ArrayLike | None = None,
+    config: Config | None = None,
+) -> ExampleWeightModel:
+    """The distribution over examples of largest soft margin, and the classifier that it makes (paper 003, (4) and (5)).
+
+    Maximises gamma - C sum_i xi_i s.t. y_i F_d(x_i) >= gamma - xi_i, d in the simplex, xi >= 0, with
+    F_d(x) = sum_i d_i y_i (1/2 - P[h(x) != h(x_i)]) over random hypotheses h. It may be jitted, and
+    vmapped over data sets and penalties. Work: a few dozen products and factors of [m, m]; for
+    thousands of examples take `fit_large`.
+
+    Args:
+      points: [m, d].
+      labels: [m], +1 or -1.
+      penalty: [] C > 0, the price of a shortfall: at 1 or more the hard margin (4), below 1 / m the program is unbounded.
+      radius: [] R, for the hyperplanes of the paper: their nearest point to the centre is uniform in the cube [-R, R]^d. In its place
+      kernel: any measure, as `jboost.kernels` makes it.
+      centre: [d], the origin of the measure. None: with a radius the mean of the points, as in the paper; with a kernel the origin.
+      mask: [m] bool, False for rows that only pad.
+      tolerance: [] the gap between the bounds, relative to the larger of them; None for 1e-7 in float64 and 1e-2 in float32.
+      config: static sizes.
+
+    Returns:
+      An `ExampleWeightModel`. `lower_bound` follows from `example_weights` and `upper_bound` from `row_weights` by `recompute_bounds`. Statuses:
+      OPTIMAL; PRECISION_LIMIT or ITERATION_LIMIT with a wider gap; NO_EDGE where the best margin is 0, as of examples of opposite labels at one place
+      under a hard margin; INFEASIBLE for a traced penalty below 1 / m; INVALID_INPUT, with NaN, for NaN, labels that are none, a point outside the
+      measure, or no examples.
+
+    Raises:
+      ValueError: at trace time, naming the argument; for a concrete radius or penalty of 0 or less, and a concrete penalty below 1 / m.
+
+    >>> import jboost
+    >>> model = jboost.example_weights.fit([[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1], penalty=1.0, radius=5.0)
+    >>> jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(), bool(model.lower_bound <= model.upper_bound)
+    ([-1, 1], True)
+    """
+    inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
+    penalty = judge_penalty(penalty, inputs.mask)
+    tolerance = default_tolerance() if tolerance is None else tolerance
+    tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
+    return _fit(inputs, penalty, tolerance, config=Config() if config is None else config)
+
+
+class Inputs(NamedTuple):
+    """Examples and a measure, checked in shape and kind."""
+
+    points: Array  # [m, d]
+    labels: Array  # [m]
+    mask: Array  # [m] bool
+    kernel: Kernel
+    centre: Array  # [d]
+
+
+def prepare(
+    points: ArrayLike, labels: ArrayLike, *, radius: ArrayLike | None, kernel: Kernel | None, centre: ArrayLike | None, mask: ArrayLike | None
+) -> Inputs:
+    """The arguments of `fit` as arrays. Raises ValueError at trace time, naming the argument."""
+    points = as_points("points", points, "d")
+    labels = check.numeric("labels", labels, shape=points.shape[:1], kinds="fiu").astype(points.dtype)
+    _, mask = types.fill(None, mask, points.shape[0])
+    if (radius is None) == (kernel is None):
+        raise ValueError("radius and kernel: exactly one of them says which hypotheses are meant")
+    if kernel is not None and not isinstance(kernel, Kernel):
+        raise ValueError(f"kernel is a {type(kernel).__name__}: take one that jboost.kernels makes, such as custom(...)")
+    if centre is None:
+        centre = jnp.zeros(points.shape[1:], points.dtype) if radius is None else _mean(points, mask)
+    else:
+        centre = check.numeric("centre", centre, shape=points.shape[1:], kinds="fiu").astype(points.dtype)
+    return Inputs(points, labels, mask, hyperplanes(radius) if kernel is None else kernel, centre)  # type: ignore[arg-type]
+
+
+def _mean(points: Array, mask: Array) -> Array:
+    count = jnp.maximum(jnp.sum(mask, dtype=points.dtype), 1)
+    return jnp.sum(jnp.where(mask[:, None], points, 0.0), axis=0) / count
+
+
+def judge_penalty(penalty: ArrayLike, mask: Array) -> Array:
+    """The penalty [], on the host where it is concrete; ValueError below 1 / m, which it names."""
+    penalty = jnp.asarray(check.number("penalty", penalty, low=0, open_low=True), float)
+    if not isinstance(penalty, jax.core.Tracer) and not isinstance(mask, jax.core.Tracer):
+        count = int(np.asarray(mask).sum())
+        if count and float(penalty) * count < 1 - 4 * jnp.finfo(penalty.dtype).eps:
+            raise ValueError(
+                f"penalty is {float(penalty):g}, below 1 / m = {1 / count:g} for {count} examples: the program is unbounded there; "
+                "raise it to 1 / m at least (at 1 or more it is the hard margin)"
+            )
+    return penalty
+
+
+def validate(
+    points: ArrayLike,
+    labels: ArrayLike,
+    *,
+    penalty: ArrayLike = 1.0,
+    radius: ArrayLike | None = None,
+    kernel: Kernel | None = None,
+    centre: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> None:
+    """Judges the values that `fit` takes, on the host.
+
+    Raises:
+      ValueError: naming the argument and the remedy: for NaN, labels outside {-1, +1}, no examples, a penalty below 1 / m, and a radius that some
+        point needs larger (it names the radius needed), or a kernel that is not made for a point.
+
+    >>> import jboost
+    >>> jboost.example_weights.validate([[0.0, 0.0], [0.0, 0.0], [12.0, 9.0]], [1, 1, -1], radius=1.0)
+    Traceback (most recent call last):
+      ...
+    ValueError: radius is 1: the point 2, at (8, 6) from the centre, needs 9.00001 at least, or the measure is not what it says there
+    """
+    inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
+        raise ValueError("points, labels or the kernel are traced, and their values are not known: call validate outside jit, vmap and grad")
+    check.values(inputs.points, inputs.labels, jnp.ones_like(inputs.labels), inputs.mask, names=("points", "labels", "weights"))
+    if not bool(np.asarray(inputs.mask).any()):
+        raise ValueError("points has no examples that count: hand in one at least")
+    judge_penalty(penalty, inputs.mask)
+    centred = inputs.points - inputs.centre[None, :]
+    outside = np.asarray(~inputs.kernel.is_inside(centred) & inputs.mask)
+    if not outside.any():
+        return
+    if radius is None:
+        raise ValueError(f"points[{int(outside.argmax())}] lies where the kernel is not made for ({int(outside.sum())} such in all): widen its range")
+    needed = np.where(np.asarray(inputs.mask), np.asarray(least_radius(centred)), 0)
+    row = int(needed.argmax())
+    place = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (", ..." if centred.shape[1] > 6 else "")
+    enough = f"{np.nextafter(needed[row] * (1 + 1e-6), np.inf):.6g}"
+    raise ValueError(
+        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({place}) from the centre, needs {enough} at least, or the measure "
+        "is not what it says there"
+    )
+
+
+def is_valid(inputs: Inputs, penalty: Array) -> Array:
+    """Whether all values are allowed, []."""
+    is_sound = jnp.all(jnp.isfinite(inputs.points), axis=1) & (jnp.abs(inputs.labels) == 1)
+    is_sound = is_sound & inputs.kernel.is_inside(inputs.points - inputs.centre[None, :])
+    numbers = [
+        jnp.all(jnp.isfinite(leaf))
+        for leaf in (*jax.tree.leaves(inputs.kernel), inputs.centre, penalty)
+        if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+    ]
+    return jnp.all(is_sound | ~inputs.mask) & jnp.all(jnp.stack(numbers)) & (penalty > 0)
+
+
+def centred(inputs: Inputs) -> tuple[Array, Array]:
+    """Points less the centre [m, d] and labels [m], both 0 where masked."""
+    points = jnp.where(inputs.mask[:, None], inputs.points - inputs.centre[None, :], 0.0)
+    return points, jnp.where(inputs.mask, inputs.labels, 0.0)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _fit(inputs: Inputs, penalty: Array, tolerance: Array, *, config: Config) -> ExampleWeightModel:
+    points, labels = centred(inputs)
+    valid = is_valid(inputs, penalty)
+    labels = jnp.where(valid, labels, 0.0)
+    disagreement = inputs.kernel.disagreement(points, points).astype(points.dtype)
+    solution = solve_program(jnp.where(valid, disagreement, 0.0), labels, labels, penalty, tolerance, valid, config)
+    return make_model(inputs, points, labels, penalty, solution)
+
+
+def make_model(inputs: Inputs, points: Array, labels: Array, penalty: Array, solution: Solution) -> ExampleWeightModel:
+    """The model of a solution."""
+    weights = solution.example_weights
+    return ExampleWeightModel(
+        kernel=inputs.kernel,
+        centre=inputs.centre,
+        points=points,
+        labels=labels,
+        example_weights=weights,
+        row_weights=solution.row_weights,
+        bias=sum_in_64_bits(labels * weights, 0.5),
+        penalty=penalty,
+        lower_bound=solution.lower_bound,
+        upper_bound=solution.upper_bound,
+        num_support=jnp.sum(weights > 0, dtype=jnp.int32),
+        num_iterations=solution.num_iterations,
+        status=solution.status,
+    )
+
+
+@jax.jit
+def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
+    """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, [] each.
+
+    >>> import jboost
+    >>> model = jboost.example_weights.fit([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], penalty=1.0, radius=2.0)
+    >>> lower, upper = jboost.example_weights.recompute_bounds(model)
+    >>> bool(lower == model.lower_bound) and bool(upper == model.upper_bound)
+    True
+    """
+    disagreement = model.kernel.disagreement(model.points, model.points).astype(model.points.dtype)
+    cap = jnp.maximum(model.penalty, 1 / jnp.maximum(jnp.sum(model.labels != 0, dtype=model.penalty.dtype), 1))
+    return certify.prove(disagreement, model.labels, model.labels, cap, model.example_weights, model.row_weights)

@@ -1,0 +1,96 @@
+"""Two more classes with closed forms, the "further classes" of paper 003: stumps with uniform thresholds, and hyperplanes through the origin."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from jboost.base import check, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.kernels.types import Kernel, everywhere
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class RandomStumps(Kernel):
+    """A coordinate at random, a threshold uniform in its range, a sign at random."""
+
+    lower: Array  # [d]
+    upper: Array  # [d]
+
+    def disagreement(self, points_a: Array, points_b: Array) -> Array:
+        """mean_k |x_k - z_k| / (upper_k - lower_k)."""
+        return jnp.mean(jnp.abs(points_a[:, None, :] - points_b[None, :, :]) / (self.upper - self.lower)[None, None, :], axis=-1)
+
+    def is_inside(self, points: Array) -> Array:
+        """Whether points lie in the box of thresholds."""
+        is_box = (self.lower < self.upper)[None, :]
+        return jnp.all((points >= self.lower[None, :]) & (points <= self.upper[None, :]) & is_box, axis=1)
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class CentralHyperplanes(Kernel):
+    """Hyperplanes through the origin with Gaussian normals."""
+
+    def disagreement(self, points_a: Array, points_b: Array) -> Array:
+        """The angle over pi."""
+        return _angle(points_a, points_b)
+
+    def is_inside(self, points: Array) -> Array:
+        """Everywhere."""
+        return everywhere((), points)
+
+
+def stumps(lower: ArrayLike, upper: ArrayLike) -> RandomStumps:
+    """Decision stumps: a coordinate at random, a threshold uniform in its range, a sign at random. P = mean_k |x_k - z_k| / (upper_k - lower_k).
+
+    Args:
+      lower: [d], where the thresholds begin.
+      upper: [d], where they end, above `lower`; points outside the box are not `is_inside`.
+
+    Raises:
+      ValueError: at trace time, naming the argument.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost import kernels
+    >>> kernels.stumps([0.0, 0.0], [1.0, 2.0]).disagreement(jnp.array([[0.0, 0.0]]), jnp.array([[0.5, 1.0]])).tolist()
+    [[0.5]]
+    """
+    lower = check.numeric("lower", lower, shape=("d",), kinds="fiu").astype(float)
+    upper = check.numeric("upper", upper, shape=lower.shape, kinds="fiu").astype(float)
+    return RandomStumps(lower, upper)
+
+
+def central_hyperplanes() -> CentralHyperplanes:
+    """Hyperplanes through the origin with Gaussian normals: P is the angle between the points over pi.
+
+    1 - P is the arc-cosine kernel of order 0 (Cho, Saul 2009, "Kernel methods for deep learning"). The origin itself
+    is on every plane: P is 1/2 between it and any other point, and 0 between it and itself.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost import kernels
+    >>> kernels.central_hyperplanes().disagreement(jnp.array([[1.0, 0.0]]), jnp.array([[0.0, 3.0], [-1.0, 0.0], [2.0, 0.0]])).tolist()
+    [[0.5, 1.0, 0.0]]
+    """
+    return CentralHyperplanes()
+
+
+def _angle(points_a: Array, points_b: Array) -> Array:
+    """By |x ^ z| = |x + z| |(x - z) orthogonal to x + z| / 2, or with the two exchanged, the shorter one projected: near points cancel nothing."""
+    difference = points_a[:, None, :] - points_b[None, :, :]
+    total = points_a[:, None, :] + points_b[None, :, :]
+    largest = jnp.maximum(jnp.max(jnp.abs(difference), axis=-1), jnp.max(jnp.abs(total), axis=-1))
+    scale = jnp.where(largest > 0, largest, 1.0)[..., None]
+    difference, total = difference / scale, total / scale
+    squared_difference, squared_total = jnp.sum(difference**2, axis=-1), jnp.sum(total**2, axis=-1)
+    is_near = (squared_difference <= squared_total)[..., None]
+    short, long = jnp.where(is_near, difference, total), jnp.where(is_near, total, difference)
+    squared_long = jnp.maximum(squared_difference, squared_total)
+    along = numerics.safe_divide(jnp.sum(short * long, axis=-1), squared_long)
+    across = jnp.sqrt(jnp.sum((short - along[..., None] * long) ** 2, axis=-1))
+    angle = jnp.arctan2(2 * jnp.sqrt(squared_long) * across, squared_total - squared_difference)
+    is_origin_a, is_origin_b = jnp.all(points_a == 0, axis=1)[:, None], jnp.all(points_b == 0, axis=1)[None, :]
+    return jnp.where(is_origin_a & is_origin_b, 0.0, jnp.where(is_origin_a | is_origin_b, 0.5, angle / jnp.pi))

@@ -1,0 +1,85 @@
+"""What a kernel is: a symmetric measure on hypotheses, seen through the probability that two points fall on different sides.
+
+Paper 003: P[h(x) != h(z)] is `kernel.disagreement`, and 1/2 - P, positive semidefinite for every measure, is what the classifier adds up.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import check
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike, PyTree
+
+
+class Kernel:
+    """A symmetric measure on hypotheses; records of numbers, so that one can `vmap` over them."""
+
+    def disagreement(self, points_a: Array, points_b: Array) -> Array:
+        """P[h(a) != h(b)], [a, b], of points [a, d] and [b, d]."""
+        raise NotImplementedError
+
+    def is_inside(self, points: Array) -> Array:
+        """Whether the measure is what its name says at points [k, d], [k] bool: it may only be made for a part of space."""
+        raise NotImplementedError
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class CustomKernel(Kernel):
+    """Numbers, and two module-level functions of them: equal calls compare equal and nothing compiles twice."""
+
+    parameters: PyTree
+    function: Callable[[PyTree, Array, Array], Array] = dataclasses.field(metadata={"static": True})
+    inside_function: Callable[[PyTree, Array], Array] = dataclasses.field(metadata={"static": True})
+
+    def disagreement(self, points_a: Array, points_b: Array) -> Array:
+        """What the user's function says."""
+        return self.function(self.parameters, points_a, points_b)
+
+    def is_inside(self, points: Array) -> Array:
+        """What the user's function says."""
+        return self.inside_function(self.parameters, points)
+
+
+def everywhere(_: PyTree, points: Array) -> Array:
+    """True for every point [k, d], [k]."""
+    return jnp.ones(points.shape[:1], bool)
+
+
+def custom(
+    function: Callable[[PyTree, Array, Array], Array], parameters: PyTree = (), *, is_inside: Callable[[PyTree, Array], Array] = everywhere
+) -> CustomKernel:
+    """A kernel of one's own: any class of hypotheses that is symmetric (h and -h are equally likely) and any measure on it.
+
+    Args:
+      function: (parameters, points_a [a, d], points_b [b, d]) -> [a, b], the probability that a random hypothesis tells a from b: symmetric, 0 on
+        equal points, in [0, 1], with 1/2 - P positive semidefinite. Module-level, so that equal kernels compare equal. Where it is wanted in
+        float32, small probabilities need their relative accuracy: work from differences of the points, not from their products.
+      parameters: any pytree of numbers and arrays; one can `vmap` over them.
+      is_inside: (parameters, points [k, d]) -> [k] bool, False where the measure is not made for a point.
+
+    Raises:
+      ValueError: if `parameters` holds something that is no number or array.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost import kernels
+    >>> def one_threshold(scale, a, b):
+    ...     return jnp.abs(a[:, None, 0] - b[None, :, 0]) / scale
+    >>> kernels.custom(one_threshold, 4.0).disagreement(jnp.array([[0.0]]), jnp.array([[1.0], [2.0]])).tolist()
+    [[0.25, 0.5]]
+    """
+    check.pytree_of_numbers("parameters", parameters, remedy="hand in numbers and arrays, and the rest inside the function")
+    return CustomKernel(parameters, function, is_inside)
+
+
+def as_points(name: str, value: ArrayLike, num_features: int | str) -> jax.Array:
+    """Points [k, d] in the default float type; ValueError at trace time, naming the argument."""
+    points = check.numeric(name, value, shape=("k", num_features), kinds="fiu")
+    if points.shape[1] == 0:
+        raise ValueError(f"{name} has no columns: points have at least one coordinate")
+    return points.astype(float)

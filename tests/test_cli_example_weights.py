@@ -1,0 +1,107 @@
+"""The method example-weights of the command line, from fit to evaluation. One fit serves nearly all tests."""
+
+import contextlib
+import io
+import json
+import sys
+
+import jax
+import numpy as np
+import polars
+import pytest
+
+import jboost
+from jboost import cli, files
+
+ROWS = 32
+DATA = ("--data", "data.csv", "--label", "class", "--method", "example-weights")
+
+
+def make_frame():
+    """Two noisy half moons, and a column of text that is left out."""
+    generator = np.random.default_rng(0)
+    signs = np.where(np.arange(ROWS) % 2 == 0, 1, -1)
+    angles = generator.uniform(0, np.pi, ROWS)
+    points = np.stack([np.cos(angles) * signs, np.sin(angles) * signs], axis=1) + generator.normal(size=(ROWS, 2)) * 0.2
+    return polars.DataFrame(
+        {"x": points[:, 0], "y": points[:, 1], "colour": ["red", "blue"] * (ROWS // 2), "class": np.where(signs > 0, "yes", "no")}
+    )
+
+
+def run_in(folder, *arguments):
+    """Runs jboost in-process in a folder; returns (status, output, errors)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("os._exit", sys.exit)
+        with pytest.raises(SystemExit) as exit:
+            cli.main([str(argument) for argument in arguments])
+    return exit.value.code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The data, and the one fit in the folder `out`."""
+    path = tmp_path_factory.mktemp("example_weights")
+    make_frame().write_csv(path / "data.csv")
+    status, said, err = run_in(path, "fit", *DATA, "--radius", "5", "--penalty", "0.1", "--output", "out")
+    assert (status, err) == (0, "")
+    (path / "said.txt").write_text(said, encoding="utf-8")
+    return path
+
+
+def test_fit_writes_model_report_and_figures(folder):
+    assert sorted(path.name for path in (folder / "out").iterdir()) == ["boundary.png", "margins.png", "model.npz", "report.json"]
+    report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    model = report["model"]
+    assert model["status"] == "OPTIMAL"
+    assert 0 < model["lower_bound"] <= model["upper_bound"] <= model["lower_bound"] * (1 + 1e-6)
+    assert sum(example["weight"] for example in model["support"]) == pytest.approx(1)
+    assert report["penalty"] == {"chosen": 0.1, "losses": []}
+    said = (folder / "said.txt").read_text(encoding="utf-8")
+    assert f"support     {len(model['support'])} of {ROWS} examples have weight" in said
+    assert "text columns are left out (colour)" in said
+
+
+def test_predict_and_inspect_give_back_the_model(folder):
+    status, said, err = run_in(folder, "predict", "out", "--data", "data.csv")
+    assert (status, err) == (0, "")
+    rows = polars.read_csv(io.StringIO(said))
+    with jax.enable_x64(True):
+        model = files.load(folder / "out" / "model.npz")
+        scores = np.asarray(jboost.predict_scores(model, make_frame().select("x", "y").to_numpy()))
+    np.testing.assert_allclose(rows["score"].to_numpy(), scores, rtol=1e-9, atol=1e-15)
+    assert (rows["prediction"].to_numpy() == np.where(scores > 0, "yes", "no")).all()
+    status, said, err = run_in(folder, "inspect", "out")
+    assert (status, err) == (0, "")
+    assert "certificate the best soft margin is" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--radius", "0.3"), "radius is 0.3: the point"),
+        (("--penalty", "0.01"), "penalty is 0.01, below 1 / m = 0.03125 for 32 examples"),
+        (("--weights", "x"), "--weights is for the method"),
+        (("--nu", "0.1"), "--nu is for the method"),
+        (("--radius", "wide"), "wide"),
+    ],
+)
+def test_errors_are_one_line(folder, arguments, message):
+    values = {"--radius": "5", "--penalty": "0.1"} | {arguments[0]: arguments[1]}
+    status, _, err = run_in(folder, "fit", *DATA, *(part for pair in values.items() for part in pair), "--output", "other")
+    assert status == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (folder / "other").exists()
+
+
+@pytest.mark.slow
+def test_the_penalty_is_chosen_and_evaluated(folder):
+    status, said, err = run_in(folder, "evaluate", *DATA, "--folds", "3", "--penalty", "0.1", "--penalty", "0.3", "--report", "table.json")
+    assert (status, err) == (0, "")
+    report = json.loads((folder / "table.json").read_text(encoding="utf-8"))
+    assert [row["rule"] for row in report["losses"]] == ["scikit-learn SVC", "example-weights"]
+    status, said, err = run_in(folder, "fit", *DATA, "--output", "chosen", "--precision", "float32")
+    assert (status, err) == (0, "")
+    assert "by cross-validation" in said

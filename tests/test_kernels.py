@@ -1,0 +1,163 @@
+"""Kernels against quadrature, drawn planes and closed forms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jboost import kernels
+from tests.oracles import kernels as oracle
+
+DIMENSIONS = (1, 2, 3, 5, 10)
+RADIUS = 0.5
+
+
+def pairs(dimension, seed, size=72):
+    """Pairs of every kind, [size, d] each: far, near, collinear, nearly collinear, opposite, as long as each other; of all lengths."""
+    rng = np.random.default_rng(seed)
+    first = rng.normal(size=(size, dimension)) / np.sqrt(dimension) * 10.0 ** rng.uniform(-2, -0.5, (size, 1))
+    near = 10.0 ** rng.uniform(-6, -1, (size, 1)) * np.linalg.norm(first, axis=1, keepdims=True)
+    other = rng.normal(size=(size, dimension)) / np.sqrt(dimension) * 10.0 ** rng.uniform(-2, -0.5, (size, 1))
+    turned = first + near * rng.normal(size=(size, dimension))
+    kinds = (
+        other,
+        turned,
+        first * rng.uniform(-2, 2, (size, 1)),
+        first * (1 + near),
+        -first + near * rng.normal(size=(size, dimension)),
+        turned * np.linalg.norm(first, axis=1, keepdims=True) / np.linalg.norm(turned, axis=1, keepdims=True),
+    )
+    second = np.stack(kinds)[np.arange(size) % len(kinds), np.arange(size)]
+    return first.astype(np.float32), second.astype(np.float32)
+
+
+def paired(first, second):
+    return np.asarray(jax.vmap(lambda a, b: kernels.disagreement(a[None], b[None], RADIUS)[0, 0])(first, second))
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_hyperplanes_equal_quadrature(dimension):
+    first, second = pairs(dimension, dimension)
+    exact = np.array([oracle.by_directions(a, b, RADIUS) for a, b in zip(first, second, strict=True)])
+    found = paired(first, second)
+    represented = exact > 1e-36
+    assert represented.mean() > 0.8
+    np.testing.assert_allclose(found[represented], exact[represented], rtol=1e-5)
+    np.testing.assert_array_less(found[~represented], 2e-36)
+
+
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_the_two_quadratures_agree(dimension):
+    for a, b in zip(*pairs(dimension, 50 + dimension), strict=True):
+        by_directions, by_caps = oracle.by_directions(a, b, RADIUS), oracle.by_caps(a, b, RADIUS)
+        whole = oracle.by_directions(a, 0 * a, RADIUS) + oracle.by_directions(b, 0 * b, RADIUS)
+        assert abs(by_directions - by_caps) <= 1e-7 * whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dimension", DIMENSIONS)
+def test_hyperplanes_equal_drawn_planes(dimension):
+    rng = np.random.default_rng(dimension)
+    points = rng.uniform(-1, 1, (6, dimension))
+    points *= 2 * RADIUS / (np.abs(points).max(axis=1) + np.linalg.norm(points, axis=1))[:, None]  # as far out as the measure goes
+    sides = oracle.sides(points, oracle.draw_planes(dimension, RADIUS, 4_000_000, dimension))
+    drawn = (sides[:, None] != sides[None, :]).mean(axis=2)
+    found = np.asarray(kernels.disagreement(points, points, RADIUS), np.float64)
+    errors = np.sqrt(drawn * (1 - drawn) / 4e6)
+    looked_at = found > 1e-3
+    assert looked_at.any() or dimension == 10  # where no two points of the cube come to 1e-3
+    assert (np.abs(found - drawn)[looked_at] <= 4 * errors[looked_at]).all()
+
+
+def test_equal_points_have_exactly_none_and_the_measure_is_symmetric():
+    points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    points[5], points[6], points[7] = points[4], -points[4], 0
+    for kernel in (kernels.hyperplanes(20.0), kernels.stumps([-9.0] * 3, [9.0] * 3), kernels.central_hyperplanes()):
+        matrix = np.asarray(kernel.disagreement(jnp.asarray(points), jnp.asarray(points)))
+        assert (np.diagonal(matrix) == 0).all()
+        assert matrix[4, 5] == 0
+        assert (matrix == matrix.T).all()
+        assert (matrix >= 0).all()
+        assert (matrix <= 1).all()
+        assert np.isfinite(matrix).all()
+        assert np.linalg.eigvalsh(0.5 - matrix.astype(np.float64)).min() > -1e-5
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 5])
+def test_near_points_and_tiny_points_keep_their_relative_accuracy(dimension):
+    start = np.full(dimension, 0.25, np.float32)
+    shifts = np.zeros((4, dimension), np.float32)
+    shifts[:, 0] = [2.0**-24, 2.0**-20, 2.0**-10, 0]
+    near = start + shifts
+    exact = [oracle.by_directions(start, b, 2.0) for b in near]
+    np.testing.assert_allclose(np.asarray(kernels.disagreement(start[None], near, 2.0))[0], exact, rtol=1e-5)
+    tiny = np.array([[1e-30] * dimension, [-1e-30] * dimension, [0] * dimension], np.float32)
+    matrix = np.asarray(kernels.disagreement(tiny, tiny, 1.0))
+    assert np.isfinite(matrix).all()
+    if dimension == 1:
+        np.testing.assert_allclose(matrix, [[0, 1e-30, 5e-31], [1e-30, 0, 5e-31], [5e-31, 5e-31, 0]], rtol=1e-5)
+
+
+def test_the_measure_holds_as_far_out_as_the_radius_needed():
+    radius = kernels.least_radius([[0.9, 0.9], [3.0, -4.0]])
+    np.testing.assert_allclose(radius, [(0.9 + 0.9 * 2**0.5) / 2, 4.5], rtol=1e-6)
+    assert kernels.hyperplanes(4.6).is_inside(jnp.array([[3.0, -4.0], [4.0, -4.0]])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("dimension", [2, 4])
+def test_central_hyperplanes_equal_drawn_normals_and_near_points_keep_accuracy(dimension):
+    rng = np.random.default_rng(dimension)
+    points = rng.normal(size=(7, dimension))
+    signs = points @ rng.normal(size=(dimension, 200_000)) > 0
+    drawn = (signs[:, None] != signs[None, :]).mean(axis=2)
+    kernel = kernels.central_hyperplanes()
+    found = np.asarray(kernel.disagreement(jnp.asarray(points, jnp.float32), jnp.asarray(points, jnp.float32)))
+    assert (np.abs(found - drawn) <= 5 * np.sqrt(drawn * (1 - drawn) / 2e5) + 1e-6).all()
+    one, turned = np.zeros((1, dimension), np.float32), np.zeros((1, dimension), np.float32)
+    one[0, 0], turned[0, 0], turned[0, 1] = 3, 3, 3e-6
+    np.testing.assert_allclose(kernel.disagreement(jnp.asarray(one), jnp.asarray(turned))[0, 0], 1e-6 / np.pi, rtol=1e-5)
+    np.testing.assert_allclose(kernel.disagreement(jnp.asarray(-one), jnp.asarray(turned))[0, 0], 1, rtol=1e-6)
+
+
+def test_stumps_equal_drawn_thresholds():
+    rng = np.random.default_rng(0)
+    lower, upper = np.array([-1.0, 0, 2]), np.array([1.0, 5, 3])
+    points = rng.uniform(lower, upper, (6, 3))
+    feature, place = rng.integers(3, size=200_000), rng.uniform(size=200_000)
+    sides = points[:, feature] > (lower + (upper - lower) * place[:, None])[np.arange(200_000), feature][None]
+    drawn = (sides[:, None] != sides[None, :]).mean(axis=2)
+    kernel = kernels.stumps(lower, upper)
+    found = np.asarray(kernel.disagreement(jnp.asarray(points, jnp.float32), jnp.asarray(points, jnp.float32)))
+    assert (np.abs(found - drawn) <= 5 * np.sqrt(drawn * (1 - drawn) / 2e5) + 1e-6).all()
+    assert kernel.is_inside(jnp.array([[0.0, 1, 2.5], [0, 1, 3.5]], jnp.float32)).tolist() == [True, False]
+
+
+def test_sums_in_chunks_equal_the_whole():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(23, 2)).astype(np.float32), rng.normal(size=(17, 2)).astype(np.float32)
+    coefficients = rng.normal(size=(17, 2)).astype(np.float32)
+    kernel = kernels.hyperplanes(9.0)
+    whole = np.asarray(kernel.disagreement(jnp.asarray(a), jnp.asarray(b))) @ coefficients
+    chunked = kernels.weighted_disagreement(kernel, a, b, coefficients, entries_at_once=17 * 4)
+    np.testing.assert_allclose(chunked, whole, rtol=1e-4, atol=1e-6)
+    compiled = jax.jit(lambda x: kernels.weighted_disagreement(kernel, x, x, x[:, 0])).lower(jax.ShapeDtypeStruct((50_000, 2), "float32")).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 2**28
+    assert kernels.weighted_disagreement(kernel, a[:0], b, coefficients).shape == (0, 2)
+
+
+def _scaled(scale, a, b):
+    return jnp.abs(a[:, None, 0] - b[None, :, 0]) / scale
+
+
+def test_bad_input():
+    assert kernels.custom(_scaled, 2.0) == kernels.custom(_scaled, 2.0)
+    for call, message in (
+        (lambda: kernels.disagreement([[0.0]], [[0.0]], 0.0), "radius is 0"),
+        (lambda: kernels.disagreement([[0.0]], [[0.0, 1.0]], 1.0), "points_b has shape"),
+        (lambda: kernels.disagreement(np.zeros((2, 0)), np.zeros((2, 0)), 1.0), "no columns"),
+        (lambda: kernels.stumps([0.0], [1.0, 2.0]), "upper has shape"),
+        (lambda: kernels.custom(_scaled, "two"), "parameters holds a str"),
+        (lambda: kernels.weighted_disagreement(kernels.central_hyperplanes(), [[0.0]], [[0.0]], [1.0, 2.0]), "coefficients has shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
