@@ -79,6 +79,74 @@ def plot_separator(
     _write(figure, path)
 
 
+def plot_kinds(points: ArrayLike, labels: ArrayLike, kinds: ArrayLike, *, names: Sequence[str], path: str | os.PathLike[str]) -> None:
+    """Draws which points the best lines of all other points get right, which they get wrong, and which some of equally good ones get wrong.
+
+    Args:
+      points: [n, 2], finite.
+      labels: [n], +1 or -1.
+      kinds: [n] 1, 2 or 3, of `jboost.pair.leave_one_out`.
+      names: of the two scores, for the axes.
+      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+
+    Raises:
+      ValueError: if the shapes do not agree, or matplotlib knows no such format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "kinds.png"
+    >>> plot_kinds([[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]], [-1, 1, -1], [1, 2, 3], names=["a", "b"], path=path)
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    plane = np.asarray(check.numeric("points", points, shape=("n", 2), kinds="fiu"), np.float64)
+    signs, verdicts = (
+        np.asarray(check.numeric(name, part, shape=(len(plane),), kinds="fiu")) for name, part in (("labels", labels), ("kinds", kinds))
+    )
+    wrong, undecided = verdicts == 2, verdicts == 3
+    figure, axes = _new_axes("Leave-one-out", f"{int(wrong.sum()):,} of {len(plane):,} points are always wrong, {int(undecided.sum()):,} undecided")
+    for sign, colour, marker in _CLASSES:
+        own = signs == sign
+        axes.scatter(*plane[own].T, s=16, c=colour, marker=marker, alpha=0.6, edgecolors="white", linewidths=0.3, label=f"{sign:+d}", zorder=3)
+    for chosen, label, style in ((wrong, "always wrong", "solid"), (undecided, "undecided", "dotted")):
+        if chosen.any():
+            axes.scatter(*plane[chosen].T, s=60, facecolors="none", edgecolors=_INK, linestyles=style, label=label, zorder=5)
+    axes.set_xlabel(f"score of {names[0]}", color=_INK)
+    axes.set_ylabel(f"score of {names[1]}", color=_INK)
+    axes.legend(frameon=False, fontsize=9)
+    _write(figure, path)
+
+
+def plot_front(losses: ArrayLike, margins: ArrayLike, *, path: str | os.PathLike[str]) -> None:
+    """Draws the weight that has to be given up for each margin.
+
+    Args:
+      losses: [k] increasing, of `jboost.pair.pareto_front`.
+      margins: [k] increasing; that of a constant classifier is infinite and stands at the edge.
+      path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
+
+    Raises:
+      ValueError: if the two differ in length, or matplotlib knows no such format.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "front.png"
+    >>> plot_front([0.0, 1.0, 2.0], [0.5, 0.9, float("inf")], path=path)
+    >>> path.stat().st_size > 5_000
+    True
+    """
+    weights = np.asarray(check.numeric("losses", losses, shape=("k",), kinds="fiu"), np.float64)
+    widths = np.asarray(check.numeric("margins", margins, shape=(len(weights),), kinds="fiu"), np.float64)
+    is_finite = np.isfinite(widths)
+    figure, axes = _new_axes("Weight against margin", f"{len(weights):,} best compromises; no line has less weight and more margin than one of them")
+    marker = "o" if len(weights) <= _MOST_MARKED else None
+    axes.step(widths[is_finite], weights[is_finite], where="pre", color=_CLASSES[1][1], marker=marker, markersize=4, zorder=3)
+    if not is_finite.all():
+        axes.axhline(weights[~is_finite][0], color=_FAINT, linestyle="dashed", linewidth=1, label="a constant classifier: any margin")
+        axes.legend(frameon=False, fontsize=9)
+    axes.set_xlabel("margin", color=_INK)
+    axes.set_ylabel("weight given up", color=_INK)
+    _write(figure, path)
+
+
 def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str) -> None:
     """Draws the histogram of the normalized margins of an ensemble: misclassified examples to the left of 0, the others to the right.
 

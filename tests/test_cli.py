@@ -439,3 +439,20 @@ def test_the_installed_command(data, tmp_path):
     refused = subprocess.run([*command, "--weights", "none"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert_refused(refused.returncode, refused.stdout, refused.stderr, "data.csv: there is no column 'none'")
     assert names_in(tmp_path) == ["data.csv"]
+
+
+@pytest.mark.slow
+def test_leave_one_out_and_front(run, data):
+    code, out, err = run("fit", "--data", data, *SCORES, "--output", "out", "--loo", "--pareto")
+    assert (code, err) == (0, "")
+    assert {"kinds.png", "front.png"} <= set(names_in("out"))
+    report = read_report(Path("out"))
+    kinds, counts = report["leave_one_out"]["kinds"], report["leave_one_out"]["counts"]
+    assert len(kinds) == sum(counts.values()) == ROWS
+    assert f"{counts['always_wrong']} wrong" in out
+    front = report["pareto"]
+    assert front["losses"] == sorted(front["losses"])
+    assert front["losses"][0] == report["certificate"]["loss"]
+    assert front["margins"][-1] is None
+    assert run("fit", "--data", data, *SCORES, "--output", "out", "--overwrite")[0] == 0
+    assert read_report(Path("out"))["pareto"] is None

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jboost import files, plots
-from jboost.cli import inputs, solve
+from jboost.cli import inputs, pair_analysis, solve
 from jboost.cli.options import Settings
 from jboost.cli.output import BASE, FIGURE, MODEL, REPORT, check_output, timed
 from jboost.data import classifiers
@@ -42,6 +42,9 @@ def fit(settings: Settings, say: Any) -> None:
     with timed(seconds, "solve"):
         separator = solver(examples, np.ones(len(kept), bool))
 
+    with timed(seconds, "analysis"):
+        loo, front = pair_analysis.analyse(examples, settings)
+
     names = settings.scores or settings.classifiers
     assert names is not None
     training = examples.in_float64()
@@ -55,6 +58,7 @@ def fit(settings: Settings, say: Any) -> None:
         "separator": build.describe_separator(separator, names, source.table.mapping),
         "certificate": build.certificate(separator),
         "losses": build.losses(fitted_rules, training, held_out),
+        **pair_analysis.describe(loo, front, len(kept)),
         "seconds": seconds,
         "settings": dataclasses.asdict(settings),
         "versions": build.versions(),
@@ -76,6 +80,7 @@ def fit(settings: Settings, say: Any) -> None:
             classifiers.save_base(base, folder / BASE)
         with timed(seconds, "figure"):
             plots.plot_separator(training[0], training[1], separator, names=names, path=folder / FIGURE, class_names=class_names)
+            pair_analysis.draw(examples, loo, front, names, folder)
         build.write(report, folder / REPORT)
     _show(report, output, say)
 
@@ -84,7 +89,7 @@ def _show(report: dict[str, Any], output: Path, say: Any) -> None:
     for line in text.data_lines(report["data"]):
         say(line)
     say(text.loss_table(report["losses"]))
-    for line in text.certificate_lines(report["certificate"], report["separator"]):
+    for line in [*text.certificate_lines(report["certificate"], report["separator"]), *pair_analysis.lines(report)]:
         say(line)
     say(f"seconds     {text.seconds_line(report['seconds'])}")
     say(f"written     {', '.join(sorted(path.name for path in output.iterdir()))} in {output}")

@@ -50,6 +50,8 @@ class Settings:
     weights: str | None
     tie_break: str
     fat: str
+    loo: bool
+    pareto: bool
     precision: str
     seed: int
     folds: int
@@ -252,6 +254,8 @@ OPTIONS = (
         "Margin of the points without the misclassified ones, or with their labels flipped.",
         methods=(PAIR,),
     ),
+    Option("loo", bool, False, "Say, too, what the best line of all other rows does to each row.", methods=(PAIR,), commands=("fit",)),
+    Option("pareto", bool, False, "Show, too, every best compromise between weight and margin.", methods=(PAIR,), commands=("fit",)),
     Option("precision", ("float32", "float64"), "float64", "Of the scores and of the result."),
     Option("seed", int, 0, "Of everything random.", low=0, metavar="N"),
     Option("folds", int, 5, "Folds for out-of-fold scores, for the choice of nu and of the penalty, and for cross-validation.", low=2, metavar="N"),

@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 MODEL, BASE, REPORT, FIGURE, MARGINS, GAP = "model.npz", "base.skops", "report.json", "separator.png", "margins.png", "gap.png"
-BOUNDARY = "boundary.png"
+BOUNDARY, KINDS, FRONT = "boundary.png", "kinds.png", "front.png"
+_FILES = {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY, KINDS, FRONT}
 
 
 def check_output(output: Path, overwrite: bool) -> None:
@@ -19,7 +20,7 @@ def check_output(output: Path, overwrite: bool) -> None:
         return
     if not overwrite:
         raise ValueError(f"{output}: the output folder is there already: add --overwrite, or choose another --output")
-    foreign = sorted({path.name for path in output.iterdir()} - {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY})
+    foreign = sorted({path.name for path in output.iterdir()} - _FILES)
     if foreign:
         raise ValueError(
             f"{output}: holds files that jboost did not write ({', '.join(foreign[:3])}), so it is not replaced: choose another --output"

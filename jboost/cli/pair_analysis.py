@@ -1,0 +1,83 @@
+"""What `jboost fit --method pair` says beyond the line: leave-one-out (`--loo`) and the front of weight against margin (`--pareto`)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import plots
+from jboost.base.status import Status
+from jboost.cli.inputs import Examples
+from jboost.cli.options import Settings
+from jboost.cli.output import FRONT, KINDS
+from jboost.pair.leave_one_out import leave_one_out
+from jboost.pair.pareto import pareto_front
+from jboost.pair.types import LeaveOneOut, ParetoFront
+
+_MOST_POINTS = 256  # of a front; a longer one is shown from its light end
+
+
+def analyse(examples: Examples, settings: Settings) -> tuple[LeaveOneOut | None, ParetoFront | None]:
+    """What was asked for, in the precision that was asked for."""
+    with jax.enable_x64(settings.precision == "float64"):
+        data, weights = (examples.points, examples.labels), examples.weights
+        loo = leave_one_out(*data, weights=weights) if settings.loo else None
+        front = pareto_front(*data, weights=weights, max_points=min(_MOST_POINTS, len(examples.labels) + 1)) if settings.pareto else None
+        return jax.block_until_ready((loo, front))
+
+
+def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) -> dict[str, Any]:
+    """Both as sections of the report, None where not asked for."""
+    sections: dict[str, Any] = {"leave_one_out": None, "pareto": None}
+    if loo is not None:
+        kinds = np.asarray(loo.kinds)
+        sections["leave_one_out"] = {
+            "error": float(loo.error),
+            "errors": np.asarray(loo.errors, np.float64).tolist(),
+            "kinds": kinds.tolist(),
+            "counts": {name: int((kinds == kind).sum()) for kind, name in enumerate(("always_right", "always_wrong", "both"), start=1)},
+            "rows": num_rows,
+            "status": Status(int(loo.status)).name,
+        }
+    if front is not None:
+        losses, margins = _points(front)
+        sections["pareto"] = {
+            "losses": losses.tolist(),
+            "margins": [float(margin) if np.isfinite(margin) else None for margin in margins],
+            "status": Status(int(front.status)).name,
+        }
+    return sections
+
+
+def lines(sections: dict[str, Any]) -> list[str]:
+    """The summary, line by line."""
+    said = []
+    loo, front = sections["leave_one_out"], sections["pareto"]
+    if loo:
+        counts = loo["counts"]
+        said.append(
+            f"left out    loss {loo['error']:.6g} a row in the mean; {counts['always_right']} rows right, {counts['always_wrong']} wrong, "
+            f"{counts['both']} undecided among equal lines ({loo['status']})"
+        )
+    if front:
+        last = front["losses"][-1]
+        said.append(f"front       {len(front['losses'])} best compromises, from weight {front['losses'][0]:g} to {last:g} ({front['status']})")
+    return said
+
+
+def draw(examples: Examples, loo: LeaveOneOut | None, front: ParetoFront | None, names: tuple[str, ...], folder: Path) -> None:
+    """The figures of what was asked for."""
+    points, labels, _ = examples.in_float64()
+    if loo is not None:
+        plots.plot_kinds(points, labels, np.asarray(loo.kinds), names=names, path=folder / KINDS)
+    if front is not None:
+        plots.plot_front(*_points(front), path=folder / FRONT)
+
+
+def _points(front: ParetoFront) -> tuple[np.ndarray, np.ndarray]:
+    """Losses and margins of the front."""
+    count = int(front.count)
+    return np.asarray(front.losses, np.float64)[:count], np.asarray(front.margins, np.float64)[:count]
