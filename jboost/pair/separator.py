@@ -18,7 +18,7 @@ from jax import lax
 from jboost.base import check, numerics, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.pair import branch_and_bound, sweep, visits
+from jboost.pair import branch_and_bound, space, sweep, visits
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
 from jboost.pair.branch_and_bound.types import OnStep
 from jboost.pair.encoding import certify, encode
@@ -63,11 +63,15 @@ def optimal_separator(
         with 32-bit words).
       * `margin` is that of the returned line, whose direction is the best one to the accuracy of a quotient of two floats (float32: 2^-46 as a
         rule, 2^-25 close to slopes of small integers). It falls short only where it is that small a part of the extent of the points.
+      * With three classifiers the search is exact where each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For other
+        finite floats `lower_bound` is valid all the same, and the status is PRECISION_LIMIT unless the loss meets it: as a rule it does, short of
+        points that are coplanar or collinear but for rounding. Planes through gaps much thinner than those of 11-bit grids need results in float64.
       * With `SweepConfig(word_bits=32)` weights are compared as multiples of 2^-29 of their total, points have at most 32 bits, and
         directions of lines have 24: grids of 20 bits get the same answers, other points may end in PRECISION_LIMIT more often.
 
     Args:
-      points: [n, 2], real; the scores of the two classifiers on n examples.
+      points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three classifiers, by the sweep alone (Theorem 4.1):
+        O(m n^2 log n) work, for up to about a thousand points.
       labels: [n], +1 or -1.
       weights: [n], positive; what it costs to misclassify each point, in any unit. None for ones.
       mask: [n] bool, False for rows that only pad.
@@ -102,13 +106,17 @@ def optimal_separator(
     check.choice("tie_break", tie_break, ("margin", None))
     check.choice("fat", fat, ("removed", "flipped"))
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
-    points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
+    points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
+    if points.shape[1] not in (2, 3):
+        raise ValueError(f"points has shape {list(points.shape)}: the wanted shape is [n, 2] or [n, 3]")
     labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
     weights, mask = types.fill(weights, mask, points.shape[0])
+    options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
+    if points.shape[1] == 3:
+        return space.optimal_plane(points, labels, weights, mask, config=space.judge_options(method, config, on_step, initial), **options)
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     if method == "auto":
         method = _choose_method(points.shape[0], is_traced, config, on_step, initial)
-    options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
     if method == "branch_and_bound":
         if is_traced:
             raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")

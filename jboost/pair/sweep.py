@@ -111,13 +111,13 @@ def _least_loss(turn: Turn, low: Array, high: Array) -> Array:
     return radial.at_centre + jnp.minimum(radial.start + lowest, radial.total - radial.start - highest)
 
 
-def _attained_loss(turn: Turn) -> Array:
+def attained_loss(turn: Turn) -> Array:
     """The least loss of the classes between certain runs: attained, whatever the order within a run."""
     sums = jnp.cumsum(turn.steps)
     return _least_loss(turn, sums, sums)
 
 
-def _possible_loss(turn: Turn) -> Array:
+def possible_loss(turn: Turn) -> Array:
     """The least loss that any order within the uncertain runs could give."""
     zero = jnp.zeros(1, turn.steps.dtype)
     rises, falls = jnp.cumsum(jnp.maximum(turn.steps, 0)), jnp.cumsum(jnp.minimum(turn.steps, 0))
@@ -126,7 +126,7 @@ def _possible_loss(turn: Turn) -> Array:
     return _least_loss(turn, rises_before + falls, rises + falls_before)
 
 
-def _is_certain(turn: Turn, ties_are_plain: Array) -> Array:
+def is_certain(turn: Turn, ties_are_plain: Array) -> Array:
     """Whether every run is a plain tie, or a single point; points that are not off the centre come last and change nothing."""
     place = lax.iota(jnp.int32, turn.joined.shape[0])
     num_off_centre = jnp.sum(turn.radial.off_centre, dtype=jnp.int32)
@@ -135,10 +135,10 @@ def _is_certain(turn: Turn, ties_are_plain: Array) -> Array:
 
 def _bracket_places(instance: Instance, places: Array, exact_angles: bool) -> Bracket:
     turns = jax.vmap(turn_line, in_axes=(None, 0, 0))(instance, instance.x[places], instance.y[places])
-    upper = jax.vmap(_attained_loss)(turns)
+    upper = jax.vmap(attained_loss)(turns)
     ties_are_plain = instance.on_grid & (not exact_angles)
-    certain = jnp.all(jax.vmap(_is_certain, in_axes=(0, None))(turns, ties_are_plain))
-    return Bracket(lax.cond(certain, lambda _: upper, jax.vmap(_possible_loss), turns), upper)
+    certain = jnp.all(jax.vmap(is_certain, in_axes=(0, None))(turns, ties_are_plain))
+    return Bracket(lax.cond(certain, lambda _: upper, jax.vmap(possible_loss), turns), upper)
 
 
 def bracket_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, *, exact_angles: bool = False) -> Bracket:

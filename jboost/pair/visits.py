@@ -118,7 +118,7 @@ def _open_classes(instance: Instance, centre: Array) -> _Classes:
     upper = angular.is_upper(instance.x - centre_x, instance.y - centre_y)
     other = instance.live & ~instance.own & radial.off_centre
     squared = jnp.where(other, _squared_distances(instance, centre), jnp.inf)[order.index]
-    bounds = _reach(squared, upper[order.index])
+    bounds = reach(squared, upper[order.index])
     return _Classes(jnp.where(jnp.concatenate([ends, ends]), both, none), bounds, position, upper, radial.off_centre)
 
 
@@ -127,7 +127,7 @@ def _squared_distances(instance: Instance, centre: Array) -> Array:
     return dx * dx + dy * dy
 
 
-def _reach(squared: Array, upper: Array) -> Array:
+def reach(squared: Array, upper: Array) -> Array:
     """Half the distance from the centre to the nearest point of the other class that each class keeps, rounded up, [2n].
 
     The centre is kept, so no margin exceeds it. With the own class on the left a class keeps the upper points that were

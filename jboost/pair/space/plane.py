@@ -1,0 +1,101 @@
+"""From a separation of the points to a plane that can be written down, and what that plane loses."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import numerics
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.geometry import exact
+from jboost.pair.instance import bound_loss
+from jboost.pair.line import Line, in_data_units
+from jboost.pair.space import hulls
+from jboost.pair.space.problem import Encoding, Problem
+from jboost.pair.space.visits import Incumbent
+from jboost.pair.types import Separator
+
+_NUM_LENGTHS = 32  # a direction is rounded at so many lengths, and the rounding that leaves the widest gap is taken
+
+
+def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, result_dtype: jnp.dtype) -> Line:
+    """The bisector of the two sides, in metric coordinates, along the direction of the result's float type that leaves the widest gap."""
+    real = problem.metric.dtype
+    on_positive_side = best.on_own_side == own_is_positive
+    kept = problem.live & (best.on_own_side == problem.own)
+    counted = problem.live if flip_misclassified else kept
+    above, below = counted & on_positive_side, counted & ~on_positive_side
+    normal = jnp.where(own_is_positive, best.normal, -best.normal)
+    normal = normal / numerics.power_of_two_at_least(jnp.max(jnp.abs(normal)))
+    lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=real) / _NUM_LENGTHS
+    normals = (lengths[:, None] * normal[None]).astype(result_dtype).astype(real)
+    planes = jax.vmap(lambda direction: _bisect(problem, direction, above, below, result_dtype))(normals)
+    widest = jnp.minimum(numerics.first_true(planes.margin == jnp.max(planes.margin)), _NUM_LENGTHS - 1)
+    constant = Line(
+        normal=jnp.zeros(3, real),
+        anchor=jnp.zeros(3, real),
+        bias=jnp.where(on_positive_side[0], 1, -1).astype(real),
+        margin=jnp.full((), jnp.inf, real),
+    )
+    return jax.tree.map(lambda flat, plane: jnp.where(best.is_constant, flat, plane[widest]), constant, planes)
+
+
+def _bisect(problem: Problem, normal: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> Line:
+    """The plane half way between the lowest point above and the highest point below; its anchor is the former, rounded."""
+    points, last = problem.metric, problem.metric.shape[0] - 1
+    start = jnp.minimum(numerics.first_true(above), last)
+    lowest = jnp.minimum(exact.wide_argmin(_height(normal, points, points[start]), above), last)
+    depth = exact.wide_negative(_height(normal, points, points[lowest]))
+    highest = jnp.minimum(exact.wide_argmin(depth, below), last)
+    half_gap = depth.hi[highest] / 2
+    anchor = points[lowest].astype(result_dtype).astype(points.dtype)
+    shift = _height(normal, anchor[None], points[lowest]).hi[0]
+    bias = (half_gap + shift).astype(result_dtype).astype(points.dtype)
+    return Line(normal, anchor, bias, numerics.safe_divide(half_gap, jnp.sqrt(hulls.dot(normal, normal))))
+
+
+def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
+    """How far points [n, 3] lie along a normal from an origin, times the length of the normal, [n]."""
+
+    def along(i: int) -> exact.Wide:
+        return exact.wide_multiply(exact.Wide(normal[i], jnp.zeros_like(normal[i])), exact.wide_difference(points[:, i], origin[i]))
+
+    return exact.wide_add(exact.wide_add(along(0), along(1)), along(2))
+
+
+def is_right(problem: Problem, positive: Array, plane: Line) -> Array:
+    """Whether each point lies strictly on its side of the plane, judged as float64 arithmetic judges it, [n] bool."""
+    score = hulls.dot(plane.normal[None], problem.metric - plane.anchor[None]) + plane.bias
+    return jnp.where(positive, score > 0, score < 0)
+
+
+def certify(encoding: Encoding, plane: Line, is_constant: Array, loss: Array, bound: Array, result_dtype: jnp.dtype) -> Separator:
+    """What a plane in metric coordinates loses in float64 arithmetic, beside what is proven.
+
+    Args:
+      encoding: the problem.
+      plane: in metric coordinates.
+      is_constant: [] bool, whether it is a constant classifier.
+      loss: [] integer, what the plane was drawn to lose.
+      bound: [] integer, no plane loses less.
+      result_dtype: of the result.
+    """
+    problem, valid = encoding.problem, encoding.valid
+    wrong = problem.live & ~is_right(problem, encoding.positive, plane)
+    proven = encoding.faithful & (numerics.masked_sum(encoding.integers, wrong) == loss) & (loss == bound)
+    status = jnp.where(valid, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
+    spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
+    least = jnp.where(encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0)
+    plane = in_data_units(plane, is_constant, encoding.unit, result_dtype)
+    return Separator(
+        normal=plane.normal.astype(result_dtype),
+        anchor=plane.anchor.astype(result_dtype),
+        bias=plane.bias.astype(result_dtype),
+        offset=(plane.bias - hulls.dot(plane.normal, plane.anchor)).astype(result_dtype),
+        loss=numerics.masked_sum(encoding.weights, wrong).astype(result_dtype) + spoiled,
+        lower_bound=numerics.round_down(least, result_dtype) + spoiled,
+        margin=plane.margin.astype(result_dtype) + spoiled,
+        misclassified=wrong,
+        status=status.astype(jnp.int32),
+    )

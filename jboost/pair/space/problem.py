@@ -1,0 +1,133 @@
+"""The problem as the search in space sees it: points scaled by powers of two, weights as integers, and which arithmetic is exact on them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.geometry import angular
+from jboost.pair.instance import is_kept_by_cast, is_valid, scale_weights
+
+
+class Problem(NamedTuple):
+    """The problem as the sweep sees it: scaled points, integer weights, own class (the smaller one, whose points are the centres) and other class."""
+
+    points: Array  # [n, 3] float64, |x| <= 2^13 or so, each coordinate scaled by itself: the sides of planes do not depend on units
+    metric: Array  # [n, 3] float64, in one unit: for distances
+    own: Array  # [n] bool, live and of the class that serves as centres
+    live: Array  # [n] bool
+    weights: Array  # [n] int64, what is lost for the point beyond `base`: one point of the heavier class at each place has all of it
+    base: Array  # [] int64, what every plane loses where both classes share a place
+    on_grid: Array  # [] bool, round every axis equal keys are equal directions
+    is_exact: Array  # [] bool, projections along an axis are floats without rounding
+
+
+class Encoding(NamedTuple):
+    """A problem, and what it takes to read its answer."""
+
+    problem: Problem
+    positive: Array  # [n] bool
+    own_is_positive: Array  # [] bool
+    weights: Array  # [n] as given, 0 where masked
+    integers: Array  # [n] int64, the same in units of `weight_unit`
+    unit: Array  # [] of metric coordinates
+    weight_unit: Array  # [] of integer weights
+    rounding: Array  # [] what rounding can add up to
+    valid: Array  # [] bool
+    faithful: Array  # [] bool, nothing is lost by the cast or by underflow
+
+
+_MOST_BINADES = 300  # between two coordinates: products of differences, to twice the working precision, stay normal
+_EXACT_BITS = 25  # of a coordinate: differences have 26, their products 52, and a difference of two products fits a float64
+
+
+def grid_bits(num_points: int) -> int:
+    """The largest g such that on integer coordinates of at most 2^g, and round any axis, the keys of two directions are equal or three apart.
+
+    With differences of at most D = 2^(g + 1), two directions round an axis whose longest component is d are at least 1 / (16 d D^2) apart as keys:
+    their cross product is a multiple of d, and the 1-norm of a projected point is at most 4 d D.
+    """
+    fraction_bits = 2 * angular.grid_bits(jnp.dtype("float64"), num_points) + 6
+    return (fraction_bits - 9) // 3
+
+
+def encode(points: Array, labels: Array, weights: Array, mask: Array) -> Encoding:
+    """Points scaled by powers of two, integer weights, and the smaller class as the own one."""
+    real = jnp.dtype("float64")
+    valid = is_valid(points[:, :2], labels, weights, mask) & jnp.all(jnp.isfinite(points[:, 2]) | ~mask)
+    usable = mask & valid
+    positive = usable & (labels > 0)
+    own_is_positive = 2 * jnp.sum(positive, dtype=jnp.int32) <= jnp.sum(usable, dtype=jnp.int32)
+    own = usable & (positive == own_is_positive)
+    points = jnp.where(usable[:, None], points, jnp.zeros((), points.dtype))
+    weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
+    integers, weight_unit, rounding = scale_weights(weights)
+    scaled, units, faithful = _scale(points.astype(real) + jnp.zeros((), real))
+    unit = jnp.max(units)
+    net = _net_weights(scaled, own, usable, integers)
+    problem = Problem(
+        points=scaled,
+        metric=scaled * (units / unit)[None],
+        own=own,
+        live=usable,
+        weights=net,
+        base=(jnp.sum(integers, dtype=integers.dtype) - jnp.sum(net, dtype=net.dtype)) // 2,
+        on_grid=_is_integer(scaled),
+        is_exact=_is_integer(scaled * 2.0 ** (_EXACT_BITS - grid_bits(points.shape[0]))),
+    )
+    faithful &= is_kept_by_cast(points, real)
+    return Encoding(problem, positive, own_is_positive, weights, integers, unit, weight_unit, rounding, valid, faithful)
+
+
+def _is_integer(values: Array) -> Array:
+    return jnp.all(values == jnp.round(values))
+
+
+def _scale(points: Array) -> tuple[Array, Array, Array]:
+    """Points that fill the grid, the units [3], powers of two, and whether nothing is lost by underflow."""
+    bits = grid_bits(points.shape[0])
+    extents = jnp.max(jnp.abs(points), axis=0)
+    extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(points.dtype).tiny * 2.0**30)
+    units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
+    scaled = points / units[None]
+    smallest = jnp.min(jnp.where(scaled != 0, jnp.abs(scaled), jnp.inf))
+    far_apart = jnp.max(units) / jnp.min(units) > 2.0**_MOST_BINADES
+    return scaled, units, (smallest >= 2.0 ** (bits - 1 - _MOST_BINADES)) & ~far_apart
+
+
+def _net_weights(points: Array, own: Array, live: Array, weights: Array) -> Array:
+    """By how much one class outweighs the other at each place, [n]: at one point of that class, 0 at all others.
+
+    Planes send all that lies at one place the same way: what the lighter class weighs there is lost by any of them.
+    """
+    size = points.shape[0]
+    index = lax.iota(jnp.int32, size)
+    skipped, x, y, z, is_own, order = lax.sort((~live, *points.T, own, index), num_keys=5)
+    differs = (skipped[1:] != skipped[:-1]) | (x[1:] != x[:-1]) | (y[1:] != y[:-1]) | (z[1:] != z[:-1])
+    opens, closes = jnp.concatenate([jnp.ones(1, bool), differs]), jnp.concatenate([differs, jnp.ones(1, bool)])
+    signed = jnp.where(is_own, weights[order], -weights[order])
+    excess = run_totals(signed, opens, closes)
+    net = jnp.where(closes & (excess > 0), excess, jnp.where(opens & (excess < 0), -excess, 0))
+    return jnp.zeros_like(net).at[order].set(net)
+
+
+def run_totals(values: Array, opens: Array, closes: Array) -> Array:
+    """The sum over the run that each entry of a vector [n] belongs to; runs begin where `opens` and end where `closes`."""
+    index = lax.iota(jnp.int32, values.shape[0])
+    first = lax.cummax(jnp.where(opens, index, 0))
+    last = lax.cummin(jnp.where(closes, index, values.shape[0] - 1), reverse=True)
+    sums = jnp.cumsum(values)
+    return sums[last] - (sums[first] - values[first])
+
+
+def list_places(points: Array, wanted: Array) -> tuple[Array, Array]:
+    """One index for every place that the wanted points [n] occupy, first of all: indices [n] int32, and how many of them count."""
+    skipped, x, y, z, index = lax.sort((~wanted, *points.T, lax.iota(jnp.int32, points.shape[0])), num_keys=4)
+    again = (x[1:] == x[:-1]) & (y[1:] == y[:-1]) & (z[1:] == z[:-1])
+    skipped = skipped | jnp.concatenate([jnp.zeros(1, bool), again])
+    _, places = lax.sort((skipped, index), num_keys=1)
+    return places, jnp.sum(~skipped, dtype=jnp.int32)

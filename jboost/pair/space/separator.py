@@ -1,0 +1,79 @@
+"""The exact minimum-weight combination of three classifiers, from arrays to a `Separator`."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.pair.space import plane, sweep, visits
+from jboost.pair.space.problem import encode
+from jboost.pair.sweep import SweepConfig
+from jboost.pair.types import Separator
+
+
+def judge_options(method: str, config: object, on_step: object, initial: object) -> SweepConfig:
+    """The resolved config of the sweep in space. Raises ValueError, naming the argument, for options that only the plane has."""
+    if method == "branch_and_bound":
+        raise ValueError("method is 'branch_and_bound', which takes points in the plane, and points has three columns: hand in 'sweep'")
+    for name, value in (("on_step", on_step), ("initial", initial)):
+        if value is not None:
+            raise ValueError(f"{name} is given, points has three columns, and the sweep in space makes no steps: leave it out")
+    if config is not None and not isinstance(config, SweepConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted for points with three columns")
+    config = config or SweepConfig()
+    if config.word_bits == 32:
+        raise ValueError("config.word_bits is 32, and points has three columns: leave it at None, or hand in 64")
+    return dataclasses.replace(config, word_bits=64).resolved()
+
+
+@functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config"))
+def optimal_plane(
+    points: Array, labels: Array, weights: Array, mask: Array, *, all_optima: bool, flip_misclassified: bool, config: SweepConfig
+) -> Separator:
+    """The plane that misclassifies the least weight, over all planes and both constant classifiers: the work of `jboost.pair.optimal_separator`.
+
+    O(m n^2 log n) work for m points in the smaller class, by one sort for every pair of a centre and a second point (paper 000, Theorem 4.1).
+    The comparisons are exact where each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For other
+    finite floats no tolerance decides either: what double words cannot tell apart widens the bounds, and the status is then PRECISION_LIMIT.
+
+    Args:
+      points: [n, 3], real.
+      labels: [n], +1 or -1.
+      weights: [n], positive.
+      mask: [n] bool, False for rows that only pad.
+      all_optima: take the largest margin among all optimal separator sets, instead of the first one.
+      flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
+      config: resolved; its words are of 64 bits.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.pair import SweepConfig
+    >>> points = jnp.array([[0.0, 0, 0], [2.0, 0, 0], [0.0, 2, 0], [0.0, 0, 2], [1.0, 1, 1]])
+    >>> labels, config = jnp.array([-1, 1, 1, 1, 1]), SweepConfig().resolved()
+    >>> found = optimal_plane(points, labels, jnp.ones(5), jnp.ones(5, bool), all_optima=True, flip_misclassified=False, config=config)
+    >>> float(found.loss), round(float(found.margin), 4)
+    (0.0, 0.5774)
+    """
+    result_dtype = jnp.result_type(float)
+    num_points = points.shape[0]
+    padding = max(0, 2 - num_points)
+    arrays = (lax.stop_gradient(array) for array in (points, labels, weights, mask))
+    padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
+
+    def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
+        encoding = encode(points, labels, weights, mask)
+        problem = encoding.problem
+        axes = sweep.list_axes(problem)
+        brackets = sweep.bracket_all(problem, axes, config)
+        best = visits.visit_axes(problem, axes, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
+        bound = jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, jnp.min(brackets.lower)))
+        drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, result_dtype)
+        return plane.certify(encoding, drawn, best.is_constant, best.loss, jnp.maximum(bound, 0), result_dtype)
+
+    separator = numerics.in_64_bits(solve)(*padded)
+    return separator._replace(misclassified=separator.misclassified[:num_points])

@@ -1,0 +1,158 @@
+"""The exact part in space: axes that may hold the optimum are visited one by one, and the margins of optimal sets compared.
+
+The plan is that of `jboost.pair.visits`: one step of the loop visits one class that is optimal so far, and an optimal set has a class at each
+support point of its own side, so that the visits meet every optimal set.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.geometry import angular
+from jboost.pair.space import hulls
+from jboost.pair.space.axes import Axis, look_along
+from jboost.pair.space.problem import Problem
+from jboost.pair.space.sweep import Axes, ends
+from jboost.pair.sweep import Bracket, look_around
+from jboost.pair.visits import reach
+
+
+class Incumbent(NamedTuple):
+    """The best separator so far."""
+
+    loss: Array  # [] int64
+    margin: Array  # [] infinite for a constant classifier
+    is_constant: Array  # [] bool
+    on_own_side: Array  # [n] bool
+    normal: Array  # [3] in metric coordinates, points to the own side; 0 for a constant
+
+
+class _Tour(NamedTuple):
+    """Where the visits stand: the axis's rank by lower bound, the last class seen there, and the best so far."""
+
+    rank: Array  # [] int32
+    cursor: Array  # [] int32, -1 before the first class of an axis
+    best: Incumbent
+
+
+class _Classes(NamedTuple):
+    """All classes about one axis, [2 tilts, 2 orientations, n intervals] in a row."""
+
+    axis: Axis
+    losses: Array  # [4n] integer, the largest where there is no class
+    margin_bounds: Array  # [4n] no separator set of the class has a larger margin
+    position: Array  # [n] int32, the place of each point in the angular order
+    upper: Array  # [n] bool
+    off_axis: Array  # [n] bool
+
+
+def best_constant(problem: Problem) -> Incumbent:
+    """The better of the two constant classifiers, the one that keeps the own class if they tie."""
+    own_weight = numerics.masked_sum(problem.weights, problem.own)
+    other_weight = numerics.masked_sum(problem.weights, problem.live & ~problem.own)
+    return Incumbent(
+        loss=problem.base + jnp.minimum(own_weight, other_weight),
+        margin=jnp.full((), jnp.inf, problem.points.dtype),
+        is_constant=jnp.ones((), bool),
+        on_own_side=jnp.broadcast_to(other_weight <= own_weight, problem.own.shape),
+        normal=jnp.zeros(3, problem.points.dtype),
+    )
+
+
+def visit_axes(problem: Problem, axes: Axes, brackets: Bracket, *, all_optima: bool, flip_misclassified: bool) -> Incumbent:
+    """The optimum, from brackets of the loss round every axis; where `problem.is_exact` is False, the best that is certainly attained.
+
+    Args:
+      problem: the problem.
+      axes: of the problem.
+      brackets: fields [c], of the axes in their order.
+      all_optima: compare the margins of all optimal separator sets, instead of taking the first.
+      flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
+    """
+    capacity = brackets.lower.shape[0]
+    lower, order = lax.sort((brackets.lower, lax.iota(jnp.int32, capacity)), num_keys=1)
+
+    def unfinished(tour: _Tour) -> Array:
+        next_lower = lower[jnp.minimum(tour.rank, capacity - 1)]
+        worth_it = next_lower < tour.best.loss
+        if all_optima:
+            worth_it |= (next_lower == tour.best.loss) & ~tour.best.is_constant
+        return (tour.rank < capacity) & worth_it
+
+    def visit(tour: _Tour) -> _Tour:
+        centre, second = ends(axes, order[jnp.minimum(tour.rank, capacity - 1)])
+        classes = _open_classes(problem, centre, second)
+        least = jnp.min(classes.losses)
+        improves = least < tour.best.loss
+        place = lax.iota(jnp.int32, classes.losses.shape[0])
+        promising = improves | (classes.margin_bounds > tour.best.margin)
+        waiting = (classes.losses == least) & (improves | (least == tour.best.loss)) & promising & (improves | (place > tour.cursor))
+        chosen = numerics.first_true(waiting)
+        found = chosen < place.shape[0]
+        floor = jnp.where(found & ~improves, tour.best.margin, jnp.where(found, -1, jnp.inf))
+        candidate = _fat_separator(problem, centre, classes, jnp.minimum(chosen, place.shape[0] - 1), floor, flip_misclassified)
+        better = found & (improves | (candidate.margin > tour.best.margin))
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), candidate, tour.best)
+        more = jnp.any(waiting & (place > chosen)) & all_optima
+        return _Tour(jnp.where(more, tour.rank, tour.rank + 1), jnp.where(more, chosen, -1), best)
+
+    start = _Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), best_constant(problem))
+    return lax.while_loop(unfinished, visit, numerics.start_loop_beside(start, problem.points)).best
+
+
+def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
+    axis = look_along(problem, centre, second)
+    flat, origin = axis.flat, jnp.zeros((), problem.points.dtype)
+    radial = look_around(flat, origin, origin)
+    arguments = flat.x, flat.y, origin, origin, radial.off_centre
+    order = lax.cond(problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments)
+    size = flat.x.shape[0]
+    position = jnp.zeros(size, jnp.int32).at[order.index].set(lax.iota(jnp.int32, size))
+    sums = radial.start + jnp.cumsum(radial.steps[order.index])
+    interval_ends = jnp.concatenate([~order.joined[1:], jnp.ones(1, bool)])
+    both = jnp.where(interval_ends, jnp.stack([sums, radial.total - sums]), jnp.iinfo(sums.dtype).max // 2)
+    losses = both[None] + axis.tilts[:, None, None]
+    upper = angular.is_upper(flat.x, flat.y)
+    other = problem.live & ~problem.own & radial.off_centre
+    squared = jnp.where(other, _squared_distances(problem, centre), jnp.inf)[order.index]
+    bounds = reach(squared, upper[order.index])
+    return _Classes(axis, losses.reshape(-1), jnp.concatenate([bounds, bounds]), position, upper, radial.off_centre)
+
+
+def _squared_distances(problem: Problem, centre: Array) -> Array:
+    offset = problem.metric - problem.metric[centre][None]
+    return hulls.dot(offset, offset)
+
+
+def _own_side(classes: _Classes, chosen: Array) -> Array:
+    """Which points [n] lie on the own side of the planes of one class."""
+    size = classes.upper.shape[0]
+    tilted_back, own_on_right, rank = chosen >= 2 * size, (chosen // size) % 2 == 1, chosen % size
+    on_left = classes.upper != (classes.position <= rank)
+    fallen = jnp.where(tilted_back, classes.axis.ahead, classes.axis.behind)
+    return jnp.where(classes.off_axis, on_left != own_on_right, ~fallen)
+
+
+def _fat_separator(problem: Problem, centre: Array, classes: _Classes, chosen: Array, floor: Array, flip_misclassified: bool) -> Incumbent:
+    """The bisector of the hulls on the two sides of one class, if its margin exceeds `floor`; else any margin up to that."""
+    on_own_side = _own_side(classes, chosen)
+    kept = problem.live & (on_own_side == problem.own)
+    counted = problem.live if flip_misclassified else kept
+    own_side, other_side = counted & on_own_side, counted & ~on_own_side
+    squared = jnp.where(other_side, _squared_distances(problem, centre), jnp.inf)
+    nearest = jnp.minimum(numerics.first_true(squared == jnp.min(squared)), squared.shape[0] - 1)
+    hull = hulls.hull_distance(problem.metric, own_side, other_side, start=(centre, nearest), floor=2 * floor)
+    none_other = ~jnp.any(other_side)
+    return Incumbent(
+        loss=classes.losses[chosen],
+        margin=jnp.where(none_other, jnp.inf, hull.distance / 2),
+        is_constant=none_other,
+        on_own_side=on_own_side,
+        normal=jnp.where(none_other, 0, hull.normal),
+    )
