@@ -59,8 +59,10 @@ _SLOW_DOCTESTS = {
     "jboost.combine.pairwise.fit",
     "jboost.combine.strategies.fit",
     "jboost.l0.choice.choose",
+    "jboost.l0.exact.solve_exact",
     "jboost.l0.margins.path",
     "jboost.l0.margins.search_margin",
+    "jboost.pair.pareto.best_trade_off",
 }  # each compiles a booster of its own
 
 

@@ -98,14 +98,17 @@ TABLE = (
         scales=("loss", "lower_bound"),
         per_example=("misclassified",),
     ),
-    Entry(
-        name="pair.optimal_separator(tie_break=None)",
-        public=jboost.pair.optimal_separator,
-        run=_pair(None),
-        problem=_score_pairs,
-        invariant=("loss", "lower_bound", "status"),
-        scales=("loss", "lower_bound"),
-        per_example=("misclassified",),
+    pytest.param(
+        Entry(
+            name="pair.optimal_separator(tie_break=None)",
+            public=jboost.pair.optimal_separator,
+            run=_pair(None),
+            problem=_score_pairs,
+            invariant=("loss", "lower_bound", "status"),
+            scales=("loss", "lower_bound"),
+            per_example=("misclassified",),
+        ),
+        marks=pytest.mark.slow,
     ),
     pytest.param(
         Entry(

@@ -278,7 +278,8 @@ def test_score_columns_example(run, tmp_path, frame):
         ({"data": 3}, "data is 3: a string is wanted"),
         (
             {"method": "triple"},
-            "method is 'triple': 'l0' or 'pair' or 'combine' or 'relaxed-margin' or 'lpboost' or 'adaboost' or 'infoboost' is wanted",
+            "method is 'triple': 'l0' or 'pair' or 'combine' or 'example-weights' or 'relaxed-margin' or 'lpboost' or 'adaboost' "
+            "or 'infoboost' is wanted",
         ),
         ({"scores": ["a"]}, "scores is ['a']: a list of 2 strings is wanted"),
         ({"scores": "ab"}, "scores is 'ab': a list of 2 strings is wanted"),
@@ -344,7 +345,7 @@ def assert_refused(code, out, err, message):
         (("fit", "--data", "data.csv", *SCORES, "--precison", "float32"), "--precison"),
         (
             ("fit", "--data", "data.csv", *SCORES, "--method", "triple"),
-            "'triple' is not one of 'l0', 'pair', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost'",
+            "'triple' is not one of 'l0', 'pair', 'combine', 'example-weights', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost'",
         ),
         (("fit", "--data", "sklearn:moons"), "'breast_cancer', 'digits', 'wine'"),
         (("evaluate", "--data", "data.csv", *SCORES, "--folds", "25"), "folds is 25"),

@@ -205,7 +205,7 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
     [
         (("--method", "pair", "--nu", "0.2"), "lpboost, and the method is pair: change --method or leave it out"),
         (("--method", "adaboost", "--tolerance", "0.2"), "--tolerance is for the method l0 or relaxed-margin or lpboost, and the method is adaboost"),
-        (("--method", "adaboost", "--scores", "a", "b"), "--scores is for the method pair, and the method is adaboost"),
+        (("--method", "adaboost", "--scores", "a", "b"), "--scores is for the method pair or combine, and the method is adaboost"),
         (("--learner", "pool"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is pair"),
         (("--method", "relaxed-margin", "--nu", "0"), "0.0 is not in the range 0<x<=1"),
         (("--method", "relaxed-margin", "--tolerance", "0"), "'--tolerance'"),

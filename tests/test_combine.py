@@ -111,12 +111,14 @@ def greedy():
     return solve_all(lambda *arrays, **more: jboost.combine.fit(*arrays, strategy="greedy", **more))
 
 
+@pytest.mark.slow
 def test_every_result_is_what_it_says(beside, greedy):
     for case, votes, paired in zip(CASES, beside, greedy, strict=True):
         for vote in (*votes, paired):
             check_vote(vote, case)
 
 
+@pytest.mark.slow
 def test_combinations_lose_no_more_than_the_best_classifier_and_stacking(beside, greedy):
     for case, (single, stacked, moves), paired in zip(CASES, beside, greedy, strict=True):
         if is_valid(case):
@@ -138,6 +140,7 @@ def test_best_single_is_the_best_threshold_of_all(beside):
         np.testing.assert_allclose(float(single.loss), min(losses, default=0.0), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_bounds_hold_the_optimum(beside, greedy):
     checked = 0
     for seed, (case, (_, _, moves), paired) in enumerate(zip(CASES, beside, greedy, strict=True)):
@@ -170,6 +173,7 @@ def test_predictions_are_those_that_were_judged(beside):
             np.testing.assert_array_equal(np.asarray(jboost.predict(vote, scores)) != labels, vote.misclassified)
 
 
+@pytest.mark.slow
 def test_model_files_keep_every_bit(tmp_path, greedy):
     vote = jax.tree.map(jnp.asarray, greedy[0])
     jboost.files.save(vote, tmp_path / "vote.npz")
@@ -203,6 +207,7 @@ def test_benchmark_skips_what_is_absent_and_makes_its_table(tmp_path, capsys):
     assert "| greedy | 3.0 / 4.0 | 0.5 to 0.5 |" in table
 
 
+@pytest.mark.slow
 def test_a_vote_refuses_other_numbers_of_classifiers(greedy):
     with pytest.raises(ValueError, match="features has shape"):
         jboost.predict(greedy[0], np.zeros((2, 3)))

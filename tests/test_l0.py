@@ -278,6 +278,7 @@ def test_the_worth_of_stumps_is_that_of_the_best_of_all():
     assert np.all(np.asarray(proposal.outputs)[:, ~mask] == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("labels", "wanted"),
     [([1, 1, 1, 1], 1), ([-1, -1, -1, -1], -1)],
@@ -331,6 +332,7 @@ def test_mdl_costs_are_those_of_the_paper():
     assert np.asarray(costs.mdl(1.5)(jnp.arange(1, 6), 9, 100, 5)) == pytest.approx(wanted, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_pair_matrix_adds_up_its_list():
     relaxation = jboost.l0.solve_relaxation([[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5], margin=0.1)
     matrix = np.asarray(pricing.pair_matrix(relaxation, 3))

@@ -289,6 +289,7 @@ def test_too_little_room_for_cuts_is_said_and_the_bounds_hold():
     recompute(jax.device_get(rounds), outputs, labels, costs, 0.2)
 
 
+@pytest.mark.slow
 def test_what_is_too_small_to_have_cuts():
     nothing = l0.solve_relaxation(np.zeros((0, 2)), np.zeros(0), [0.5, 0.25], margin=0.5)
     assert int(nothing.status) == Status.OPTIMAL

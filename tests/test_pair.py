@@ -150,7 +150,7 @@ def test_constant_beats_every_line_through_the_positive():
         ([(0, 0), (1, 0), (2, 0), (3, 0)], [1, -1, -1, 1], 1, 0.5),
     ],
 )
-@pytest.mark.parametrize("fat", ["removed", "flipped"])
+@pytest.mark.parametrize("fat", ["removed", pytest.param("flipped", marks=pytest.mark.slow)])
 def test_small_sets(points, labels, loss, margin, fat):
     separator = jboost.pair.optimal_separator(np.asarray(points, np.float32), np.asarray(labels, np.int32), fat=fat)
     assert (float(separator.loss), float(separator.lower_bound), float(separator.margin), int(separator.status)) == (loss, loss, margin, 0)
@@ -257,7 +257,7 @@ def test_thousands_of_directions_that_quick_keys_cannot_tell_apart():
     assert (float(stretched.loss), int(stretched.status)) == (float(plain.loss), Status.OPTIMAL)
 
 
-@pytest.mark.parametrize("word_bits", [64, 32])
+@pytest.mark.parametrize("word_bits", [64, pytest.param(32, marks=pytest.mark.slow)])
 def test_works_under_shard_map_and_has_no_derivative(word_bits):
     points, labels, _, _ = random_degenerate_sets(54, 8, 6)
     solve = jax.vmap(functools.partial(jboost.pair.optimal_separator, config=SweepConfig(word_bits=word_bits)))

@@ -121,7 +121,7 @@ def solve_exact(
     >>> import jboost
     >>> outputs = [[1, -1, 1], [1, -1, 0], [1, -1, 0], [1, -1, 1]]
     >>> found = jboost.l0.solve_exact(outputs, [1, -1, -1, 1], [0.0, 0.0, 0.5], margin=0.1)
-    >>> float(found.loss), round(float(found.lower_bound), 4), jboost.status.Status(int(found.status)).name
+    >>> round(float(found.loss), 4), round(float(found.lower_bound), 4), jboost.status.Status(int(found.status)).name
     (0.5, 0.5, 'OPTIMAL')
     """
     settings = ExactConfig() if config is None else config
