@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from jboost import drive, files, plots
+from jboost import drive, plots
 from jboost.base.boosting import Fit
 from jboost.base.status import Status
-from jboost.cli import boost, inputs
+from jboost.cli import boost, fitting
 from jboost.cli.inputs import Examples
 from jboost.cli.options import SOFT_MARGINS, Settings
-from jboost.cli.output import GAP, MARGINS, MODEL, REPORT, check_output, timed
-from jboost.report import boosting, build, text
+from jboost.cli.output import GAP, MARGINS, timed
+from jboost.report import boosting, build
 from jboost.report.rules import Rule
 
 _REFUSED = (Status.INFEASIBLE, Status.INVALID_INPUT)
@@ -32,54 +31,35 @@ def fit(settings: Settings, say: Any) -> None:
     Raises:
       ValueError: in one line, for anything that the user can put right; nothing is written then.
     """
-    output = Path(settings.output)
-    check_output(output, settings.overwrite)
-    seconds: dict[str, float] = {}
-    with timed(seconds, "reading"):
-        source = inputs.read_source(settings)
-        labels, mapping = source.table.labels, source.table.mapping
-        assert labels is not None
-        assert mapping is not None
-        kept, apart = inputs.split_rows(labels, settings.holdout, settings.seed)
-        names = boost.feature_names(source.table)
-        examples = boost.read_examples(source.rows(kept), names, settings)
-        others = boost.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
+    opening = fitting.begin(settings)
+    source, kept, apart = opening.source, opening.kept, opening.apart
+    names = boost.feature_names(source.table)
+    examples = boost.read_examples(source.rows(kept), names, settings)
+    others = boost.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
     everything = np.ones(len(kept), bool)
-    with timed(seconds, "boosting"):
+    with timed(opening.seconds, "boosting"):
         with drive.progress("choice of nu", boost.num_choice_fits(settings)) as on_step:
             choice = boost.choose_nu(examples, everything, settings, on_step=on_step)
         fitted = boost.boost(examples, everything, settings, choice.nu)
     _refuse(fitted, settings)
 
     description = boosting.describe_fit(fitted, settings.method, settings.learner)
-    said = boosting.rules(fitted.ensemble, names)
-    report: dict[str, Any] = {
-        "command": "fit",
-        "method": settings.method,
-        "data": build.describe_data(source.table, len(apart), source.weights, boost.left_out_notes(source.table)),
-        "boosting": description,
-        "nu": {"chosen": choice.nu, "losses": list(choice.losses)} if settings.method in SOFT_MARGINS else None,
-        "rules": said,
-        "losses": build.losses([make_rule(fitted, settings)], examples.in_float64(), others),
-        "seconds": seconds,
-        "settings": dataclasses.asdict(settings),
-        "versions": build.versions(),
-    }
-    metadata = {
-        "method": settings.method,
-        "learner": settings.learner,
-        "names": list(names),
-        "precision": settings.precision,
-        "labels": dataclasses.asdict(mapping),
-        "boosting": description,
-    }
-    with files.atomic_folder(output) as folder:
-        with jax.enable_x64(settings.precision == "float64"):
-            files.save(fitted.ensemble, folder / MODEL, metadata=metadata)
-        with timed(seconds, "figures"):
-            _draw(fitted, examples, settings, folder)
-        build.write(report, folder / REPORT)
-    _show(report, output, say)
+    fitting.end(
+        opening,
+        settings,
+        say,
+        model=fitted.ensemble,
+        metadata={"learner": settings.learner, "names": list(names), "boosting": description},
+        sections={
+            "data": build.describe_data(source.table, len(apart), source.weights, boost.left_out_notes(source.table)),
+            "boosting": description,
+            "nu": {"chosen": choice.nu, "losses": list(choice.losses)} if settings.method in SOFT_MARGINS else None,
+            "rules": boosting.rules(fitted.ensemble, names),
+            "losses": build.losses([make_rule(fitted, settings)], examples.in_float64(), others),
+        },
+        draw=lambda folder: _draw(fitted, examples, settings, folder),
+        lines=_lines,
+    )
 
 
 def make_rule(fitted: Fit, settings: Settings) -> Rule:
@@ -110,14 +90,6 @@ def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> 
     plots.plot_bounds(lower, upper, path=folder / GAP, title=f"Certified bounds: {title}", quantity=quantity)
 
 
-def _show(report: dict[str, Any], output: Path, say: Any) -> None:
-    for line in text.data_lines(report["data"]):
-        say(line)
-    say(text.loss_table(report["losses"]))
-    if report["nu"]:
-        for line in boosting.choice_lines(report["nu"]):
-            say(line)
-    for line in boosting.lines(report["boosting"], report["rules"]):
-        say(line)
-    say(f"seconds     {text.seconds_line(report['seconds'])}")
-    say(f"written     {', '.join(sorted(path.name for path in output.iterdir()))} in {output}")
+def _lines(report: Mapping[str, Any]) -> list[str]:
+    chosen = boosting.choice_lines(report["nu"]) if report["nu"] else []
+    return [*chosen, *boosting.lines(report["boosting"], report["rules"])]

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from jboost import files, plots
-from jboost.cli import example_weights, inputs
+from jboost import plots
+from jboost.cli import example_weights, fitting
 from jboost.cli.options import Settings
-from jboost.cli.output import BOUNDARY, MARGINS, MODEL, REPORT, check_output, timed
+from jboost.cli.output import BOUNDARY, MARGINS, timed
 from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
-from jboost.report import build, text
+from jboost.report import build
 from jboost.report import example_weights as report_room
 from jboost.report.rules import Rule
 
@@ -31,50 +29,33 @@ def fit(settings: Settings, say: Any) -> None:
     Raises:
       ValueError: in one line, for anything that the user can put right; nothing is written then.
     """
-    output = Path(settings.output)
-    check_output(output, settings.overwrite)
-    seconds: dict[str, float] = {}
-    with timed(seconds, "reading"):
-        source = inputs.read_source(settings)
-        labels, mapping = source.table.labels, source.table.mapping
-        assert labels is not None
-        assert mapping is not None
-        kept, apart = inputs.split_rows(labels, settings.holdout, settings.seed)
-        names = example_weights.feature_names(source.table)
-        examples = example_weights.read_examples(source.rows(kept), names, settings)
-        others = example_weights.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
+    opening = fitting.begin(settings)
+    source, kept, apart, mapping = opening.source, opening.kept, opening.apart, opening.mapping
+    names = example_weights.feature_names(source.table)
+    examples = example_weights.read_examples(source.rows(kept), names, settings)
+    others = example_weights.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
     everything = np.ones(len(kept), bool)
-    with timed(seconds, "choice"):
+    with timed(opening.seconds, "choice"):
         choice = example_weights.choose(examples, everything, settings)
-    with timed(seconds, "weights"):
+    with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
     description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
     losses = [{**row, "mean": row["mean"] if math.isfinite(row["mean"]) else None} for row in choice.losses]
-    report: dict[str, Any] = {
-        "command": "fit",
-        "method": settings.method,
-        "data": build.describe_data(source.table, len(apart), None, example_weights.left_out_notes(source.table)),
-        "penalty": {"chosen": choice.penalty, "losses": losses},
-        "model": description,
-        "losses": build.losses([make_rule(model, settings)], examples.in_float64(), others),
-        "seconds": seconds,
-        "settings": dataclasses.asdict(settings),
-        "versions": build.versions(),
-    }
-    metadata = {
-        "method": settings.method,
-        "names": list(names),
-        "precision": settings.precision,
-        "labels": dataclasses.asdict(mapping),
-        "model": description,
-    }
-    with files.atomic_folder(output) as folder:
-        with jax.enable_x64(settings.precision == "float64"):
-            files.save(model, folder / MODEL, metadata=metadata)
-        with timed(seconds, "figures"):
-            _draw(model, examples.points, examples.labels, names, mapping, settings, folder)
-        build.write(report, folder / REPORT)
-    _show(report, mapping, output, say)
+    fitting.end(
+        opening,
+        settings,
+        say,
+        model=model,
+        metadata={"names": list(names), "model": description},
+        sections={
+            "data": build.describe_data(source.table, len(apart), None, example_weights.left_out_notes(source.table)),
+            "penalty": {"chosen": choice.penalty, "losses": losses},
+            "model": description,
+            "losses": build.losses([make_rule(model, settings)], examples.in_float64(), others),
+        },
+        draw=lambda folder: _draw(model, examples.points, examples.labels, names, mapping, settings, folder),
+        lines=lambda report: [*report_room.choice_lines(report["penalty"]), *report_room.lines(report["model"], mapping)],
+    )
 
 
 def make_rule(model: ExampleWeightModel, settings: Settings) -> Rule:
@@ -99,13 +80,3 @@ def _draw(
             path=folder / BOUNDARY,
             class_names=(mapping.negative, mapping.positive),
         )
-
-
-def _show(report: dict[str, Any], mapping: LabelMapping, output: Path, say: Any) -> None:
-    for line in text.data_lines(report["data"]):
-        say(line)
-    say(text.loss_table(report["losses"]))
-    for line in [*report_room.choice_lines(report["penalty"]), *report_room.lines(report["model"], mapping)]:
-        say(line)
-    say(f"seconds     {text.seconds_line(report['seconds'])}")
-    say(f"written     {', '.join(sorted(path.name for path in output.iterdir()))} in {output}")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from jboost import drive, files, plots
+from jboost import drive, plots
 from jboost.base.boosting import Ensemble, Fit
-from jboost.cli import inputs, l0
+from jboost.cli import fitting, l0
 from jboost.cli.options import Settings
-from jboost.cli.output import GAP, MARGINS, MODEL, REPORT, check_output, timed
+from jboost.cli.output import GAP, MARGINS, timed
 from jboost.data.table import LabelMapping
-from jboost.report import build, text
+from jboost.report import build
 from jboost.report import l0 as report_room
 from jboost.report.rules import Rule
 
@@ -33,59 +31,44 @@ def fit(settings: Settings, say: Any) -> None:
     Raises:
       ValueError: in one line, for anything that the user can put right; nothing is written then.
     """
-    output = Path(settings.output)
-    check_output(output, settings.overwrite)
-    seconds: dict[str, float] = {}
-    with timed(seconds, "reading"):
-        source = inputs.read_source(settings)
-        table = source.table
-        assert table.labels is not None
-        assert table.mapping is not None
-        numeric, categorical = tuple(table.numeric), tuple(table.categorical)
-        kept, apart = inputs.split_rows(table.labels, settings.holdout, settings.seed)
-        part = source.rows(kept)
-        labels, rows = table.labels[kept], l0.read_rows(part.table, numeric, categorical)
-    with timed(seconds, "binarization"):
+    opening = fitting.begin(settings)
+    source, table, kept, apart = opening.source, opening.source.table, opening.kept, opening.apart
+    numeric, categorical = tuple(table.numeric), tuple(table.categorical)
+    part, labels = source.rows(kept), opening.labels[kept]
+    with timed(opening.seconds, "binarization"):
+        rows = l0.read_rows(part.table, numeric, categorical)
         binarizer = l0.binarize(rows, labels, part.weights, table.columns, settings, table.source)
         bits = l0.bits_of(binarizer, rows, settings.precision)
-    with timed(seconds, "rules"), drive.progress("l0", settings.rounds) as on_step:
+    with timed(opening.seconds, "rules"), drive.progress("l0", settings.rounds) as on_step:
         everything = np.ones(len(kept), bool)
         gaps = bool(np.isnan(bits).any())
         fitted = l0.fit(bits, labels, part.weights, everything, settings, num_attributes=binarizer.num_bits, has_gaps=gaps, on_step=on_step)
     ensemble = l0.voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
-    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, table.mapping, settings)
+    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, settings)
     training = (bits, labels, _weights(part.weights, len(labels)))
     others = None
     if len(apart):
         held_out = source.rows(apart)
         other_bits = l0.bits_of(binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision)
-        others = (other_bits, table.labels[apart], _weights(held_out.weights, len(apart)))
-    report: dict[str, Any] = {
-        "command": "fit",
-        "method": settings.method,
-        "data": build.describe_data(table, len(apart), source.weights, ()),
-        "model": model,
-        "losses": build.losses(make_rules(ensemble, training, table.mapping, settings), training, others),
-        "seconds": seconds,
-        "settings": dataclasses.asdict(settings),
-        "versions": build.versions(),
-    }
-    metadata = {
-        "method": settings.method,
-        "numeric": list(numeric),
-        "categorical": list(categorical),
-        "precision": settings.precision,
-        "labels": dataclasses.asdict(table.mapping),
-        "model": model,
-    }
-    with files.atomic_folder(output) as folder:
-        with jax.enable_x64(settings.precision == "float64"):
-            files.save({"binarizer": binarizer, "ensemble": ensemble}, folder / MODEL, metadata=metadata)
-        with timed(seconds, "figures"):
-            _draw(fitted, ensemble, bits, labels, settings, folder)
-        build.write(report, folder / REPORT)
-    _show(report, table.mapping, output, say)
+        others = (other_bits, opening.labels[apart], _weights(held_out.weights, len(apart)))
+    fitting.end(
+        opening,
+        settings,
+        say,
+        model={"binarizer": binarizer, "ensemble": ensemble},
+        metadata={"numeric": list(numeric), "categorical": list(categorical), "model": model},
+        sections={
+            "data": build.describe_data(table, len(apart), source.weights, ()),
+            "model": model,
+            "losses": build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others),
+        },
+        draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
+        lines=lambda report: [
+            f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
+            *report_room.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
+        ],
+    )
 
 
 def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.ndarray], mapping: LabelMapping, settings: Settings) -> list[Rule]:
@@ -110,14 +93,3 @@ def _draw(fitted: Fit, ensemble: Ensemble, bits: np.ndarray, labels: np.ndarray,
     lower, upper = (np.asarray(bound, np.float64)[:rounds] for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds))
     lower = np.where(np.isfinite(lower), np.maximum(lower, 0), 0)  # no cost is negative
     plots.plot_bounds(lower, upper, path=folder / GAP, title="Certified bounds of the relaxation: l0", quantity="errors and costs of rules")
-
-
-def _show(report: dict[str, Any], mapping: LabelMapping, output: Path, say: Any) -> None:
-    for line in text.data_lines(report["data"]):
-        say(line)
-    say(f"attributes  {report['model']['attributes']['bits']} yes-or-no questions")
-    say(text.loss_table(report["losses"]))
-    for line in report_room.lines(report["model"], mapping, num_shown=_NUM_SHOWN):
-        say(line)
-    say(f"seconds     {text.seconds_line(report['seconds'])}")
-    say(f"written     {', '.join(sorted(path.name for path in output.iterdir()))} in {output}")

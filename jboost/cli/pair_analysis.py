@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,7 @@ def describe(loo: LeaveOneOut | None, front: ParetoFront | None, num_rows: int) 
     return sections
 
 
-def lines(sections: dict[str, Any]) -> list[str]:
+def lines(sections: Mapping[str, Any]) -> list[str]:
     """The summary, line by line."""
     said = []
     loo, front = sections["leave_one_out"], sections["pareto"]

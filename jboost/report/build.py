@@ -14,6 +14,7 @@ import numpy as np
 from jboost import files
 from jboost.base import status
 from jboost.combine.types import LinearVote
+from jboost.data.classifiers import BaseFit
 from jboost.data.table import LabelMapping, Table
 from jboost.pair.types import Separator
 from jboost.report import rules as rules_room
@@ -58,6 +59,11 @@ def formula(separator: Separator, names: Sequence[str], mapping: LabelMapping | 
         if coefficient:
             text += f"{_joint(coefficient, text)}{abs(coefficient):.6g} * {_shifted(name, place)}"
     return f"predict {positive} where {text}{_joint(float(bias), text)}{abs(bias):.6g} > 0, else {negative}"
+
+
+def describe_base(names: Sequence[str], base: BaseFit | None) -> dict[str, Any]:
+    """Where the scores that are combined come from."""
+    return {"names": list(names), "scores": f"{base.source}, trained by scikit-learn" if base else "columns of the data"}
 
 
 def certificate(separator: Separator | LinearVote) -> dict[str, Any]:

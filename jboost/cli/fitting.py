@@ -1,0 +1,96 @@
+"""What every `jboost fit` begins and ends with: rows read and split, a folder written, a summary shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from jboost import files
+from jboost.cli import inputs
+from jboost.cli.inputs import Source
+from jboost.cli.options import Settings
+from jboost.cli.output import MODEL, REPORT, check_output, timed
+from jboost.data.table import LabelMapping
+from jboost.report import build, text
+
+
+class Opening(NamedTuple):
+    """The rows of a fit, and where its results go."""
+
+    output: Path
+    seconds: dict[str, float]  # of each part so far; filled as the fit goes on
+    source: Source
+    labels: np.ndarray  # [n] of all rows
+    mapping: LabelMapping
+    kept: np.ndarray  # places of the training rows
+    apart: np.ndarray  # places of the rows held out
+
+
+def begin(settings: Settings) -> Opening:
+    """Looks at the output folder, reads the data, and keeps rows apart. Raises ValueError, in one line, for what the user can put right."""
+    output = Path(settings.output)
+    check_output(output, settings.overwrite)
+    seconds: dict[str, float] = {}
+    with timed(seconds, "reading"):
+        source = inputs.read_source(settings)
+        labels, mapping = source.table.labels, source.table.mapping
+        assert labels is not None
+        assert mapping is not None
+        kept, apart = inputs.split_rows(labels, settings.holdout, settings.seed)
+    return Opening(output, seconds, source, labels, mapping, kept, apart)
+
+
+def end(
+    opening: Opening,
+    settings: Settings,
+    say: Any,
+    *,
+    model: Any,
+    metadata: Mapping[str, Any],
+    sections: Mapping[str, Any],
+    draw: Callable[[Path], None],
+    lines: Callable[[Mapping[str, Any]], Sequence[str]],
+    beside: Callable[[Path], None] | None = None,
+) -> None:
+    """Writes the folder whole or not at all, and shows a summary.
+
+    Args:
+      opening: what `begin` returned.
+      settings: all options.
+      say: prints text or anything that rich can show.
+      model: what `jboost.files.save` takes.
+      metadata: of the model file, beside method, precision and labels.
+      sections: of the report; `data` and `losses` are shown first.
+      draw: writes the figures into a folder.
+      lines: report -> what to say below the table of losses.
+      beside: writes further files into a folder.
+    """
+    report: dict[str, Any] = {
+        "command": "fit",
+        "method": settings.method,
+        **sections,
+        "seconds": opening.seconds,
+        "settings": dataclasses.asdict(settings),
+        "versions": build.versions(),
+    }
+    told = {"method": settings.method, "precision": settings.precision, "labels": dataclasses.asdict(opening.mapping), **metadata}
+    with files.atomic_folder(opening.output) as folder:
+        with jax.enable_x64(settings.precision == "float64"):
+            files.save(model, folder / MODEL, metadata=told)
+        if beside is not None:
+            beside(folder)
+        with timed(opening.seconds, "figures"):
+            draw(folder)
+        build.write(report, folder / REPORT)
+    for line in text.data_lines(report["data"]):
+        say(line)
+    say(text.loss_table(report["losses"]))
+    for line in lines(report):
+        say(line)
+    say(f"seconds     {text.seconds_line(report['seconds'])}")
+    say(f"written     {', '.join(sorted(path.name for path in opening.output.iterdir()))} in {opening.output}")
