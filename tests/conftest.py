@@ -58,10 +58,13 @@ _SLOW_DOCTESTS = {
     "jboost.combine.baselines.random_pairing",
     "jboost.combine.pairwise.fit",
     "jboost.combine.strategies.fit",
+    "jboost.l0.booster.fit",
     "jboost.l0.choice.choose",
     "jboost.l0.exact.solve_exact",
     "jboost.l0.margins.path",
     "jboost.l0.margins.search_margin",
+    "jboost.l0.relaxation.solve_relaxation",
+    "jboost.lpboost.path.path",
     "jboost.pair.pareto.best_trade_off",
 }  # each compiles a booster of its own
 

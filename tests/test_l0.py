@@ -300,7 +300,10 @@ def test_conflicting_examples_are_errors():
 
 @pytest.mark.parametrize(
     "fit",
-    [functools.partial(jboost.lpboost.fit, nu=0.5), pytest.param(functools.partial(jboost.l0.fit, margin=0.2), marks=pytest.mark.slow)],
+    [
+        pytest.param(functools.partial(jboost.lpboost.fit, nu=0.5), marks=pytest.mark.slow),
+        pytest.param(functools.partial(jboost.l0.fit, margin=0.2), marks=pytest.mark.slow),
+    ],
     ids=["lpboost", "l0"],
 )
 def test_features_that_are_not_bits_are_said_under_jit_too(fit):

@@ -113,6 +113,7 @@ def test_bounds_meet_where_all_variables_are_boxed(x64):
     assert (solutions.lower_bound >= optima - 1e-7).all()
 
 
+@pytest.mark.slow
 def test_formulation_3_and_its_dual_have_one_value(x64):
     margins = random_margins("signs", 29, 9, 5)
     primal, dual = lpboost_program(margins, 0.3), lpboost_dual_program(margins, 0.3)
@@ -170,6 +171,7 @@ def test_vmap_is_a_loop_and_members_may_differ_in_difficulty(x64):
             np.testing.assert_allclose(alone.primal_objective, together.primal_objective[index], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_step_walks_the_same_path(x64):
     from jboost.lp import interior_point
 

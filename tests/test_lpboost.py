@@ -155,6 +155,7 @@ def stump_margins(features, labels):
     return np.stack(columns, axis=1) * labels[:, None]
 
 
+@pytest.mark.slow
 def test_stumps_are_certified_over_all_of_them_several_a_round():
     features, labels = noisy_stump_data(40)
     fitted = lpboost.fit(jboost.make_dataset(features, labels), learners.stumps(num_proposed=3), nu=0.3, max_rounds=50)
@@ -267,6 +268,7 @@ def test_weights_count_like_copies_and_padding_does_not_count():
     assert (np.asarray(fits.certificate.example_weights[1, 5:]) == 0).all()
 
 
+@pytest.mark.slow
 def test_vmap_over_nu_equals_a_loop_with_one_compilation(compilations):
     game = random_games(1, seed=8)
     dataset = jboost.make_dataset(game[0], np.ones(ROWS))
@@ -283,6 +285,7 @@ def test_vmap_over_nu_equals_a_loop_with_one_compilation(compilations):
     assert float(alone[0].certificate.lower_bound) == pytest.approx(best(game[0], 1 / ROWS, negations=False), abs=1e-3)
 
 
+@pytest.mark.slow
 def test_first_order_masters_warm_started():
     games, nus = random_games(6, seed=4), np.linspace(0.2, 0.9, 6, dtype=np.float32)
     fits, scores = fit_all(games, nus, AS_THEY_ARE, FirstOrderConfig(max_iterations=4000), tolerance=2e-3)

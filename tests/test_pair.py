@@ -65,7 +65,7 @@ def test_degenerate_sets_without_tie_break():
     assert_all_optimal(random_degenerate_sets(14, 1000, 8), tie_break=None, margin=False)
 
 
-@pytest.mark.parametrize("tie_break", ["margin", None])
+@pytest.mark.parametrize("tie_break", ["margin", pytest.param(None, marks=pytest.mark.slow)])
 def test_degenerate_sets_without_64_bit_types(tie_break):
     assert_all_optimal(random_degenerate_sets(15, 2000, 8), margin=tie_break is not None, tie_break=tie_break, config=SweepConfig(word_bits=32))
 
@@ -74,6 +74,7 @@ def test_degenerate_sets_in_float64(x64):
     assert_all_optimal(random_degenerate_sets(16, 600, 8), dtype=np.float64)
 
 
+@pytest.mark.slow
 def test_integer_points_need_no_float():
     points, labels, weights, mask = random_degenerate_sets(17, 300, 8)
     separators = solve_batch(points.astype(np.int32), labels, weights.astype(np.int32), mask)
@@ -126,6 +127,7 @@ def test_general_floats():
     assert_floats_certified(np.float32)
 
 
+@pytest.mark.slow
 def test_general_floats_in_float64(x64):
     assert_floats_certified(np.float64)
 
@@ -143,10 +145,10 @@ def test_constant_beats_every_line_through_the_positive():
     "points, labels, loss, margin",
     [
         (np.zeros((0, 2)), [], 0, np.inf),
-        ([(3, 4)], [-1], 0, np.inf),
+        pytest.param([(3, 4)], [-1], 0, np.inf, marks=pytest.mark.slow),
         ([(0, 0), (3, 4)], [1, -1], 0, 2.5),
-        ([(1, 1), (1, 1)], [1, -1], 1, np.inf),
-        ([(0, 0), (1, 0), (2, 0)], [1, 1, 1], 0, np.inf),
+        pytest.param([(1, 1), (1, 1)], [1, -1], 1, np.inf, marks=pytest.mark.slow),
+        pytest.param([(0, 0), (1, 0), (2, 0)], [1, 1, 1], 0, np.inf, marks=pytest.mark.slow),
         ([(0, 0), (1, 0), (2, 0), (3, 0)], [1, -1, -1, 1], 1, 0.5),
     ],
 )
@@ -157,6 +159,7 @@ def test_small_sets(points, labels, loss, margin, fat):
     assert separator.misclassified.shape == (len(labels),)
 
 
+@pytest.mark.slow
 def test_scores_have_the_sign_that_misclassified_says():
     points, labels, weights, mask = (field[0] for field in random_degenerate_sets(31, 1, 8))
     separator = jboost.pair.optimal_separator(points.astype(np.float32), labels, weights=weights, mask=mask)
@@ -227,6 +230,7 @@ def test_any_scale_of_float32():
 
 
 @pytest.mark.parametrize("scale", [1e308, 1e-305])
+@pytest.mark.slow
 def test_the_ends_of_float64(x64, scale):
     separator = jboost.pair.optimal_separator(np.array([[1.0, 0], [-1.0, 0]]) * scale, [1, -1])
     assert (int(separator.status), float(separator.loss)) == (Status.OPTIMAL, 0)
@@ -258,6 +262,7 @@ def test_thousands_of_directions_that_quick_keys_cannot_tell_apart():
 
 
 @pytest.mark.parametrize("word_bits", [64, pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_works_under_shard_map_and_has_no_derivative(word_bits):
     points, labels, _, _ = random_degenerate_sets(54, 8, 6)
     solve = jax.vmap(functools.partial(jboost.pair.optimal_separator, config=SweepConfig(word_bits=word_bits)))
