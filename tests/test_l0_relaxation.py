@@ -306,6 +306,7 @@ def test_what_is_too_small_to_have_cuts():
         assert float(empty.lower_bound) == float(empty.upper_bound) == np.inf
 
 
+@pytest.mark.slow
 def test_what_is_not_allowed():
     good = {"outputs": [[1, 0], [-1, 1]], "labels": [1, -1], "costs": [0.5, 0.5], "margin": 0.1}
     bad = {

@@ -331,6 +331,7 @@ def test_a_path_is_certified_at_every_nu_and_saves_rounds():
 # --- a loop that is watched, and ends -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_host_may_watch_and_stop():
     dataset = jboost.make_dataset(random_games(1, seed=30)[0], np.ones(ROWS))
     options = {"nu": 0.4, "max_rounds": ROUNDS}

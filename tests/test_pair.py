@@ -70,6 +70,7 @@ def test_degenerate_sets_without_64_bit_types(tie_break):
     assert_all_optimal(random_degenerate_sets(15, 2000, 8), margin=tie_break is not None, tie_break=tie_break, config=SweepConfig(word_bits=32))
 
 
+@pytest.mark.slow
 def test_degenerate_sets_in_float64(x64):
     assert_all_optimal(random_degenerate_sets(16, 600, 8), dtype=np.float64)
 
@@ -220,6 +221,7 @@ def scaled_sets():
     yield 2.0**31 - 1 - rng.integers(0, 6, (9, 2))
 
 
+@pytest.mark.slow
 def test_any_scale_of_float32():
     points = np.stack(list(scaled_sets())).astype(np.float32)
     labels = np.random.default_rng(52).choice([-1, 1], (len(points), 9))
@@ -252,6 +254,7 @@ def test_bounds_are_rounded_down_and_losses_summed_as_given():
         assert float(separator.loss) == pytest.approx(min(weights), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_thousands_of_directions_that_quick_keys_cannot_tell_apart():
     rng = np.random.default_rng(53)
     labels = rng.choice([-1, 1], 300)
