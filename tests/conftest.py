@@ -66,6 +66,8 @@ _SLOW_DOCTESTS = {
     "jboost.l0.relaxation.solve_relaxation",
     "jboost.lpboost.path.path",
     "jboost.pair.pareto.best_trade_off",
+    "jboost.pair.pareto.pareto_front",
+    "jboost.pair.space.separator.optimal_plane",
 }  # each compiles a booster of its own
 
 

@@ -1,6 +1,7 @@
 """The command line from the outside: what it writes, what it says, and what it refuses. One compilation serves nearly all tests."""
 
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -398,6 +399,15 @@ def test_an_end_in_the_middle_leaves_nothing(run, data, monkeypatch, error, stat
     assert names_in(".") == ["data.csv"]
 
 
+@pytest.fixture
+def interrupts():
+    """Lets an interrupt raise, which a process that was started in the background ignores."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_an_interrupt_that_python_ignores_comes_again():
     class Holder:
         def __del__(self):

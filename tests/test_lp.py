@@ -86,7 +86,7 @@ def judge_all(programs, solutions, accuracy):
     return host
 
 
-@pytest.mark.parametrize("shape", [SHAPE, (48, 40)])
+@pytest.mark.parametrize("shape", [SHAPE, pytest.param((48, 40), marks=pytest.mark.slow)])
 def test_interior_point_agrees_in_float64(x64, shape):
     """Also where the rows outnumber the columns, so that the other normal matrix is factored."""
     programs = [padded(program, shape) for program in all_programs()]
@@ -160,6 +160,7 @@ def _transposed(matrix, vector):
     return matrix.T @ vector
 
 
+@pytest.mark.slow
 def test_vmap_is_a_loop_and_members_may_differ_in_difficulty(x64):
     programs = [padded(program) for program in random_programs(9)]
     together = jax.device_get(solve_all(stack(programs), 1e-8, INTERIOR))
@@ -216,7 +217,7 @@ def boxed(seed, rows=4, columns=6):
     return rng.normal(size=columns), matrix, row_lower, row_upper, np.zeros(columns), np.ones(columns)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
 def test_derivatives_are_those_of_finite_differences(x64, seed):
     parts = [jnp.asarray(part) for part in boxed(seed)]
     rng = np.random.default_rng([seed, 1])
@@ -236,6 +237,7 @@ def test_derivatives_are_those_of_finite_differences(x64, seed):
         np.testing.assert_allclose(tangent, (more - less) / 2e-5, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_gradients_agree_with_the_forward_mode(x64):
     objective, matrix, *bounds = (jnp.asarray(part) for part in boxed(7))
     goal = jnp.arange(1.0, 7.0)

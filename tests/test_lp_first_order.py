@@ -125,6 +125,7 @@ def test_random_programs_in_float64(x64):
         judge(known, solution, agreement=1e-6)
 
 
+@pytest.mark.slow
 def test_random_programs_in_float32():
     """But those in units from 1/100 to 100, where float32 may lose a ray."""
     for known, solution in solved("float32"):
@@ -213,6 +214,7 @@ def test_a_solution_is_a_warm_start(x64):
         solve(make_program(np.ones(3), np.ones((30, 3)), row_lower=1.0), 1e-6, initial=solution)
 
 
+@pytest.mark.slow
 def test_polishing_lowers_the_infeasibility(x64):
     group = linear_programs.by_shape(linear_programs.random_programs(120))[12, 18]
     problems = stack(group)

@@ -91,7 +91,9 @@ def recompute(game, nu, certificate, votes, scores, *, negations):
 
 
 @pytest.mark.parametrize(
-    ("learner", "wide"), [(AS_THEY_ARE, False), (AS_THEY_ARE, True), (BOTH_SIGNS, False)], ids=["float32", "float64", "negations"]
+    ("learner", "wide"),
+    [pytest.param(AS_THEY_ARE, False, marks=pytest.mark.slow), pytest.param(AS_THEY_ARE, True, marks=pytest.mark.slow), (BOTH_SIGNS, False)],
+    ids=["float32", "float64", "negations"],
 )
 def test_no_false_certificate(learner, wide):
     for seed in (3, 4):
@@ -113,7 +115,7 @@ def solve_all(games, nus, tolerance, config=None):
     return jax.vmap(lambda game, nu: lpboost.solve(game, nu=nu, tolerance=tolerance, config=config))(games, nus)
 
 
-@pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-3), (True, 1e-8)])
+@pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-3), pytest.param(True, 1e-8, marks=pytest.mark.slow)])
 def test_whole_matrices_many_at_once(wide, tolerance):
     games, nus = random_games(GAMES, 11), np.random.default_rng(12).uniform(0.02, 1, GAMES)
     with jax.enable_x64(wide):
@@ -295,6 +297,7 @@ def test_first_order_masters_warm_started():
     assert (np.asarray(fits.status) == Status.OPTIMAL).all()
 
 
+@pytest.mark.slow
 def test_a_path_is_certified_at_every_nu_and_saves_rounds():
     features, labels = noisy_stump_data(40)
     dataset = jboost.make_dataset(features, labels)

@@ -176,7 +176,9 @@ def check_all(instances, solved, *, max_order=None):
 
 
 @pytest.mark.parametrize(
-    ("with_pairs", "wide"), [(False, False), (True, False), pytest.param(False, True, marks=pytest.mark.slow)], ids=["weights", "pairs", "float64"]
+    ("with_pairs", "wide"),
+    [pytest.param(False, False, marks=pytest.mark.slow), (True, False), pytest.param(False, True, marks=pytest.mark.slow)],
+    ids=["weights", "pairs", "float64"],
 )
 def test_thousands_of_small_instances(with_pairs, wide):
     with jax.enable_x64(wide):
@@ -233,7 +235,7 @@ def row(instances, index, *, drop_masked=True):
     return Instances(one.features[kept], one.labels[kept], one.weights[kept], one.costs, pairs, None)
 
 
-@pytest.mark.parametrize("kind", ["known", "missing", "pairs"])
+@pytest.mark.parametrize("kind", ["known", "missing", pytest.param("pairs", marks=pytest.mark.slow)])
 def test_called_alone_it_finds_the_same(kind):
     """Equal examples are merged, idle ones left out; one bucket of sizes, so that all are solved by one program."""
     instances = random_instances(60, 8, 4, 500, with_pairs=kind == "pairs", missing=kind == "missing")
@@ -525,6 +527,7 @@ def test_bad_values_under_jit():
     assert (solve(instances).status[:7] == Status.INVALID_INPUT).all()
 
 
+@pytest.mark.slow
 def test_bad_pair_weights_under_jit():
     for bad in (-1.0, np.nan, np.inf):
         instances = random_instances(COUNT, ROWS, ATTRIBUTES, 1200, with_pairs=True, garbage=False)._replace(mask=np.ones((COUNT, ROWS), bool))

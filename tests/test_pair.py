@@ -53,6 +53,7 @@ def test_degenerate_sets():
     assert_all_optimal(random_degenerate_sets(11, 4000, 8))
 
 
+@pytest.mark.slow
 def test_degenerate_sets_of_more_points():
     assert_all_optimal(random_degenerate_sets(12, 300, 20))
 
@@ -188,6 +189,7 @@ def test_bad_values_end_in_a_status():
     assert hidden.status == Status.OPTIMAL
 
 
+@pytest.mark.slow
 def test_precision_limit_is_said_and_the_bound_stays_true():
     """Only slopes between two neighbouring fractions of size 2^25 separate these four points, and float32 has none."""
     side = 2**25
@@ -323,7 +325,7 @@ def plain_sweep(points, labels):
     return best
 
 
-@pytest.mark.parametrize("chunk_pairs", [None, 1, 5000])
+@pytest.mark.parametrize("chunk_pairs", [None, pytest.param(1, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.slow)])
 def test_larger_sets_against_a_plain_sweep_in_any_chunk(chunk_pairs):
     rng = np.random.default_rng(41)
     labels = np.where(rng.random(400) < 0.4, 1, -1)

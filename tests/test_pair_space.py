@@ -108,6 +108,7 @@ def assert_floats_certified(dtype, num_checked):
     assert np.all(optimal[[1, 2, 4, 6, 7, 8]] >= num_checked // NUM_KINDS), optimal  # the rest is coplanar or collinear but for rounding
 
 
+@pytest.mark.slow
 def test_general_floats():
     assert_floats_certified(np.float32, 90)
 

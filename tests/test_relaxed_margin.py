@@ -75,7 +75,7 @@ def judge(games, nus, solutions):
         assert upper >= np.abs(weights @ game).max() - 1e-14
 
 
-@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
+@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "float64"])
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
 def test_no_false_certificate(wide, hard):
     with jax.enable_x64(wide):
@@ -204,6 +204,7 @@ def test_stumps_are_certified_over_all_of_them():
     assert int(fitted.status) == 0
 
 
+@pytest.mark.slow
 def test_a_trained_network_proves_nothing_and_says_so():
     import optax
 
@@ -221,6 +222,7 @@ def test_a_trained_network_proves_nothing_and_says_so():
         relaxed_margin.fit(dataset, learner, max_rounds=2)
 
 
+@pytest.mark.slow
 def test_step_by_hand_is_fit():
     game = random_games(1, seed=30)[0]
     dataset = jboost.make_dataset(game, np.ones(ROWS))

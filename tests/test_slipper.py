@@ -304,6 +304,7 @@ def test_label_flip_and_scale_of_the_weights():
 # --- the number of rounds
 
 
+@pytest.mark.slow
 def test_rounds_are_those_of_least_held_out_error():
     g = next(g for g in range(2, NUM_SETS) if np.asarray(SETS.mask[g]).all())
     dataset, key = of(SETS, g), jax.random.key(8)
