@@ -1,4 +1,4 @@
-"""The two ends of every search: from arrays to an `Instance`, and from a line to a `Separator` whose loss is evaluated again."""
+"""The two ends of every search: from arrays to the examples that it sees, and from a line or plane to a `Separator` whose loss is evaluated again."""
 
 from __future__ import annotations
 
@@ -10,17 +10,26 @@ from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.instance import Instance, bound_loss, is_kept_by_cast, is_valid, scale_points, scale_weights
-from jboost.pair.line import Line, in_data_units, is_right
+from jboost.pair.line import Line, in_data_units
 from jboost.pair.types import Separator
 
 
-class Encoding(NamedTuple):
-    """The problem as a search sees it, and what it takes to read its answer."""
+class Examples(NamedTuple):
+    """What of the arrays counts, before the points are scaled; the smaller class is the own one."""
 
-    instance: Instance
+    points: Array  # [n, d] in the float type of the search, 0 where not live
+    own: Array  # [n] bool, live and of the own class
+    live: Array  # [n] bool
+    weights: Array  # [n] integer, 0 where not live
+
+
+class Encoding(NamedTuple):
+    """What it takes to read the answer of a search."""
+
     positive: Array  # [n] bool
     own_is_positive: Array  # [] bool
     weights: Array  # [n] as given, 0 where masked
+    integers: Array  # [n] the same in units of `weight_unit`
     unit: Array  # [] of metric coordinates
     weight_unit: Array  # [] of integer weights
     rounding: Array  # [] what rounding can add up to
@@ -28,42 +37,59 @@ class Encoding(NamedTuple):
     faithful: Array  # [] bool, nothing is lost by the cast or by underflow
 
 
-def encode(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype) -> Encoding:
-    """Points scaled by powers of two, integer weights, and the smaller class as the own one."""
+def encode(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype) -> tuple[Instance, Encoding]:
+    """The problem in the plane: points scaled by powers of two, integer weights, and the smaller class as the own one."""
+    examples, encoding = read(points, labels, weights, mask, real)
+    instance, unit, faithful = scale_points(*examples)
+    return instance, encoding._replace(unit=unit, faithful=encoding.faithful & faithful)
+
+
+def read(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype) -> tuple[Examples, Encoding]:
+    """The examples that count, and how to read an answer in their own units."""
     valid = is_valid(points, labels, weights, mask)
     usable = mask & valid
     positive = usable & (labels > 0)
     own_is_positive = 2 * jnp.sum(positive, dtype=jnp.int32) <= jnp.sum(usable, dtype=jnp.int32)
     own = usable & (positive == own_is_positive)
     points = jnp.where(usable[:, None], points, jnp.zeros((), points.dtype))
-    clean = points.astype(real) + jnp.zeros((), real)
     weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
     integers, weight_unit, rounding = scale_weights(weights)
-    instance, unit, faithful = scale_points(clean, own, usable, integers)
-    faithful &= is_kept_by_cast(points, real)
-    return Encoding(instance, positive, own_is_positive, weights, unit, weight_unit, rounding, valid, faithful)
+    encoding = Encoding(
+        positive=positive,
+        own_is_positive=own_is_positive,
+        weights=weights,
+        integers=integers,
+        unit=jnp.ones((), real),
+        weight_unit=weight_unit,
+        rounding=rounding,
+        valid=valid,
+        faithful=is_kept_by_cast(points, real),
+    )
+    return Examples(points.astype(real) + jnp.zeros((), real), own, usable, integers), encoding
 
 
-def certify(encoding: Encoding, line: Line, is_constant: Array, loss: Array, bound: Array, status: Array, result_dtype: jnp.dtype) -> Separator:
-    """What a line in metric coordinates loses in float64 arithmetic, beside what is proven.
+def certify(
+    encoding: Encoding, line: Line, wrong: Array, is_constant: Array, *, loss: Array, bound: Array, status: Array, result_dtype: jnp.dtype
+) -> Separator:
+    """What a line or plane in metric coordinates loses in float64 arithmetic, beside what is proven.
 
     Args:
-      encoding: the problem.
+      encoding: of the problem.
       line: in metric coordinates.
+      wrong: [n] bool, the points that it misclassifies.
       is_constant: [] bool, whether it is a constant classifier.
-      loss: [] integer, what the line was drawn to lose.
-      bound: [] integer, no line loses less.
-      status: [] int32, for a line that keeps its loss.
+      loss: [] integer, what it was drawn to lose.
+      bound: [] integer, no other loses less.
+      status: [] int32, for one that keeps its loss.
       result_dtype: of the result.
     """
-    instance, valid = encoding.instance, encoding.valid
-    wrong = instance.live & ~is_right(instance, encoding.positive, line)
-    proven = encoding.faithful & (numerics.masked_sum(instance.weights, wrong) == loss)
+    valid = encoding.valid
+    proven = encoding.faithful & (numerics.masked_sum(encoding.integers, wrong) == loss)
     status = jnp.where(valid, jnp.where(proven, status, int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
     spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
     least = jnp.where(encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0)
     line = in_data_units(line, is_constant, encoding.unit, result_dtype)
-    offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(2, bool))
+    offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(line.normal.shape, bool))
     return Separator(
         normal=line.normal.astype(result_dtype),
         anchor=line.anchor.astype(result_dtype),

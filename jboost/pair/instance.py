@@ -32,7 +32,7 @@ def is_valid(points: Array, labels: Array, weights: Array, mask: Array) -> Array
     """Whether all unmasked values are allowed, []."""
     is_label = (labels == 1) | (labels == -1) if jnp.issubdtype(labels.dtype, jnp.signedinteger) else jnp.abs(labels) == 1
     least = jnp.finfo(weights.dtype).tiny if jnp.issubdtype(weights.dtype, jnp.floating) else 1
-    sound = jnp.isfinite(points[:, 0]) & jnp.isfinite(points[:, 1]) & is_label & (weights >= least) & jnp.isfinite(weights)
+    sound = jnp.all(jnp.isfinite(points), axis=1) & is_label & (weights >= least) & jnp.isfinite(weights)
     return jnp.all(sound | ~mask)
 
 
@@ -48,19 +48,30 @@ _MOST_BINADES = {4: 40, 8: 400}  # between two coordinates of one axis, by bytes
 
 def scale_points(points: Array, own: Array, live: Array, weights: Array) -> tuple[Instance, Array, Array]:
     """The problem in scaled coordinates; the unit of the metric ones, a power of two; and whether nothing is lost by underflow."""
-    real = points.dtype
-    bits = angular.grid_bits(real, points.shape[0])
+    bits = angular.grid_bits(points.dtype, points.shape[0])
+    scaled, metric, unit, faithful = scale_axes(points, bits, _MOST_BINADES[points.dtype.itemsize])
+    return Instance(scaled[:, 0], scaled[:, 1], metric[:, 0], metric[:, 1], own, live, weights, is_integer(scaled)), unit, faithful
+
+
+def scale_axes(points: Array, bits: int, most_binades: int) -> tuple[Array, Array, Array, Array]:
+    """Points [n, d] that fill a grid of so many bits, each axis by its own power of two.
+
+    Returns:
+      The scaled points, the same in one unit, this unit, and whether nothing is lost: coordinates of one axis lie at most `most_binades` apart.
+    """
     extents = jnp.max(jnp.abs(points), axis=0)
-    extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(real).tiny * 2.0**30)
+    extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(points.dtype).tiny * 2.0**30)
     units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
     unit = jnp.max(units)
     scaled = points / units[None]
-    metric = scaled * (units / unit)[None]
-    on_grid = jnp.all(scaled == jnp.round(scaled))
     smallest = jnp.min(jnp.where(scaled != 0, jnp.abs(scaled), jnp.inf))
-    far_apart = jnp.max(units) / jnp.min(units) > 2.0 ** _MOST_BINADES[real.itemsize]
-    faithful = (smallest >= 2.0 ** (bits - 1 - _MOST_BINADES[real.itemsize])) & ~far_apart
-    return Instance(scaled[:, 0], scaled[:, 1], metric[:, 0], metric[:, 1], own, live, weights, on_grid), unit, faithful
+    far_apart = unit / jnp.min(units) > 2.0**most_binades
+    return scaled, scaled * (units / unit)[None], unit, (smallest >= 2.0 ** (bits - 1 - most_binades)) & ~far_apart
+
+
+def is_integer(values: Array) -> Array:
+    """Whether all values are integers, []."""
+    return jnp.all(values == jnp.round(values))
 
 
 def scale_weights(weights: Array) -> tuple[Array, Array, Array]:

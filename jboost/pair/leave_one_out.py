@@ -130,8 +130,7 @@ def _leave_one_out(
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> LeaveOneOut:
         real = jnp.dtype("float32" if config.word_bits == 32 else "float64")
-        problem = encode(points, labels, weights, mask, real)
-        instance = problem.instance
+        instance, encoding = encode(points, labels, weights, mask, real)
         near, own, other = _gather(instance, num_splits, by_margin, config)
         if by_margin:
             _, right, wrong, doubtful = _by_margin(instance, near)
@@ -142,16 +141,16 @@ def _leave_one_out(
             right, wrong = (jnp.where(num_live == 1, 1, count) for count in (right, wrong))
             near = near._replace(undecided=jnp.where(num_live == 1, live, near.undecided))
         share = wrong.astype(real) / jnp.maximum(right + wrong, 1).astype(real)
-        errors = jnp.where(live, jnp.where(near.undecided, share, 1) * problem.weights, 0)
+        errors = jnp.where(live, jnp.where(near.undecided, share, 1) * encoding.weights, 0)
         kinds = jnp.where(near.undecided, jnp.where(wrong == 0, 1, jnp.where(right == 0, 2, 3)), jnp.where(live, 2, 0))
         fits = near.splits.count <= num_splits
         if not by_margin:
             fits &= (own.count <= own.split.shape[0]) & (other.count <= other.split.shape[0])
-        proven = problem.faithful & ~doubtful
+        proven = encoding.faithful & ~doubtful
         status = jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
         status = jnp.where(fits, status, int(Status.CAPACITY_LIMIT))
-        status = jnp.where(problem.valid, status, int(Status.INVALID_INPUT))
-        known = problem.valid & fits
+        status = jnp.where(encoding.valid, status, int(Status.INVALID_INPUT))
+        known = encoding.valid & fits
         errors = jnp.where(known | ~mask, errors, jnp.nan)
         error = numerics.masked_sum(errors, mask) / jnp.maximum(jnp.sum(mask, dtype=jnp.int32), 1).astype(real)
         error = jnp.where(known, error, jnp.nan)

@@ -15,10 +15,10 @@ from jboost.pair.visits import Incumbent
 
 
 class Line(NamedTuple):
-    """A line whose numbers are all exact in the result's float type."""
+    """A line, or a plane, whose numbers are all exact in the result's float type."""
 
-    normal: Array  # [2]
-    anchor: Array  # [2]
+    normal: Array  # [d]
+    anchor: Array  # [d]
     bias: Array  # []
     margin: Array  # []
 
@@ -32,14 +32,19 @@ def draw_line(instance: Instance, best: Incumbent, own_is_positive: Array, flip_
     above, below = counted & on_positive_side, counted & ~on_positive_side
     normals_x, normals_y = fractions.enclosing_directions(sign * best.normal_x, sign * best.normal_y, result_dtype)
     lines = jax.vmap(lambda x, y: _bisect(instance, x, y, above, below, result_dtype))(normals_x, normals_y)
-    widest = jnp.minimum(numerics.first_true(lines.margin == jnp.max(lines.margin)), normals_x.shape[0] - 1)
+    return choose(lines, best.is_constant, on_positive_side)
+
+
+def choose(lines: Line, is_constant: Array, on_positive_side: Array) -> Line:
+    """The line of widest margin of several, fields [l], or the constant whose points [n] all lie on one side."""
+    widest = jnp.minimum(numerics.first_true(lines.margin == jnp.max(lines.margin)), lines.margin.shape[0] - 1)
     constant = Line(
         normal=jnp.zeros_like(lines.normal[0]),
         anchor=jnp.zeros_like(lines.anchor[0]),
-        bias=jnp.where(on_positive_side[0], 1, -1).astype(instance.x.dtype),
-        margin=jnp.full((), jnp.inf, instance.x.dtype),
+        bias=jnp.where(on_positive_side[0], 1, -1).astype(lines.bias.dtype),
+        margin=jnp.full((), jnp.inf, lines.margin.dtype),
     )
-    return jax.tree.map(lambda flat, line: jnp.where(best.is_constant, flat, line[widest]), constant, lines)
+    return jax.tree.map(lambda flat, line: jnp.where(is_constant, flat, line[widest]), constant, lines)
 
 
 def _bisect(instance: Instance, normal_x: Array, normal_y: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> Line:
@@ -67,8 +72,8 @@ def _height(normal_x: Array, normal_y: Array, x: Array, y: Array, origin_x: Arra
     return exact.wide_add(along_x, exact.wide_multiply(exact.Wide(normal_y, nothing), exact.wide_difference(y, origin_y)))
 
 
-def is_right(instance: Instance, positive: Array, line: Line) -> Array:
-    """Whether each point lies strictly on its side of the line, judged as float64 arithmetic judges it, [n] bool."""
+def misclassified(instance: Instance, positive: Array, line: Line) -> Array:
+    """The points that do not lie strictly on their side of the line, judged as float64 arithmetic judges it, [n] bool."""
     x, y = instance.metric_x, instance.metric_y
     if x.dtype.itemsize == 8:
         products = exact.rounded_product(line.normal[0], x - line.anchor[0]), exact.rounded_product(line.normal[1], y - line.anchor[1])
@@ -76,7 +81,7 @@ def is_right(instance: Instance, positive: Array, line: Line) -> Array:
     else:
         height = _height(line.normal[0], line.normal[1], x, y, line.anchor[0], line.anchor[1])
         score = exact.wide_add(height, exact.Wide(line.bias, jnp.zeros_like(line.bias))).hi
-    return jnp.where(positive, score > 0, score < 0)
+    return instance.live & ~jnp.where(positive, score > 0, score < 0)
 
 
 def in_data_units(line: Line, is_constant: Array, unit: Array, result_dtype: jnp.dtype) -> Line:

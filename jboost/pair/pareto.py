@@ -117,29 +117,28 @@ def _pareto_front(points: Array, labels: Array, weights: Array, mask: Array, *, 
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> ParetoFront:
         real = jnp.dtype("float32" if config.word_bits == 32 else "float64")
-        problem = encode(points, labels, weights, mask, real)
-        instance = problem.instance
+        instance, encoding = encode(points, labels, weights, mask, real)
         walk = _walk(instance, max_points, config)
 
         def draw(row: Array, front: ParetoFront) -> ParetoFront:
             point = jax.tree.map(lambda rows: rows[row], walk.found)
-            line = _draw(instance, point, problem.own_is_positive, problem.unit, result_dtype)
+            line = _draw(instance, point, encoding.own_is_positive, encoding.unit, result_dtype)
             gap = jnp.sqrt(point.squared_gap.hi)
-            loss = numerics.masked_sum(problem.weights, instance.live & ~point.kept)
+            loss = numerics.masked_sum(encoding.weights, instance.live & ~point.kept)
             return front._replace(
                 losses=_write(front.losses, row, loss),
-                margins=_write(front.margins, row, gap / 2 * problem.unit),
+                margins=_write(front.margins, row, gap / 2 * encoding.unit),
                 normals=_write(front.normals, row, line.normal),
                 anchors=_write(front.anchors, row, line.anchor),
                 biases=_write(front.biases, row, line.bias),
             )
 
-        proven = problem.faithful & ~walk.doubtful
+        proven = encoding.faithful & ~walk.doubtful
         status = jnp.where(walk.ended, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.CAPACITY_LIMIT))
-        status = jnp.where(problem.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
-        count = jnp.where(problem.valid, walk.count, 0)
+        status = jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
+        count = jnp.where(encoding.valid, walk.count, 0)
         flat = jnp.zeros((max_points, 2), result_dtype)
-        nothing = jnp.where(problem.valid, jnp.inf, jnp.nan).astype(result_dtype)
+        nothing = jnp.where(encoding.valid, jnp.inf, jnp.nan).astype(result_dtype)
         empty = ParetoFront(jnp.full(max_points, 1, result_dtype) * nothing, flat[:, 0], flat, flat, flat[:, 0], count, status)
         return lax.fori_loop(jnp.zeros_like(count), count, draw, numerics.start_loop_beside(empty, instance.x))
 

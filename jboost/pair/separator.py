@@ -22,11 +22,11 @@ from jboost.pair import branch_and_bound, space, sweep, visits
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
 from jboost.pair.branch_and_bound.types import OnStep
 from jboost.pair.encoding import certify, encode
-from jboost.pair.line import draw_line
+from jboost.pair.line import draw_line, misclassified
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
-_LARGEST_SWEEP = 8192  # points; beyond it branch and bound is several times faster, though it takes longer to compile
+LARGEST_SWEEP = 8192  # points; beyond it branch and bound is several times faster, though it takes longer to compile
 _Config = TypeVar("_Config")
 
 
@@ -137,7 +137,7 @@ def _choose_method(
     """What suits the size, unless an argument says which method is meant."""
     if on_step is not None or initial is not None or isinstance(config, BranchAndBoundConfig):
         return "branch_and_bound"
-    if is_traced or isinstance(config, SweepConfig) or num_points <= _LARGEST_SWEEP:
+    if is_traced or isinstance(config, SweepConfig) or num_points <= LARGEST_SWEEP:
         return "sweep"
     return "branch_and_bound"
 
@@ -159,14 +159,14 @@ def _optimal_separator(
     padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
-        encoding = encode(points, labels, weights, mask, jnp.dtype("float32" if config.word_bits == 32 else "float64"))
-        instance = encoding.instance
+        instance, encoding = encode(points, labels, weights, mask, jnp.dtype("float32" if config.word_bits == 32 else "float64"))
         centres, num_centres = sweep.list_centres(instance)
         brackets = sweep.bracket_centres(instance, centres, num_centres, config)
         best = visits.visit_centres(instance, centres, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
         line = draw_line(instance, best, encoding.own_is_positive, flip_misclassified, result_dtype)
+        wrong = misclassified(instance, encoding.positive, line)
         status = jnp.full((), int(Status.OPTIMAL), jnp.int32)
-        return certify(encoding, line, best.is_constant, best.loss, best.loss, status, result_dtype)
+        return certify(encoding, line, wrong, best.is_constant, loss=best.loss, bound=best.loss, status=status, result_dtype=result_dtype)
 
     separator = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])

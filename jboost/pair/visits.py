@@ -7,13 +7,15 @@ that is optimal so far: under `vmap` the loop stays flat.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import numerics
-from jboost.base.types import Array
+from jboost.base.types import Array, PyTree
 from jboost.geometry import angular, hulls
 from jboost.pair.instance import Instance
 from jboost.pair.sweep import Bracket, look_around
@@ -31,11 +33,11 @@ class Incumbent(NamedTuple):
 
 
 class _Tour(NamedTuple):
-    """Where the visits stand: the centre's rank by lower bound, the last class seen there, and the best so far."""
+    """Where the visits stand: the rank of a place by lower bound, the last class seen there, and the best so far."""
 
     rank: Array  # [] int32
-    cursor: Array  # [] int32, -1 before the first class of a centre
-    best: Incumbent
+    cursor: Array  # [] int32, -1 before the first class of a place
+    best: PyTree
 
 
 class _Classes(NamedTuple):
@@ -74,7 +76,36 @@ def visit_centres(instance: Instance, centres: Array, brackets: Bracket, *, all_
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
       flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
     """
-    lower, order = lax.sort((brackets.lower, centres), num_keys=1)
+
+    def open_classes(centre: Array) -> _Classes:
+        return _open_classes(instance, centre)
+
+    def separate(centre: Array, classes: _Classes, chosen: Array, floor: Array) -> Incumbent:
+        return _fat_separator(instance, centre, classes, chosen, floor, flip_misclassified)
+
+    return tour(brackets.lower, centres, open_classes, separate, best_constant(instance), all_optima=all_optima)
+
+
+def tour(
+    lower: Array,
+    places: Array,
+    open_classes: Callable[[Array], Any],
+    separate: Callable[[Array, Any, Array, Array], PyTree],
+    start: PyTree,
+    *,
+    all_optima: bool,
+) -> PyTree:
+    """The best separator at places [c] with lower bounds [c] of their losses, or the one to start from.
+
+    Args:
+      lower: [c] integer.
+      places: [c] int32.
+      open_classes: from a place to its classes, a record with `losses` and `margin_bounds` [k], the largest integer where there is no class.
+      separate: (place, classes, chosen, floor) to the separator of one class, if its margin exceeds the floor; else any with a margin up to that.
+      start: a separator with `loss`, `margin` and `is_constant`.
+      all_optima: compare the margins of all optimal separator sets, instead of taking the first.
+    """
+    lower, order = lax.sort((lower, places), num_keys=1)
     capacity = order.shape[0]
 
     def unfinished(tour: _Tour) -> Array:
@@ -85,24 +116,24 @@ def visit_centres(instance: Instance, centres: Array, brackets: Bracket, *, all_
         return (tour.rank < capacity) & worth_it
 
     def visit(tour: _Tour) -> _Tour:
-        centre = order[jnp.minimum(tour.rank, capacity - 1)]
-        classes = _open_classes(instance, centre)
+        place = order[jnp.minimum(tour.rank, capacity - 1)]
+        classes = open_classes(place)
         least = jnp.min(classes.losses)
         improves = least < tour.best.loss
-        place = lax.iota(jnp.int32, classes.losses.shape[0])
+        number = lax.iota(jnp.int32, classes.losses.shape[0])
         promising = improves | (classes.margin_bounds > tour.best.margin)
-        waiting = (classes.losses == least) & (improves | (least == tour.best.loss)) & promising & (improves | (place > tour.cursor))
+        waiting = (classes.losses == least) & (improves | (least == tour.best.loss)) & promising & (improves | (number > tour.cursor))
         chosen = numerics.first_true(waiting)
-        found = chosen < place.shape[0]
+        found = chosen < number.shape[0]
         floor = jnp.where(found & ~improves, tour.best.margin, jnp.where(found, -1, jnp.inf))
-        candidate = _fat_separator(instance, centre, classes, jnp.minimum(chosen, place.shape[0] - 1), floor, flip_misclassified)
+        candidate = separate(place, classes, jnp.minimum(chosen, number.shape[0] - 1), floor)
         better = found & (improves | (candidate.margin > tour.best.margin))
-        best = Incumbent(*(jnp.where(better, new, old) for new, old in zip(candidate, tour.best, strict=True)))
-        more = jnp.any(waiting & (place > chosen)) & all_optima
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), candidate, tour.best)
+        more = jnp.any(waiting & (number > chosen)) & all_optima
         return _Tour(jnp.where(more, tour.rank, tour.rank + 1), jnp.where(more, chosen, -1), best)
 
-    start = _Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), best_constant(instance))
-    return lax.while_loop(unfinished, visit, numerics.start_loop_beside(start, instance.x)).best
+    first = numerics.start_loop_beside(_Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start), lower)
+    return lax.while_loop(unfinished, visit, first).best
 
 
 def _open_classes(instance: Instance, centre: Array) -> _Classes:

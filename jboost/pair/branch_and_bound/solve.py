@@ -20,7 +20,7 @@ from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBo
 from jboost.pair.branch_and_bound.visits import Classes, Separation
 from jboost.pair.encoding import certify, encode
 from jboost.pair.instance import Instance
-from jboost.pair.line import draw_line
+from jboost.pair.line import draw_line, misclassified
 from jboost.pair.types import Separator
 from jboost.pair.visits import Incumbent
 
@@ -100,8 +100,8 @@ def _padded_size(num_points: int) -> int:
 
 @jax.jit
 def _read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sites, Array, Array]:
-    encoding = encode(points, labels, weights, mask, _REAL)
-    return gather_sites(encoding.instance), encoding.weight_unit, encoding.valid
+    instance, encoding = encode(points, labels, weights, mask, _REAL)
+    return gather_sites(instance), encoding.weight_unit, encoding.valid
 
 
 def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
@@ -207,7 +207,7 @@ def _finish(
     result_dtype: jnp.dtype,
 ) -> Separator:
     """The line of a separation, drawn through the sites nearest to it and evaluated on all points."""
-    encoding = encode(points, labels, weights, mask, _REAL)
+    instance, encoding = encode(points, labels, weights, mask, _REAL)
     incumbent = Incumbent(
         loss=loss,
         margin=best.margin,
@@ -217,7 +217,8 @@ def _finish(
         normal_y=best.normal[1],
     )
     line = draw_line(_near_instance(sites, best.near), incumbent, encoding.own_is_positive, flip_misclassified, result_dtype)
-    return certify(encoding, line, best.is_constant, loss, bound, status, result_dtype)
+    wrong = misclassified(instance, encoding.positive, line)
+    return certify(encoding, line, wrong, best.is_constant, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
 
 
 def _near_instance(sites: Sites, near: Array) -> Instance:

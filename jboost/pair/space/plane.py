@@ -1,4 +1,4 @@
-"""From a separation of the points to a plane that can be written down, and what that plane loses."""
+"""From a separation of the points to a plane that can be written down."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import numerics
-from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.geometry import exact
-from jboost.pair.instance import bound_loss
-from jboost.pair.line import Line, in_data_units
+from jboost.pair.line import Line, choose
 from jboost.pair.space import hulls
-from jboost.pair.space.problem import Encoding, Problem
+from jboost.pair.space.problem import Problem
 from jboost.pair.space.visits import Incumbent
-from jboost.pair.types import Separator
 
 _NUM_LENGTHS = 32  # a direction is rounded at so many lengths, and the rounding that leaves the widest gap is taken
 
@@ -31,14 +28,7 @@ def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_m
     lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=real) / _NUM_LENGTHS
     normals = (lengths[:, None] * normal[None]).astype(result_dtype).astype(real)
     planes = jax.vmap(lambda direction: _bisect(problem, direction, above, below, result_dtype))(normals)
-    widest = jnp.minimum(numerics.first_true(planes.margin == jnp.max(planes.margin)), _NUM_LENGTHS - 1)
-    constant = Line(
-        normal=jnp.zeros(3, real),
-        anchor=jnp.zeros(3, real),
-        bias=jnp.where(on_positive_side[0], 1, -1).astype(real),
-        margin=jnp.full((), jnp.inf, real),
-    )
-    return jax.tree.map(lambda flat, plane: jnp.where(best.is_constant, flat, plane[widest]), constant, planes)
+    return choose(planes, best.is_constant, on_positive_side)
 
 
 def _bisect(problem: Problem, normal: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> Line:
@@ -64,38 +54,7 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
     return exact.wide_add(exact.wide_add(along(0), along(1)), along(2))
 
 
-def is_right(problem: Problem, positive: Array, plane: Line) -> Array:
-    """Whether each point lies strictly on its side of the plane, judged as float64 arithmetic judges it, [n] bool."""
+def misclassified(problem: Problem, positive: Array, plane: Line) -> Array:
+    """The points that do not lie strictly on their side of the plane, judged as float64 arithmetic judges it, [n] bool."""
     score = hulls.dot(plane.normal[None], problem.metric - plane.anchor[None]) + plane.bias
-    return jnp.where(positive, score > 0, score < 0)
-
-
-def certify(encoding: Encoding, plane: Line, is_constant: Array, loss: Array, bound: Array, result_dtype: jnp.dtype) -> Separator:
-    """What a plane in metric coordinates loses in float64 arithmetic, beside what is proven.
-
-    Args:
-      encoding: the problem.
-      plane: in metric coordinates.
-      is_constant: [] bool, whether it is a constant classifier.
-      loss: [] integer, what the plane was drawn to lose.
-      bound: [] integer, no plane loses less.
-      result_dtype: of the result.
-    """
-    problem, valid = encoding.problem, encoding.valid
-    wrong = problem.live & ~is_right(problem, encoding.positive, plane)
-    proven = encoding.faithful & (numerics.masked_sum(encoding.integers, wrong) == loss) & (loss == bound)
-    status = jnp.where(valid, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
-    spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
-    least = jnp.where(encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0)
-    plane = in_data_units(plane, is_constant, encoding.unit, result_dtype)
-    return Separator(
-        normal=plane.normal.astype(result_dtype),
-        anchor=plane.anchor.astype(result_dtype),
-        bias=plane.bias.astype(result_dtype),
-        offset=(plane.bias - hulls.dot(plane.normal, plane.anchor)).astype(result_dtype),
-        loss=numerics.masked_sum(encoding.weights, wrong).astype(result_dtype) + spoiled,
-        lower_bound=numerics.round_down(least, result_dtype) + spoiled,
-        margin=plane.margin.astype(result_dtype) + spoiled,
-        misclassified=wrong,
-        status=status.astype(jnp.int32),
-    )
+    return problem.live & ~jnp.where(positive, score > 0, score < 0)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.geometry import angular
-from jboost.pair.instance import is_kept_by_cast, is_valid, scale_weights
+from jboost.pair.encoding import Encoding, read
+from jboost.pair.instance import is_integer, scale_axes
 
 
 class Problem(NamedTuple):
@@ -24,21 +24,6 @@ class Problem(NamedTuple):
     base: Array  # [] int64, what every plane loses where both classes share a place
     on_grid: Array  # [] bool, round every axis equal keys are equal directions
     is_exact: Array  # [] bool, projections along an axis are floats without rounding
-
-
-class Encoding(NamedTuple):
-    """A problem, and what it takes to read its answer."""
-
-    problem: Problem
-    positive: Array  # [n] bool
-    own_is_positive: Array  # [] bool
-    weights: Array  # [n] as given, 0 where masked
-    integers: Array  # [n] int64, the same in units of `weight_unit`
-    unit: Array  # [] of metric coordinates
-    weight_unit: Array  # [] of integer weights
-    rounding: Array  # [] what rounding can add up to
-    valid: Array  # [] bool
-    faithful: Array  # [] bool, nothing is lost by the cast or by underflow
 
 
 _MOST_BINADES = 300  # between two coordinates: products of differences, to twice the working precision, stay normal
@@ -55,48 +40,24 @@ def grid_bits(num_points: int) -> int:
     return (fraction_bits - 9) // 3
 
 
-def encode(points: Array, labels: Array, weights: Array, mask: Array) -> Encoding:
-    """Points scaled by powers of two, integer weights, and the smaller class as the own one."""
-    real = jnp.dtype("float64")
-    valid = is_valid(points[:, :2], labels, weights, mask) & jnp.all(jnp.isfinite(points[:, 2]) | ~mask)
-    usable = mask & valid
-    positive = usable & (labels > 0)
-    own_is_positive = 2 * jnp.sum(positive, dtype=jnp.int32) <= jnp.sum(usable, dtype=jnp.int32)
-    own = usable & (positive == own_is_positive)
-    points = jnp.where(usable[:, None], points, jnp.zeros((), points.dtype))
-    weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
-    integers, weight_unit, rounding = scale_weights(weights)
-    scaled, units, faithful = _scale(points.astype(real) + jnp.zeros((), real))
-    unit = jnp.max(units)
-    net = _net_weights(scaled, own, usable, integers)
+def encode(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Problem, Encoding]:
+    """The problem in space: points scaled by powers of two, integer weights, and the smaller class as the own one."""
+    examples, encoding = read(points, labels, weights, mask, jnp.dtype("float64"))
+    bits = grid_bits(points.shape[0])
+    scaled, metric, unit, faithful = scale_axes(examples.points, bits, _MOST_BINADES)
+    net = _net_weights(scaled, examples.own, examples.live, examples.weights)
+    total = jnp.sum(examples.weights, dtype=examples.weights.dtype)
     problem = Problem(
         points=scaled,
-        metric=scaled * (units / unit)[None],
-        own=own,
-        live=usable,
+        metric=metric,
+        own=examples.own,
+        live=examples.live,
         weights=net,
-        base=(jnp.sum(integers, dtype=integers.dtype) - jnp.sum(net, dtype=net.dtype)) // 2,
-        on_grid=_is_integer(scaled),
-        is_exact=_is_integer(scaled * 2.0 ** (_EXACT_BITS - grid_bits(points.shape[0]))),
+        base=(total - jnp.sum(net, dtype=net.dtype)) // 2,
+        on_grid=is_integer(scaled),
+        is_exact=is_integer(scaled * 2.0 ** (_EXACT_BITS - bits)),
     )
-    faithful &= is_kept_by_cast(points, real)
-    return Encoding(problem, positive, own_is_positive, weights, integers, unit, weight_unit, rounding, valid, faithful)
-
-
-def _is_integer(values: Array) -> Array:
-    return jnp.all(values == jnp.round(values))
-
-
-def _scale(points: Array) -> tuple[Array, Array, Array]:
-    """Points that fill the grid, the units [3], powers of two, and whether nothing is lost by underflow."""
-    bits = grid_bits(points.shape[0])
-    extents = jnp.max(jnp.abs(points), axis=0)
-    extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(points.dtype).tiny * 2.0**30)
-    units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
-    scaled = points / units[None]
-    smallest = jnp.min(jnp.where(scaled != 0, jnp.abs(scaled), jnp.inf))
-    far_apart = jnp.max(units) / jnp.min(units) > 2.0**_MOST_BINADES
-    return scaled, units, (smallest >= 2.0 ** (bits - 1 - _MOST_BINADES)) & ~far_apart
+    return problem, encoding._replace(unit=unit, faithful=encoding.faithful & faithful)
 
 
 def _net_weights(points: Array, own: Array, live: Array, weights: Array) -> Array:

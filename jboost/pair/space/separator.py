@@ -10,7 +10,9 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import numerics
+from jboost.base.status import Status
 from jboost.base.types import Array
+from jboost.pair.encoding import certify
 from jboost.pair.space import plane, sweep, visits
 from jboost.pair.space.problem import encode
 from jboost.pair.sweep import SweepConfig
@@ -66,14 +68,15 @@ def optimal_plane(
     padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
-        encoding = encode(points, labels, weights, mask)
-        problem = encoding.problem
+        problem, encoding = encode(points, labels, weights, mask)
         axes = sweep.list_axes(problem)
         brackets = sweep.bracket_all(problem, axes, config)
         best = visits.visit_axes(problem, axes, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
-        bound = jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, jnp.min(brackets.lower)))
+        bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, jnp.min(brackets.lower))), 0)
         drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, result_dtype)
-        return plane.certify(encoding, drawn, best.is_constant, best.loss, jnp.maximum(bound, 0), result_dtype)
+        wrong = plane.misclassified(problem, encoding.positive, drawn)
+        status = jnp.where(best.loss == bound, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+        return certify(encoding, drawn, wrong, best.is_constant, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)
 
     separator = numerics.in_64_bits(solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])

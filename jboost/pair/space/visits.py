@@ -1,14 +1,12 @@
 """The exact part in space: axes that may hold the optimum are visited one by one, and the margins of optimal sets compared.
 
-The plan is that of `jboost.pair.visits`: one step of the loop visits one class that is optimal so far, and an optimal set has a class at each
-support point of its own side, so that the visits meet every optimal set.
+The tour is that of `jboost.pair.visits`: an optimal set has a class at each support point of its own side, so that the visits meet every optimal set.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -20,7 +18,7 @@ from jboost.pair.space.axes import Axis, look_along
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import Axes, ends
 from jboost.pair.sweep import Bracket, look_around
-from jboost.pair.visits import reach
+from jboost.pair.visits import reach, tour
 
 
 class Incumbent(NamedTuple):
@@ -31,14 +29,6 @@ class Incumbent(NamedTuple):
     is_constant: Array  # [] bool
     on_own_side: Array  # [n] bool
     normal: Array  # [3] in metric coordinates, points to the own side; 0 for a constant
-
-
-class _Tour(NamedTuple):
-    """Where the visits stand: the axis's rank by lower bound, the last class seen there, and the best so far."""
-
-    rank: Array  # [] int32
-    cursor: Array  # [] int32, -1 before the first class of an axis
-    best: Incumbent
 
 
 class _Classes(NamedTuple):
@@ -75,35 +65,16 @@ def visit_axes(problem: Problem, axes: Axes, brackets: Bracket, *, all_optima: b
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
       flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
     """
-    capacity = brackets.lower.shape[0]
-    lower, order = lax.sort((brackets.lower, lax.iota(jnp.int32, capacity)), num_keys=1)
 
-    def unfinished(tour: _Tour) -> Array:
-        next_lower = lower[jnp.minimum(tour.rank, capacity - 1)]
-        worth_it = next_lower < tour.best.loss
-        if all_optima:
-            worth_it |= (next_lower == tour.best.loss) & ~tour.best.is_constant
-        return (tour.rank < capacity) & worth_it
+    def open_classes(place: Array) -> _Classes:
+        return _open_classes(problem, *ends(axes, place))
 
-    def visit(tour: _Tour) -> _Tour:
-        centre, second = ends(axes, order[jnp.minimum(tour.rank, capacity - 1)])
-        classes = _open_classes(problem, centre, second)
-        least = jnp.min(classes.losses)
-        improves = least < tour.best.loss
-        place = lax.iota(jnp.int32, classes.losses.shape[0])
-        promising = improves | (classes.margin_bounds > tour.best.margin)
-        waiting = (classes.losses == least) & (improves | (least == tour.best.loss)) & promising & (improves | (place > tour.cursor))
-        chosen = numerics.first_true(waiting)
-        found = chosen < place.shape[0]
-        floor = jnp.where(found & ~improves, tour.best.margin, jnp.where(found, -1, jnp.inf))
-        candidate = _fat_separator(problem, centre, classes, jnp.minimum(chosen, place.shape[0] - 1), floor, flip_misclassified)
-        better = found & (improves | (candidate.margin > tour.best.margin))
-        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), candidate, tour.best)
-        more = jnp.any(waiting & (place > chosen)) & all_optima
-        return _Tour(jnp.where(more, tour.rank, tour.rank + 1), jnp.where(more, chosen, -1), best)
+    def separate(place: Array, classes: _Classes, chosen: Array, floor: Array) -> Incumbent:
+        centre, _ = ends(axes, place)
+        return _fat_separator(problem, centre, classes, chosen, floor, flip_misclassified)
 
-    start = _Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), best_constant(problem))
-    return lax.while_loop(unfinished, visit, numerics.start_loop_beside(start, problem.points)).best
+    places = lax.iota(jnp.int32, brackets.lower.shape[0])
+    return tour(brackets.lower, places, open_classes, separate, best_constant(problem), all_optima=all_optima)
 
 
 def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
