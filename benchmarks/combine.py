@@ -23,7 +23,7 @@ FOLDS = 5
 SETS = {"CLVHEART": "CLVHEART.csv", "GERMAN": "IDA_GERMAN.csv", "IONOSPHERE": "IONOSPHERE.csv", "PIMA": "PIMA.csv"}
 SEEDS, QUICK_SEEDS = 2, 1
 ROWS = 512  # all halves are padded to one size, so that one compilation serves all data sets
-STRATEGIES = jboost.combine.STRATEGIES
+STRATEGIES = ("greedy", "hierarchical", "coordinate")  # of those for any number of classifiers
 # How the columns of the table are called.
 NAMES = {
     "best_single": "best single",

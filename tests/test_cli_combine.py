@@ -47,7 +47,7 @@ def test_fit_predict_and_inspect(run, tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["margins.png", "model.npz", "report.json"]
     report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
     losses = {(row["rule"], row["detail"]): row["training"]["weight"] for row in report["losses"]}
-    assert losses["combination", "of exact pairs"] == report["certificate"]["loss"] == min(losses.values())
+    assert losses["combination", "by exact searches"] == report["certificate"]["loss"] == min(losses.values())
     assert report["certificate"]["lower_bound"] <= report["certificate"]["loss"]
     assert report["combination"]["strategy"] == "hierarchical"
     assert report["settings"]["scores"] == ["a", "b", "c"]
@@ -72,7 +72,7 @@ def test_fit_predict_and_inspect(run, tmp_path):
     ("arguments", "message"),
     [
         ((*BASE, "--scores", "a", "b"), "scores has 2 names, and the method combine takes three or more"),
-        ((*BASE[:4], *SCORES), "scores has 3 names, and the method pair takes two"),
+        ((*BASE[:4], *SCORES, "--loo"), "--loo is for the method pair, and the method is combine"),
         ((*BASE, "--scores", "a", "b", "a"), "the column 'a' is named twice"),
         ((*BASE, "--scores", "a", "b", "d"), "there is no column 'd'"),
         ((*BASE, *SCORES, "--strategy", "best"), "'best'"),
@@ -94,6 +94,19 @@ def test_lists_are_split():
     assert split_lists(["--classifiers", "a", "b", "c", "-h"]) == (["--classifiers", "a", "b", "-h"], {"classifiers": ("a", "b", "c")})
     assert split_lists(["--scores", "a", "b", "c", "--scores", "d", "e"]) == (["--scores", "a", "b", "--scores", "d", "e"], {})
     assert split_lists(["--seed", "1", "--scores"]) == (["--seed", "1", "--scores"], {})
+
+
+def test_a_pair_of_three_is_a_combination():
+    assert options.resolve({"data": "sklearn:wine", "method": "pair", "classifiers": ("lda", "qda", "svm")}, {}).method == "combine"
+    assert options.resolve({"data": "sklearn:wine", "method": "pair", "classifiers": ("lda", "qda")}, {}).method == "pair"
+
+
+@pytest.mark.slow
+def test_the_optimum_of_three_columns(run, tmp_path):
+    code, _, err = run("fit", *BASE[:4], "--method", "pair", *SCORES, "--strategy", "exact", "--output", "out")
+    assert (code, err) == (0, "")
+    report = json.loads((tmp_path / "out" / "report.json").read_text(encoding="utf-8"))
+    assert report["certificate"]["loss"] == report["certificate"]["lower_bound"] == min(row["training"]["weight"] for row in report["losses"])
 
 
 def test_configuration():

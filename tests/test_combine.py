@@ -12,6 +12,7 @@ import jboost
 from benchmarks import combine as benchmark
 from jboost.combine import LinearVote
 from oracles import combine as oracle
+from oracles.pair_space import optimal_space
 
 SIZE, NUM_CLASSIFIERS, NUM_CASES = 12, 4, 88
 KINDS = ("grid", "normal", "signs", "constant", "conflicts", "one class", "few", "repeated", "units", "invalid", "tiny")
@@ -126,6 +127,7 @@ def test_combinations_lose_no_more_than_the_best_classifier_and_stacking(beside,
             assert paired.loss <= min(single.loss, stacked.loss)
 
 
+@pytest.mark.slow
 def test_best_single_is_the_best_threshold_of_all(beside):
     for case, (single, _, _) in zip(CASES, beside, strict=True):
         if not is_valid(case):
@@ -189,6 +191,7 @@ def test_model_files_keep_every_bit(tmp_path, greedy):
         ({"labels": np.ones(2)}, "labels has shape"),
         ({"weights": np.ones(2)}, "weights has shape"),
         ({"strategy": "best"}, "strategy is 'best'"),
+        ({"scores": np.zeros((3, 4)), "strategy": "exact"}, "strategy is 'exact', which takes 3 classifiers at most, and scores has"),
         ({"with_stacking": 1}, "with_stacking is 1"),
         ({"max_sweeps": 0}, "max_sweeps is 0"),
     ],
@@ -260,6 +263,23 @@ def test_up_to_two_classifiers_are_solved_exactly(num_classifiers):
 
 
 @pytest.mark.slow
+def test_three_classifiers_exactly():
+    """One compiled call over sets on grids, against all splits by planes."""
+    num_sets, size = 40, 9
+    rng = np.random.default_rng(5)
+    scores = rng.integers(-2, 3, (num_sets, size, 3)).astype(np.float32)
+    labels = np.where(rng.random((num_sets, size)) < 0.5, 1, -1)
+    weights = rng.integers(1, 4, (num_sets, size)).astype(np.float32)
+    votes = jax.device_get(jax.vmap(lambda *arrays: jboost.combine.fit(*arrays[:2], weights=arrays[2], strategy="exact"))(scores, labels, weights))
+    for index in range(num_sets):
+        vote = jax.tree.map(lambda leaf, index=index: leaf[index], votes)
+        assert vote.loss == vote.lower_bound == optimal_space(scores[index], labels[index], weights[index]).loss
+        assert vote.status == jboost.status.Status.OPTIMAL
+        wrong = oracle.wrong_examples(vote.coefficients, vote.offset, scores[index], labels[index])
+        np.testing.assert_array_equal(vote.misclassified, wrong)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("size, strategy", [(0, "greedy"), (1, "hierarchical"), (2, "coordinate"), (3, "greedy")])
 def test_few_examples_without_a_mask(size, strategy):
     scores = np.arange(size * 5, dtype=np.float32).reshape(size, 5) % 7
@@ -274,7 +294,7 @@ def test_few_examples_without_a_mask(size, strategy):
 def test_float64_is_used_where_it_is_enabled(x64):
     rng = np.random.default_rng(0)
     scores, labels = rng.normal(size=(40, 5)) + 1e9, np.where(rng.random(40) < 0.5, 1, -1)
-    votes = [jboost.combine.fit(scores, labels, strategy=strategy) for strategy in jboost.combine.STRATEGIES]
+    votes = [jboost.combine.fit(scores, labels, strategy=strategy) for strategy in ("greedy", "hierarchical", "coordinate")]
     for vote in votes:
         assert vote.coefficients.dtype == np.float64
         wrong = oracle.wrong_examples(vote.coefficients, vote.offset, scores, labels)

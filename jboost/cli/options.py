@@ -93,15 +93,15 @@ OPTIONS = (
         "method",
         METHODS,
         PAIR,
-        "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers. combine: a combination of three or "
-        "more, made of exact pairs. example-weights: a distribution over examples, on the numeric columns. "
+        "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers; of more it is combine. combine: a "
+        "combination of three or more, exact or made of exact pairs. example-weights: a distribution over examples, on the numeric columns. "
         "The others: boosting of a learner on the numeric columns.",
     ),
     Option(
         "scores",
         str,
         None,
-        "Two columns that hold the scores of the two classifiers; three or more for combine.",
+        "The columns that hold the scores of the classifiers: two for pair, three or more for combine.",
         methods=(PAIR, COMBINE),
         num_values=2,
         metavar="A B",
@@ -120,7 +120,8 @@ OPTIONS = (
         "strategy",
         combine.STRATEGIES,
         "greedy",
-        "How pairs are chosen: the best of all first, by clusters of classifiers that agree, or by exact moves in one plane after another.",
+        "How pairs are chosen: the best of all first, by clusters of classifiers that agree, or by exact moves in one plane after another. Or exact: "
+        "the optimum, of three classifiers on up to about a thousand rows.",
         methods=(COMBINE,),
     ),
     Option(
@@ -283,7 +284,7 @@ def read_config(path: str | Path) -> dict[str, Any]:
     for key, value in values.items():
         if key not in known:
             raise ValueError(f"{path}: there is no option '{key}'; {close_matches(key, tuple(known), 'the options are')}")
-        _check_type(path, known[key], value, may_be_longer=values.get("method") == COMBINE)
+        _check_type(path, known[key], value, may_be_longer=values.get("method", PAIR) in (PAIR, COMBINE))
         if known[key].num_values == _ANY_NUMBER and not isinstance(value, list):
             values[key] = [value]
     data = values.get("data")
@@ -312,6 +313,8 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         filled["label"] = None
     if not embedded and filled["label"] is None:
         raise ValueError(f"{filled['data']}: no label column: name it with --label COLUMN")
+    if filled["method"] == PAIR and max(len(filled["scores"] or ()), len(filled["classifiers"] or ())) > 2:
+        filled["method"] = COMBINE
     _keep_to_method(filled, is_flag)
     if filled["scores"] and filled["classifiers"]:
         if bool(is_flag.get("scores")) == bool(is_flag.get("classifiers")):
@@ -350,8 +353,6 @@ def _check_number(values: Mapping[str, Any]) -> None:
         count = len(values[name] or ())
         if values["method"] == COMBINE and 0 < count < 3:
             raise ValueError(f"{name} has {count} names, and the method {COMBINE} takes three or more: add some, or choose --method {PAIR}")
-        if values["method"] == PAIR and count > 2:
-            raise ValueError(f"{name} has {count} names, and the method {PAIR} takes two: leave some out, or choose --method {COMBINE}")
 
 
 def _check_columns(values: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""The exact combination, with the seconds to compile and the seconds to run kept apart."""
+"""The exact combination; by the sweep with the seconds to compile and the seconds to run kept apart."""
 
 from __future__ import annotations
 
@@ -10,18 +10,23 @@ from typing import Literal
 import jax
 import numpy as np
 
+from jboost.base.types import ArrayLike
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
-from jboost.pair.separator import optimal_separator
+from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
 from jboost.pair.types import Separator
 
 Solver = Callable[[Examples, np.ndarray], Separator]
 
 
 def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
-    """A compiled solver for examples of one size, with a mask of those that count; and the seconds it took to compile."""
+    """A solver for examples of one size, with a mask of those that count; and the seconds it took to compile.
+
+    Beyond the sizes of the sweep it is branch and bound, which the host drives and which compiles as it goes.
+    """
     started = time.perf_counter()
-    compiled = _compile(num_points, settings.precision, settings.tie_break == "margin", settings.fat == "flipped")
+    by_margin, flipped = settings.tie_break == "margin", settings.fat == "flipped"
+    compiled = _compile(num_points, settings.precision, by_margin, flipped) if num_points <= LARGEST_SWEEP else _solver(by_margin, flipped)
     seconds = time.perf_counter() - started
 
     def run(examples: Examples, mask: np.ndarray) -> Separator:
@@ -34,15 +39,20 @@ def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
 
 @functools.lru_cache(maxsize=8)
 def _compile(num_points: int, precision: str, by_margin: bool, flipped: bool) -> Callable[..., Separator]:
-    def solve_masked(points: jax.Array, labels: jax.Array, weights: jax.Array, mask: jax.Array) -> Separator:
-        tie_break: Literal["margin"] | None = "margin" if by_margin else None
-        return optimal_separator(points, labels, weights=weights, mask=mask, tie_break=tie_break, fat="flipped" if flipped else "removed")
-
     with jax.enable_x64(precision == "float64"):
         points, numbers, mask = (
             jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in (((num_points, 2), precision), ((num_points,), precision), ((num_points,), bool))
         )
-        return jax.jit(solve_masked).lower(points, numbers, numbers, mask).compile()
+        return jax.jit(_solver(by_margin, flipped)).lower(points, numbers, numbers, mask).compile()
+
+
+def _solver(by_margin: bool, flipped: bool) -> Callable[..., Separator]:
+    tie_break: Literal["margin"] | None = "margin" if by_margin else None
+
+    def solve_masked(points: ArrayLike, labels: ArrayLike, weights: ArrayLike, mask: ArrayLike) -> Separator:
+        return optimal_separator(points, labels, weights=weights, mask=mask, tie_break=tie_break, fat="flipped" if flipped else "removed")
+
+    return solve_masked
 
 
 def in_float64(separator: Separator) -> Separator:

@@ -23,7 +23,8 @@ from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples, Vote
 from jboost.pair.separator import optimal_separator
 
-STRATEGIES = ("greedy", "hierarchical", "coordinate")
+STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
+_MOST_EXACT = 3  # classifiers whose optimum the sweeps find
 _PENALTIES = (1.0, 1e-3)  # of the stacking votes that take part: the usual one, and one that separates what can be separated
 
 
@@ -45,7 +46,7 @@ def fit(
     *,
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
-    strategy: Literal["greedy", "hierarchical", "coordinate"] = "greedy",
+    strategy: Literal["greedy", "hierarchical", "coordinate", "exact"] = "greedy",
     with_stacking: bool = True,
     max_sweeps: int = 50,
 ) -> LinearVote:
@@ -57,11 +58,12 @@ def fit(
         every classifier; 2 d - 1 exact pairs.
       * "coordinate": the vote moves to the exact optimum of the plane that it spans with one classifier after another, until none makes it
         better: the loss never rises. It starts from the best classifier and from stacking, and the best end counts.
+      * "exact": the optimum, of at most three classifiers (Theorem 4.1): O(n^3 log n) work for three, up to about a thousand examples.
 
-    Two stacking votes (logistic regression on the scores, usual and light penalty) take part as further classifiers, unless told otherwise: all
-    three then lose at most what stacking loses, at any threshold, up to the rounding of the vote to its float type. All lose at most what the best
-    classifier does. Of two classifiers all strategies return the optimum. Few directions fit a float: where float32 holds none that keeps what the
-    exact search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data sets.
+    Two stacking votes (logistic regression on the scores, usual and light penalty) take part as further classifiers, unless told otherwise: the
+    heuristics then lose at most what stacking loses, at any threshold, up to the rounding of the vote to its float type. All lose at most what
+    the best classifier does. Of two classifiers all strategies return the optimum. Few directions fit a float: where float32 holds none that keeps
+    what the exact search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data sets.
 
     Args:
       scores: [n, d], real; of d classifiers on n examples, in any units.
@@ -73,9 +75,9 @@ def fit(
       max_sweeps: how often "coordinate" goes through all classifiers at most, from each start.
 
     Returns:
-      A `LinearVote`. `loss` is what the returned coefficients and offset lose on the scores; `lower_bound` is the optimum of d <= 2, and else
-      what examples with equal scores and opposite labels force on any combination. The status is OPTIMAL where the two meet; else LOCAL_OPTIMUM
-      (the strategy came to its end), and PRECISION_LIMIT for d <= 2.
+      A `LinearVote`. `loss` is what the returned coefficients and offset lose on the scores; `lower_bound` is the optimum where it was searched for,
+      of d <= 2 and by "exact", and else what examples with equal scores and opposite labels force on any combination. The status is OPTIMAL where
+      the two meet; else LOCAL_OPTIMUM (the strategy came to its end), and PRECISION_LIMIT of an exact search.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed (NaN, other
@@ -90,7 +92,11 @@ def fit(
     check.choice("strategy", strategy, STRATEGIES)
     check.choice("with_stacking", with_stacking, (False, True))
     check.count("max_sweeps", max_sweeps, low=1)
-    return _fit(*arrays(scores, labels, weights, mask), strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps)
+    examples = arrays(scores, labels, weights, mask)
+    num_classifiers = examples[0].shape[1]
+    if strategy == "exact" and num_classifiers > _MOST_EXACT:
+        raise ValueError(f"strategy is 'exact', which takes {_MOST_EXACT} classifiers at most, and scores has {num_classifiers}: hand in 'greedy'")
+    return _fit(*examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps)
 
 
 def arrays(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None) -> tuple[Array, Array, Array, Array]:
@@ -103,8 +109,8 @@ def arrays(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask
 @functools.partial(jax.jit, static_argnames=("strategy", "with_stacking", "max_sweeps"))
 def _fit(scores: Array, labels: Array, weights: Array, mask: Array, *, strategy: str, with_stacking: bool, max_sweeps: int) -> LinearVote:
     num_classifiers = scores.shape[1]
-    if num_classifiers <= 2:
-        return solve_votes(_pair, scores, labels, weights, mask)
+    if num_classifiers <= 2 or strategy == "exact":
+        return solve_votes(_optimum, scores, labels, weights, mask, short=Status.PRECISION_LIMIT)
     stacked = [log_odds(scores, labels, weights, mask, penalty).coefficients for penalty in _PENALTIES if with_stacking]
 
     def run(examples: Examples, arithmetic: Arithmetic, *stacked: Array) -> Found:
@@ -139,12 +145,11 @@ def directions_of(examples: Examples, *further: Array) -> Array:
     return jnp.concatenate([jnp.eye(size, dtype=wide), *(one[None].astype(wide) for one in further)])
 
 
-def _pair(examples: Examples, arithmetic: Arithmetic) -> Found:
-    """The optimum of two classifiers; one that is missing has the score 0."""
-    directions = directions_of(examples)
+def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
+    """The optimum of two classifiers or three; one that is missing has the score 0."""
     signs = jnp.where(examples.positive, 1, -1)
     separator = optimal_separator(examples.columns.T, signs, weights=examples.weights, mask=examples.live)
-    direction = votes.blend(directions[0], directions[1], separator.normal, arithmetic)
+    direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, directions_of(examples)[0])
     is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
     return found(examples, votes.vote_along(examples, direction, arithmetic))._replace(
         least=jnp.where(is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0),
@@ -163,13 +168,16 @@ def log_odds(scores: Array, labels: Array, weights: Array, mask: Array, penalty:
     return LogOdds(*(jnp.where(finite, part, 0.0) for part in model))
 
 
-def solve_votes(strategy: Strategy, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array) -> LinearVote:
+def solve_votes(
+    strategy: Strategy, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array, short: Status = Status.LOCAL_OPTIMUM
+) -> LinearVote:
     """A `LinearVote` from what a strategy finds in the 64-bit scope.
 
     Args:
       strategy: (examples, arithmetic, *beside) -> what it found; it sees two examples and two classifiers at least.
       scores: [n, d]; with labels, weights and mask as `fit` takes them.
       beside: what else the strategy is to be handed.
+      short: the status of a vote that loses more than what no combination is below.
     """
     dtype = jnp.result_type(float)
     arithmetic = Arithmetic(str(dtype))
@@ -181,7 +189,6 @@ def solve_votes(strategy: Strategy, scores: Array, labels: Array, weights: Array
         examples = votes.gather(scores, labels, weights, mask)
         best = strategy(examples, arithmetic, *beside)
         judged = votes.judge(examples, best.coefficients, best.offset, arithmetic)
-        short = Status.PRECISION_LIMIT if num_classifiers <= 2 else Status.LOCAL_OPTIMUM
         is_optimal = numerics.masked_sum(examples.integers, judged.wrong) <= best.least
         status = jnp.where(is_optimal, int(Status.OPTIMAL), int(short))
         spoiled = jnp.where(examples.valid, 0, jnp.nan).astype(dtype)

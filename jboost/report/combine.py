@@ -68,7 +68,7 @@ def make_rules(
     rules.append(Rule("majority vote", "a tie counts half", lambda scores: np.sign(np.where(scores > 0, 1, -1).sum(axis=1))))
     rules.append(Rule("average", "of all scores, above 0", lambda scores: np.where(scores.mean(axis=1) > 0, 1, -1)))
     rules.append(Rule("logistic stacking", "on all scores", lambda points: np.where(scores(stacked, points) > 0, 1, -1)))
-    rules.append(Rule(COMBINATION, "of exact pairs", lambda points: np.where(scores(vote, points) > 0, 1, -1)))
+    rules.append(Rule(COMBINATION, "by exact searches", lambda points: np.where(scores(vote, points) > 0, 1, -1)))
     return rules
 
 
