@@ -5,6 +5,7 @@ Paper 003: P[h(x) != h(z)] is `kernel.disagreement`, and 1/2 - P, positive semid
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 from collections.abc import Callable
 
@@ -16,16 +17,16 @@ from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike, PyTree
 
 
-class Kernel:
+class Kernel(abc.ABC):
     """A symmetric measure on hypotheses; records of numbers, so that one can `vmap` over them."""
 
+    @abc.abstractmethod
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
         """P[h(a) != h(b)], [a, b], of points [a, d] and [b, d]."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def is_inside(self, points: Array) -> Array:
         """Whether the measure is what its name says at points [k, d], [k] bool: it may only be made for a part of space."""
-        raise NotImplementedError
 
 
 @register
