@@ -15,11 +15,16 @@ from jax.custom_batching import custom_vmap
 
 from jboost.base.types import PyTree
 
-_CACHE_BYTES = 1 << 20
+_CACHE_BYTES = 1 << 18
 
 
 def in_chunks(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members that fit the cache; derivatives are not its business."""
+    return _chunked(function, None)
+
+
+def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callable[..., PyTree]:
+    """`function`, one call of which works on so many bytes; None for those of its arguments."""
 
     @custom_vmap
     def chunked(*arguments: PyTree) -> PyTree:
@@ -27,35 +32,32 @@ def in_chunks(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
 
     @chunked.def_vmap
     def _batch(axis_size: int, is_batched: list[PyTree], *arguments: PyTree) -> tuple[PyTree, PyTree]:
-        leaves, structure = jax.tree.flatten(arguments)
         batched = jax.tree.leaves(is_batched)
-        members = [leaf for leaf, flag in zip(leaves, batched, strict=True) if flag]
+        known = bytes_each or sum(leaf.nbytes // (axis_size if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True))
 
-        def one(part: list[jax.Array]) -> PyTree:
-            rest = iter(part)
-            return function(*jax.tree.unflatten(structure, [next(rest) if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]))
+        def members(*arguments: PyTree) -> PyTree:
+            leaves, structure = jax.tree.flatten(arguments)
 
-        if jax.default_backend() == "cpu":
-            results = _map(one, members, axis_size)
-        else:
-            results = jax.vmap(one)(members)
+            def one(part: list[jax.Array]) -> PyTree:
+                rest = iter(part)
+                return function(*jax.tree.unflatten(structure, [next(rest) if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]))
+
+            own = [leaf for leaf, flag in zip(leaves, batched, strict=True) if flag]
+            return _map(one, own, axis_size, _CACHE_BYTES // max(known, 1)) if jax.default_backend() == "cpu" else jax.vmap(one)(own)
+
+        results = _chunked(members, known * axis_size)(*arguments)  # so that a further `vmap` has its chunks too, instead of a lockstep of batches
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
 
 
-def _map(function: Callable[[list[jax.Array]], PyTree], members: list[jax.Array], axis_size: int) -> PyTree:
+def _map(function: Callable[[list[jax.Array]], PyTree], members: list[jax.Array], axis_size: int, chunk_size: int) -> PyTree:
     """`vmap` of a function over chunks, the last filled up with copies of the first member."""
-    size = _chunk_size(members, axis_size)
-    if size == axis_size:
+    if chunk_size <= 1:
+        return lax.map(function, members)
+    if chunk_size >= axis_size:
         return jax.vmap(function)(members)
-    count = -(-axis_size // size)
-    index = jnp.where(jnp.arange(count * size) < axis_size, jnp.arange(count * size), 0).reshape(count, size)
+    count = -(-axis_size // chunk_size)
+    index = jnp.where(jnp.arange(count * chunk_size) < axis_size, jnp.arange(count * chunk_size), 0).reshape(count, chunk_size)
     chunks = lax.map(lambda part: jax.vmap(function)([leaf[part] for leaf in members]), index)
-    return jax.tree.map(lambda leaf: leaf.reshape(count * size, *leaf.shape[2:])[:axis_size], chunks)
-
-
-def _chunk_size(members: list[jax.Array], axis_size: int) -> int:
-    """How many members fit the cache: one at least, all at most."""
-    bytes_each = sum(leaf.size * jnp.dtype(leaf.dtype).itemsize for leaf in members) // max(axis_size, 1)
-    return max(1, min(axis_size, _CACHE_BYTES // max(bytes_each, 1)))
+    return jax.tree.map(lambda leaf: leaf.reshape(count * chunk_size, *leaf.shape[2:])[:axis_size], chunks)
