@@ -45,6 +45,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "monomials_orders": monomials.table,
     "monomials_hard": monomials.table,
     "example_weights": example_weights.table,
+    "example_weights_large": example_weights.large_table,
     "infoboost_rounds": infoboost_rounds.rounds_table,
 }
 

@@ -10,6 +10,7 @@ import pytest
 import jboost
 from jboost import example_weights, kernels
 from jboost.base.status import Status
+from jboost.example_weights import bounds, working_set
 from tests.oracles import example_weights as oracle
 from tests.oracles import kernels as planes
 
@@ -34,16 +35,16 @@ def member_of(models, member):
     return jax.tree.map(lambda leaf: leaf[member], models)
 
 
-def problem(seed, size, *, noise=0.1):
-    """Two noisy half moons, [SIZE] rows of which `size` count."""
+def problem(seed, size, *, noise=0.1, rows=SIZE):
+    """Two noisy half moons, [rows] of which `size` count."""
     rng = np.random.default_rng(seed)
-    angles = rng.uniform(0, np.pi, SIZE)
-    labels = np.where(rng.uniform(size=SIZE) < 0.5, 1, -1)
+    angles = rng.uniform(0, np.pi, rows)
+    labels = np.where(rng.uniform(size=rows) < 0.5, 1, -1)
     labels[:2] = 1, -1
-    points = np.stack([np.cos(angles) * labels, np.sin(angles) * labels + 0.2 * labels], axis=1) + rng.normal(size=(SIZE, 2)) * 0.2
-    labels = np.where(rng.uniform(size=SIZE) < noise, -labels, labels)
+    points = np.stack([np.cos(angles) * labels, np.sin(angles) * labels + 0.2 * labels], axis=1) + rng.normal(size=(rows, 2)) * 0.2
+    labels = np.where(rng.uniform(size=rows) < noise, -labels, labels)
     labels[:2] = 1, -1
-    return points, labels, np.arange(SIZE) < size
+    return points, labels, np.arange(rows) < size
 
 
 def batch():
@@ -79,6 +80,25 @@ def test_fit_equals_highs_and_its_bounds_can_be_recomputed(x64):
             oracle.bounds(exact, labels[member][live], penalties[member], weights[live], rows[live]), [lower, upper], rtol=1e-9
         )
     np.testing.assert_allclose(example_weights.recompute_bounds(model), [lower, upper], rtol=1e-12)
+
+
+def test_many_columns_are_tried_few_at_a_time(x64):
+    """Small and large supports, hard margins, which all columns have to solve, few that count, and a clash of labels at one place."""
+    rows, sizes, penalties = 160, [160, 160, 160, 160, 120, 20, 160, 140], [0.02, 0.1, 1.0, 0.0075, 0.05, 0.2, 1.0, 1.0]
+    assert working_set.num_at_hand(rows) < rows
+    parts = [problem(seed, size, rows=rows, noise=0.0 if seed == 2 else 0.1) for seed, size in enumerate(sizes)]
+    points, labels, masks = (np.stack(part) for part in zip(*parts, strict=True))
+    points[6, 1] = points[6, 0]
+    models = fit_batch(points, labels, masks, np.array(penalties))
+    assert int(models.status[6]) == Status.NO_EDGE
+    for member in (0, 1, 2, 3, 4, 5, 7):
+        model, live = member_of(models, member), masks[member]
+        centred = points[member][live] - points[member][live].mean(axis=0)
+        found = oracle.solve(np.asarray(kernels.disagreement(centred, centred, RADIUS)), labels[member][live], penalties[member])
+        assert int(model.status) == Status.OPTIMAL, member
+        np.testing.assert_allclose([model.lower_bound, model.upper_bound], found.objective, rtol=2e-7)
+        assert int(model.num_support) <= max((found.example_weights > 1e-9).sum() + 2, 2)
+        assert not np.asarray(model.example_weights)[~live].any()
 
 
 def test_float32_bounds_hold():
@@ -233,7 +253,7 @@ def noisy_mixture(size, seed):
 
 
 @pytest.mark.slow
-def test_column_generation_is_certified_and_near_the_optimum(x64):
+def test_column_generation_is_certified_and_near_the_optimum(x64, monkeypatch):
     points, labels = noisy_mixture(300, 0)
     penalty, seen = 2.25 / 300, []
     model = example_weights.fit_large(
@@ -247,6 +267,9 @@ def test_column_generation_is_certified_and_near_the_optimum(x64):
     assert float(model.upper_bound - model.lower_bound) <= 1e-4 * float(model.upper_bound)
     again = example_weights.recompute_bounds(model)
     np.testing.assert_allclose(again, [model.lower_bound, model.upper_bound], rtol=1e-9)
+    monkeypatch.setattr(bounds, "_ENTRIES_AT_ONCE", 300**2 - 1)
+    in_chunks = jax.jit(example_weights.recompute_bounds.__wrapped__)(model)
+    np.testing.assert_allclose(in_chunks, again, rtol=1e-9)
     stopped = example_weights.fit_large(
         points, labels, penalty=penalty, radius=RADIUS, capacity=32, num_entering=8, tolerance=1e-9, on_step=lambda *_: False
     )

@@ -1,8 +1,9 @@
 """Example weights: a classifier made of a distribution over examples and a measure on hypotheses, by a linear program (paper 003)."""
 
+from jboost.example_weights.bounds import recompute_bounds
 from jboost.example_weights.choice import PenaltyChoice, choose_penalty
 from jboost.example_weights.large import fit_large
-from jboost.example_weights.solve import Config, fit, recompute_bounds, validate
+from jboost.example_weights.solve import Config, fit, validate
 from jboost.example_weights.types import ExampleWeightModel, compact
 
 __all__ = ["Config", "ExampleWeightModel", "PenaltyChoice", "choose_penalty", "compact", "fit", "fit_large", "recompute_bounds", "validate"]

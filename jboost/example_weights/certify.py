@@ -28,23 +28,47 @@ def prove(disagreement: Array, row_labels: Array, column_labels: Array, cap: Arr
     """
 
     def bounds(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
-        dtype = disagreement.dtype
-        count = jnp.sum(row_labels != 0, dtype=jnp.int32)
-        wide_cap = jnp.maximum(widen(cap), 1 / jnp.maximum(count, 1).astype(jnp.float64))
+        wide_cap = _wide_cap(cap, row_labels)
         total, slack = _weigh(disagreement, column_labels, row_labels, weights, over_columns=True)
         lower = _attained(total - slack, row_labels != 0, wide_cap)
         edge, edge_slack = _weigh(disagreement, row_labels, column_labels, row_weights, over_columns=False)
-        is_column = column_labels != 0
-        upper = jnp.max(jnp.where(is_column, edge + edge_slack, -jnp.inf), initial=-jnp.inf)
+        upper = jnp.max(jnp.where(column_labels != 0, edge + edge_slack, -jnp.inf), initial=-jnp.inf)
         sum_d, sum_u = jnp.sum(widen(weights)), jnp.sum(widen(row_weights))
-        is_allowed = (sum_u > 0) & (jnp.max(widen(row_weights), initial=0.0) <= wide_cap * sum_u * (1 + _ROUNDING))
-        lower = jnp.where(sum_d > 0, lower / jnp.where(sum_d > 0, sum_d, 1.0), -jnp.inf)
-        upper = jnp.where(is_allowed, upper / jnp.where(sum_u > 0, sum_u, 1.0), jnp.inf)
-        low, _ = round_outwards(lower, jnp.where(jnp.isfinite(lower), 8 * _ROUNDING * jnp.abs(lower), 0.0), dtype)
-        _, high = round_outwards(upper, jnp.where(jnp.isfinite(upper), 8 * _ROUNDING * jnp.abs(upper), 0.0), dtype)
-        return low, high
+        lower, upper = (jnp.where(total > 0, bound / jnp.where(total > 0, total, 1.0), bound) for bound, total in ((lower, sum_d), (upper, sum_u)))
+        return _round(lower, upper, sum_d > 0, _is_allowed(row_weights, wide_cap), disagreement.dtype)
 
     return numerics.in_64_bits(bounds)(disagreement, row_labels, column_labels, cap, weights, row_weights)
+
+
+def prove_from_margins(margins: Array, edges: Array, labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
+    """`prove` where all examples are rows and columns, from margins [m] rounded down and edges [m] rounded up, of weights scaled to sum one."""
+
+    def bounds(margins: Array, edges: Array, labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
+        wide_cap, is_live = _wide_cap(cap, labels), labels != 0
+        lower = _attained(widen(margins), is_live, wide_cap)
+        upper = jnp.max(jnp.where(is_live, widen(edges), -jnp.inf), initial=-jnp.inf)
+        return _round(lower, upper, jnp.any(weights > 0), _is_allowed(row_weights, wide_cap), margins.dtype)
+
+    return numerics.in_64_bits(bounds)(margins, edges, labels, cap, weights, row_weights)
+
+
+def _wide_cap(cap: Array, row_labels: Array) -> Array:
+    count = jnp.sum(row_labels != 0, dtype=jnp.int32)
+    return jnp.maximum(widen(cap), 1 / jnp.maximum(count, 1).astype(jnp.float64))
+
+
+def _is_allowed(row_weights: Array, cap: Array) -> Array:
+    """Whether row weights, scaled to sum one, are within the cap, []."""
+    total = jnp.sum(widen(row_weights))
+    return (total > 0) & (jnp.max(widen(row_weights), initial=0.0) <= cap * total * (1 + _ROUNDING))
+
+
+def _round(lower: Array, upper: Array, has_weights: Array, is_allowed: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
+    """The bounds as floats, rounded outwards; infinite where nothing is proven."""
+    lower, upper = jnp.where(has_weights, lower, -jnp.inf), jnp.where(is_allowed, upper, jnp.inf)
+    low, _ = round_outwards(lower, jnp.where(jnp.isfinite(lower), 8 * _ROUNDING * jnp.abs(lower), 0.0), dtype)
+    _, high = round_outwards(upper, jnp.where(jnp.isfinite(upper), 8 * _ROUNDING * jnp.abs(upper), 0.0), dtype)
+    return low, high
 
 
 def _weigh(disagreement: Array, labels: Array, other_labels: Array, weights: Array, *, over_columns: bool) -> tuple[Array, Array]:

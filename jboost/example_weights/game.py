@@ -25,7 +25,7 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 
 _TO_BOUNDARY = 0.97
-_MOST_STALLED = 8  # iterations without progress, after which rounding is to blame
+MOST_STALLED = 8  # iterations without progress, after which rounding is to blame
 _MOST_REPAIRS = 8
 _LIFT = 0.1  # of the usual start, below which no part of a warm one lies
 _MOST_CAP = 2.0  # with a cap of 1 or more nothing is capped
@@ -261,8 +261,12 @@ def _products(game: Game, point: Point) -> _Targets:
     )
 
 
-def _complementarity(game: Game, products: _Targets) -> Array:
-    """mu: the mean complementary product, []."""
+def mean_product(game: Game, point: Point) -> Array:
+    """mu: the mean complementary product of an iterate, []."""
+    return _mean(game, _products(game, point))
+
+
+def _mean(game: Game, products: _Targets) -> Array:
     count = 2 * jnp.sum(game.row_labels != 0, dtype=game.cap.dtype) + jnp.sum(game.column_labels != 0, dtype=game.cap.dtype)
     return sum(jnp.sum(part) for part in products) / jnp.maximum(count, 1)
 
@@ -272,10 +276,10 @@ def advance(game: Game, point: Point) -> Point:
     newton = _prepare(game, point)
     residual = _residuals(game, point)
     products = _products(game, point)
-    mean = _complementarity(game, products)
+    mean = _mean(game, products)
     affine = _direction(game, point, residual, newton, jax.tree.map(jnp.negative, products))
     primal, dual = (jnp.minimum(length, 1.0) for length in _steps(game, point, affine))
-    ahead = _complementarity(game, _products(game, _move(point, affine, primal, dual)))
+    ahead = mean_product(game, _move(point, affine, primal, dual))
     centring = jnp.clip((ahead / jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)) ** 3, 1e-4, 1.0)
     goal = centring * mean
     targets = _Targets(
@@ -288,7 +292,7 @@ def advance(game: Game, point: Point) -> Point:
     return _move(point, direction, jnp.minimum(_TO_BOUNDARY * primal, 1.0), jnp.minimum(_TO_BOUNDARY * dual, 1.0))
 
 
-def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
+def bounds(game: Game, point: Point) -> tuple[Array, Array]:
     """What the iterate's weights attain and its row weights leave, [] each: valid up to rounding, as both are scaled to sum one."""
     is_row, is_column = game.row_labels != 0, game.column_labels != 0
     weights = point.weights / jnp.sum(point.weights)
@@ -321,13 +325,17 @@ def restart(game: Game, before: Point) -> Point:
     )
 
 
+def begin(game: Game, initial: Point | None = None) -> State:
+    """The state before the first iteration, from a point of a game of the same rows and columns or from none."""
+    point = start(game) if initial is None else restart(game, initial)
+    lower, upper = bounds(game, point)
+    none = jnp.zeros((), jnp.int32)
+    return State(point, point.weights, point.row_weights, lower, upper, lower + jnp.inf, none, none)
+
+
 def solve(game: Game, *, tolerance: Array, floor: Array, max_iterations: int, initial: Point | None = None) -> State:
     """Iterates until upper - lower <= tolerance * the larger of their sizes + floor (in units of sigma), or rounding stops it."""
-    point = start(game) if initial is None else restart(game, initial)
-    lower, upper = _bounds(game, point)
-    none = jnp.zeros((), jnp.int32)
-    state = State(point, point.weights, point.row_weights, lower, upper, lower + jnp.inf, none, none)
-    return _iterate(game, state, tolerance=tolerance, floor=floor, max_iterations=max_iterations)
+    return iterate(game, begin(game, initial), tolerance=tolerance, floor=floor, max_iterations=max_iterations)
 
 
 def prune(game: Game, state: State, *, tolerance: Array, floor: Array) -> State:
@@ -335,40 +343,65 @@ def prune(game: Game, state: State, *, tolerance: Array, floor: Array) -> State:
 
     Where these do not bring the bounds as near to each other as was asked for, or as they were, the state as it is.
     """
+    after = repair(game, state, tolerance=tolerance, floor=floor)
+    is_taken = is_as_near(after, state, tolerance, floor)
+    return jax.tree.map(lambda new, old: jnp.where(is_taken, new, old), after, state)
+
+
+def repair(game: Game, state: State, *, tolerance: Array, floor: Array) -> State:
+    """The state with exact zeros for the columns off the support, and a few iterations on."""
     point = state.point
     pruned = jnp.where(point.weights > point.column_slacks, point.weights, 0.0)
     fresh = state._replace(
         point=point._replace(weights=pruned), weights=pruned, lower=-jnp.inf * jnp.ones_like(state.lower), num_stalled=jnp.zeros((), jnp.int32)
     )
-    after = _iterate(game, fresh, tolerance=tolerance, floor=floor, max_iterations=_MOST_REPAIRS)
-    wanted = jnp.maximum(_wanted(state, tolerance, floor), state.upper - state.lower)
-    is_taken = after.upper - after.lower <= wanted
-    return jax.tree.map(lambda new, old: jnp.where(is_taken, new, old), after, state)
+    return iterate(game, fresh, tolerance=tolerance, floor=floor, max_iterations=_MOST_REPAIRS)
+
+
+def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> Array:
+    """Whether the bounds are as near to each other as was asked for, or as they were before, []."""
+    return after.upper - after.lower <= jnp.maximum(_wanted(before, tolerance, floor), before.upper - before.lower)
 
 
 def _wanted(state: State, tolerance: Array, floor: Array) -> Array:
     return tolerance * jnp.maximum(jnp.abs(state.upper), jnp.abs(state.lower)) + floor
 
 
-def _iterate(game: Game, state: State, *, tolerance: Array, floor: Array, max_iterations: int) -> State:
+def is_open(state: State, tolerance: Array, floor: Array) -> Array:
+    """Whether the bounds are farther apart than was asked for, []."""
+    return state.upper - state.lower > jnp.where(jnp.isfinite(state.lower), _wanted(state, tolerance, floor), 0.0)
+
+
+def helps(state: State) -> Array:
+    """Whether iterations still bring the bounds nearer, []."""
+    return jnp.isfinite(state.point.value) & (state.num_stalled < MOST_STALLED)
+
+
+def record(state: State, point: Point, weights: Array, lower: Array, upper: Array, product: Array) -> State:
+    """The state after an iteration that ends in a point; `weights` [n] prove the lower bound, those of the rows the upper one."""
+    is_higher, is_lower, is_nearer = lower > state.lower, upper < state.upper, product < state.product  # False where rounding made them NaN
+    progresses = is_higher | is_lower | is_nearer
+    return State(
+        point=point,
+        weights=jnp.where(is_higher, weights, state.weights),
+        row_weights=jnp.where(is_lower, point.row_weights, state.row_weights),
+        lower=jnp.where(is_higher, lower, state.lower),
+        upper=jnp.where(is_lower, upper, state.upper),
+        product=jnp.where(is_nearer, product, state.product),
+        num_iterations=state.num_iterations + 1,
+        num_stalled=jnp.where(progresses, 0, state.num_stalled + 1).astype(jnp.int32),
+    )
+
+
+def iterate(game: Game, state: State, *, tolerance: Array, floor: Array, max_iterations: int) -> State:
+    """Iterations over all columns, until they are finished."""
+
     def step(state: State) -> State:
         point = advance(game, state.point)
-        lower, upper = _bounds(game, point)
-        product = _complementarity(game, _products(game, point))
-        progresses = (lower > state.lower) | (upper < state.upper) | (product < state.product)
-        return State(
-            point=point,
-            weights=jnp.where(lower > state.lower, point.weights, state.weights),
-            row_weights=jnp.where(upper < state.upper, point.row_weights, state.row_weights),
-            lower=jnp.maximum(lower, state.lower),
-            upper=jnp.minimum(upper, state.upper),
-            product=jnp.minimum(product, state.product),
-            num_iterations=state.num_iterations + 1,
-            num_stalled=jnp.where(progresses, 0, state.num_stalled + 1).astype(jnp.int32),
-        )
+        lower, upper = bounds(game, point)
+        return record(state, point, point.weights, lower, upper, mean_product(game, point))
 
     def unfinished(state: State) -> Array:
-        is_sound = jnp.isfinite(state.point.value) & (state.num_stalled < _MOST_STALLED)
-        return (state.upper - state.lower > jnp.where(jnp.isfinite(state.lower), _wanted(state, tolerance, floor), 0.0)) & is_sound
+        return is_open(state, tolerance, floor) & helps(state)
 
     return loops.bounded_loop(step, unfinished, numerics.start_loop_beside(state, game.matrix), max_checks=max_iterations)[0]

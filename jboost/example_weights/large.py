@@ -14,17 +14,15 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from jboost.base import check, numerics
-from jboost.base.brackets import round_outwards, sum_and_slack, widen
+from jboost.base import check
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
+from jboost.example_weights.bounds import price_all
 from jboost.example_weights.solve import Config, Inputs, Solution, centred, is_valid, judge_penalty, make_model, prepare, solve_program
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
 
-_ENTRIES_AT_ONCE = 1 << 22
 _APART = 0.02  # of the largest disagreement: columns that enter together differ by this at least
 _SHARE_OF_GAP = 0.1  # how precise a master is, of the relative gap that is left
 _COARSEST = 0.1
@@ -139,7 +137,7 @@ def _generate(
         is_used = np.arange(capacity) < len(state.columns)
         solution = _master(inputs.kernel, places, signs, padded, is_used, price, jnp.asarray(wanted, places.dtype), config=config)
         weights, rows = np.asarray(solution.example_weights)[: len(state.columns)], np.asarray(solution.row_weights)
-        low, high = (np.asarray(bound) for bound in _price_all(inputs.kernel, places, signs, solution.row_weights))
+        low, high = (np.asarray(bound) for bound in price_all(inputs.kernel, places, signs, solution.row_weights))
         upper, lower = float(high[live].max()), float(solution.lower_bound)
         if lower > state.lower_bound:
             state = state._replace(example_weights=weights, best_columns=state.columns, lower_bound=lower)
@@ -207,30 +205,3 @@ def _master(
     disagreement = kernel.disagreement(places[columns], places).astype(places.dtype)
     column_labels = jnp.where(is_used, signs[columns], 0.0)
     return solve_program(disagreement, signs, column_labels, price, tolerance, jnp.ones((), bool), config)
-
-
-@jax.jit
-def _price_all(kernel: Kernel, places: Array, signs: Array, row_weights: Array) -> tuple[Array, Array]:
-    """The edges of all examples under row weights, scaled to sum one: floats at or below and at or above them, [m] each."""
-    size = places.shape[0]
-    rows = max(1, min(size, _ENTRIES_AT_ONCE // max(size, 1)))
-    count = -(-size // rows)
-    signed = signs * row_weights
-    padded = jnp.pad(places, ((0, count * rows - size), (0, 0))).reshape(count, rows, -1)
-    labels = jnp.pad(signs, (0, count * rows - size)).reshape(count, rows)
-
-    def bracket(disagreement: Array, labels: Array, signed: Array, row_weights: Array) -> tuple[Array, Array]:
-        tilt, tilt_slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=-1), size, signed, jnp.full_like(signed, 0.5))
-        moved, slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=-1), size, disagreement, signed[None, :])
-        total = jnp.sum(widen(row_weights))
-        slack = (tilt_slack + slack) * (1 + 2.0**-50) + 2.0**-50 * (jnp.abs(tilt) + jnp.abs(moved))
-        edge = widen(labels) * (tilt - moved)
-        return round_outwards(edge / total, (slack + 2.0**-50 * jnp.abs(edge)) / total * (1 + 2.0**-50), disagreement.dtype)
-
-    def one_chunk(chunk: tuple[Array, Array]) -> tuple[Array, Array]:
-        points, own = chunk
-        disagreement = lax.optimization_barrier(kernel.disagreement(points, places).astype(places.dtype))
-        return numerics.in_64_bits(bracket)(disagreement, own, signed, row_weights)
-
-    low, high = lax.map(one_chunk, (padded, labels))
-    return low.reshape(-1)[:size], high.reshape(-1)[:size]

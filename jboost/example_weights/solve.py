@@ -13,13 +13,14 @@ import numpy as np
 from jboost.base import batching, check, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.example_weights import certify, game
+from jboost.example_weights import certify, game, working_set
 from jboost.example_weights.types import ExampleWeightModel, sum_in_64_bits
 from jboost.kernels import Kernel, hyperplanes, least_radius
 from jboost.kernels.types import as_points
 
 _FLOOR = 64  # units of rounding of the largest disagreement, below which a gap is none
 _SHARE_OF_TOLERANCE = 1e-5  # of the largest disagreement, likewise
+_NOTHING = 256  # times that share: an upper bound as small beside a lower one that is not positive is none
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +80,16 @@ def solve_warm(
     cap = jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1))
     program = game.make(disagreement, row_labels, column_labels, cap)
     floor = jnp.maximum(_FLOOR * eps, _SHARE_OF_TOLERANCE * tolerance)
-    state = game.solve(program, tolerance=0.5 * tolerance, floor=floor, max_iterations=config.max_iterations, initial=initial)
-    last = state.point
+    aim = {"tolerance": 0.5 * tolerance, "floor": floor}
+    state = working_set.solve(program, **aim, max_iterations=config.max_iterations, initial=initial)
+    last, is_used_up = state.point, game.is_open(state, **aim) & game.helps(state)
     if config.sparse:
-        state = game.prune(program, state, tolerance=0.5 * tolerance, floor=floor)
+        state = working_set.prune(program, state, **aim)
     weights = state.weights / jnp.sum(state.weights)
     rows = _capped(state.row_weights, cap)
     lower, upper = certify.prove(disagreement, row_labels, column_labels, cap, weights, rows)
-    status = _judge(lower, upper, tolerance, floor * program.scale, state.num_iterations >= config.max_iterations)
+    nothing = _NOTHING * _SHARE_OF_TOLERANCE * tolerance * program.scale
+    status = _judge(lower, upper, tolerance, floor * program.scale, nothing, is_used_up)
     has_rows = jnp.any(row_labels != 0) & jnp.any(column_labels != 0)
     is_valid = is_valid & has_rows
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
@@ -110,9 +113,9 @@ def _capped(row_weights: Array, cap: Array) -> Array:
     return capped / jnp.sum(capped)
 
 
-def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, is_used_up: Array) -> Array:
+def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: Array, is_used_up: Array) -> Array:
     gap = upper - lower
-    is_none = (upper <= 4 * floor) & (gap <= 8 * floor)
+    is_none = ((upper <= 4 * floor) & (gap <= 8 * floor)) | ((lower <= 0) & (upper <= nothing) & ~is_used_up)
     status = jnp.where(is_used_up, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
     status = jnp.where(gap <= tolerance * jnp.maximum(jnp.abs(lower), jnp.abs(upper)), int(Status.OPTIMAL), status)
     return jnp.where(is_none, int(Status.NO_EDGE), status)
@@ -306,18 +309,3 @@ def make_model(inputs: Inputs, points: Array, labels: Array, penalty: Array, sol
         num_iterations=solution.num_iterations,
         status=solution.status,
     )
-
-
-@jax.jit
-def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
-    """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, [] each.
-
-    >>> import jboost
-    >>> model = jboost.example_weights.fit([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], penalty=1.0, radius=2.0)
-    >>> lower, upper = jboost.example_weights.recompute_bounds(model)
-    >>> bool(lower == model.lower_bound) and bool(upper == model.upper_bound)
-    True
-    """
-    disagreement = model.kernel.disagreement(model.points, model.points).astype(model.points.dtype)
-    cap = jnp.maximum(model.penalty, 1 / jnp.maximum(jnp.sum(model.labels != 0, dtype=model.penalty.dtype), 1))
-    return certify.prove(disagreement, model.labels, model.labels, cap, model.example_weights, model.row_weights)
