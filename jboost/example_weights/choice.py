@@ -12,7 +12,7 @@ from jax import lax
 from jboost.base import check, folds, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
-from jboost.example_weights.solve import Config, Inputs, centred, default_tolerance, is_valid, prepare, solve_warm
+from jboost.example_weights.solve import Config, Inputs, centred, default_tolerance, is_price, is_sound, prepare, solve_warm
 from jboost.example_weights.types import sum_in_64_bits
 from jboost.kernels import Kernel
 
@@ -78,7 +78,7 @@ def choose_penalty(
 @functools.partial(jax.jit, static_argnames=("num_folds", "config"))
 def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, num_folds: int, config: Config) -> PenaltyChoice:
     points, labels = centred(inputs)
-    valid = is_valid(inputs, jnp.min(penalties))
+    valid = is_sound(inputs) & jnp.all(is_price(penalties))
     labels = jnp.where(valid, labels, 0.0)
     disagreement = jnp.where(valid, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0)
     held_out = folds.stratified_folds(key, inputs.labels, num_folds=num_folds, mask=inputs.mask)

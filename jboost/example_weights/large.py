@@ -19,7 +19,7 @@ from jboost.base import check
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights.bounds import price_all
-from jboost.example_weights.solve import Config, Inputs, Solution, centred, is_valid, judge_penalty, make_model, prepare, solve_program
+from jboost.example_weights.solve import Config, Inputs, Solution, centred, is_price, is_sound, judge_penalty, make_model, prepare, solve_program
 from jboost.example_weights.types import ExampleWeightModel
 from jboost.kernels import Kernel
 
@@ -100,7 +100,7 @@ def fit_large(
     for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
         check.count(name, value, low=1)
     check.number("tolerance", tolerance, low=0, open_low=True)
-    if not bool(is_valid(inputs, price)):
+    if not bool(is_sound(inputs) & is_price(price)):
         raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
     config = Config() if config is None else config
     places, signs = centred(inputs)

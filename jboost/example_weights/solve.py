@@ -263,16 +263,21 @@ def validate(
     )
 
 
-def is_valid(inputs: Inputs, penalty: Array) -> Array:
-    """Whether all values are allowed, []."""
-    is_sound = jnp.all(jnp.isfinite(inputs.points), axis=1) & (jnp.abs(inputs.labels) == 1)
-    is_sound = is_sound & inputs.kernel.is_inside(inputs.points - inputs.centre[None, :])
+def is_sound(inputs: Inputs) -> Array:
+    """Whether all values of examples and measure are allowed, []."""
+    rows = jnp.all(jnp.isfinite(inputs.points), axis=1) & (jnp.abs(inputs.labels) == 1)
+    rows = rows & inputs.kernel.is_inside(inputs.points - inputs.centre[None, :])
     numbers = [
         jnp.all(jnp.isfinite(leaf))
-        for leaf in (*jax.tree.leaves(inputs.kernel), inputs.centre, penalty)
+        for leaf in (*jax.tree.leaves(inputs.kernel), inputs.centre)
         if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
     ]
-    return jnp.all(is_sound | ~inputs.mask) & jnp.all(jnp.stack(numbers)) & (penalty > 0)
+    return jnp.all(rows | ~inputs.mask) & jnp.all(jnp.stack(numbers))
+
+
+def is_price(penalty: Array) -> Array:
+    """Whether a penalty is allowed."""
+    return jnp.isfinite(penalty) & (penalty > 0)
 
 
 def centred(inputs: Inputs) -> tuple[Array, Array]:
@@ -284,10 +289,10 @@ def centred(inputs: Inputs) -> tuple[Array, Array]:
 @functools.partial(jax.jit, static_argnames=("config",))
 def _fit(inputs: Inputs, penalty: Array, tolerance: Array, *, config: Config) -> ExampleWeightModel:
     points, labels = centred(inputs)
-    valid = is_valid(inputs, penalty)
-    labels = jnp.where(valid, labels, 0.0)
-    disagreement = inputs.kernel.disagreement(points, points).astype(points.dtype)
-    solution = solve_program(jnp.where(valid, disagreement, 0.0), labels, labels, penalty, tolerance, valid, config)
+    sound = is_sound(inputs)  # apart from the penalty: under `vmap` over penalties there is one matrix
+    labels = jnp.where(sound, labels, 0.0)
+    disagreement = jnp.where(sound, inputs.kernel.disagreement(points, points).astype(points.dtype), 0.0)
+    solution = solve_program(disagreement, labels, labels, penalty, tolerance, sound & is_price(penalty), config)
     return make_model(inputs, points, labels, penalty, solution)
 
 
