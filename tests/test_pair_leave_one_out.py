@@ -173,3 +173,47 @@ def test_bad_arguments_are_named(model):
     ):
         with pytest.raises(ValueError, match=message):
             jboost.pair.leave_one_out(**({"points": points, "labels": labels, "model": model} | arguments))
+
+
+# --- branch and bound ------------------------------------------------------------------------------------------------------
+
+
+def by_branch_and_bound(points, labels, weights, mask):
+    return jax.device_get(jboost.pair.leave_one_out(points, labels, weights=weights, mask=mask, method="branch_and_bound"))
+
+
+@pytest.mark.parametrize("num_sets", [12, pytest.param(300, marks=pytest.mark.slow)])
+def test_branch_and_bound_on_degenerate_sets(num_sets):
+    points, labels, weights, mask = random_degenerate_sets(67, num_sets, 8)
+    for row in range(num_sets):
+        case = points[row].astype(np.float32), labels[row], weights[row].astype(np.float32), mask[row]
+        results = jax.tree.map(lambda leaf: leaf[None], by_branch_and_bound(*case))
+        assert_true(results, 0, points[row], labels[row], weights[row], mask[row], "max_margin")
+
+
+@pytest.mark.slow
+def test_branch_and_bound_equals_the_sweep():
+    rng = np.random.default_rng(71)
+    kinds = set()
+    for number in range(60):
+        extent = (3, 30, 1000)[number % 3]
+        labels = np.where(rng.random(64) < 0.5, 1, -1)
+        points = (rng.integers(-extent, extent + 1, (64, 2)) + (number % 2) * extent // 2 * labels[:, None]).astype(np.float32)
+        weights, mask = rng.integers(1, 2 + number % 3, 64).astype(np.float32), rng.random(64) < 0.9
+        swept = jax.device_get(jboost.pair.leave_one_out(points, labels, weights=weights, mask=mask, method="sweep"))
+        jax.tree.map(np.testing.assert_array_equal, by_branch_and_bound(points, labels, weights, mask), swept)
+        kinds |= set(swept.kinds.tolist())
+    assert kinds == {0, 1, 2, 3}
+
+
+def test_branch_and_bound_is_for_concrete_arrays_and_one_model():
+    points, labels = np.zeros((3, 2), np.float32), np.array([1, -1, 1])
+    with pytest.raises(ValueError, match="method is 'branch_and_bound'"):
+        jboost.pair.leave_one_out(points, labels, method="branch_and_bound", model="occurrence")
+    with pytest.raises(ValueError, match="method is 'branch_and_bound'"):
+        jax.jit(functools.partial(jboost.pair.leave_one_out, method="branch_and_bound"))(points, labels)
+    with pytest.raises(ValueError, match=r"config is a SweepConfig: a jboost.pair.BranchAndBoundConfig is wanted"):
+        jboost.pair.leave_one_out(points, labels, method="branch_and_bound", config=SweepConfig())
+    spoiled = jboost.pair.leave_one_out(np.full((3, 2), np.nan, np.float32), labels, method="branch_and_bound")
+    assert int(spoiled.status) == Status.INVALID_INPUT
+    assert np.isnan(spoiled.error)

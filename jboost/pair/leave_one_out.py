@@ -20,6 +20,7 @@ from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import check, numerics, types
@@ -27,15 +28,18 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import near_optimal, sweep
-from jboost.pair.encoding import encode
+from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
+from jboost.pair.encoding import Encoding, encode
 from jboost.pair.instance import Instance
 from jboost.pair.leave_one_out_verdicts import Near, Verdict, matters_to, tour_splits
 from jboost.pair.near_optimal import Occurrences, Room
 from jboost.pair.near_optimal_lines import compare_gaps
+from jboost.pair.separator import LARGEST_SWEEP, judge_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import LeaveOneOut
 
 _FIRST_ROOM = 256  # splits; ordinary data have a few dozen
+_LEAST_ROOM = 32  # for splits that are listed beforehand
 _MOST_BYTES = 2**31  # that a repetition with more room may set aside for splits
 
 
@@ -56,7 +60,8 @@ def leave_one_out(
     mask: ArrayLike | None = None,
     model: Literal["max_margin", "occurrence"] = "max_margin",
     max_separators: int | None = None,
-    config: SweepConfig | None = None,
+    method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
+    config: SweepConfig | BranchAndBoundConfig | None = None,
 ) -> LeaveOneOut:
     """What `optimal_separator` does to each point when it is trained on the others; exactly, at about the cost of one search.
 
@@ -80,7 +85,9 @@ def leave_one_out(
       model: which separators are equally likely.
       max_separators: room for distinct separators that may be optimal without some point; static. With None it starts at 256, and
         outside of jit and vmap the computation is repeated with four times as much until all fit.
-      config: static sizes of the sweep.
+      method: "sweep"; "branch_and_bound", of the model "max_margin", outside jit and vmap, for very many points; "auto" for the latter past
+        8,192 points where it may, else the sweep. Errors are the same.
+      config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; chosen for the device where None.
 
     Returns:
       `LeaveOneOut`. If the room did not suffice the status is CAPACITY_LIMIT, errors are NaN and kinds 0. If rounding left the side of a
@@ -100,28 +107,71 @@ def leave_one_out(
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
     labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
     weights, mask = types.fill(weights, mask, points.shape[0])
-    if config is not None and not isinstance(config, SweepConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted")
     if max_separators is not None:
         check.count("max_separators", max_separators, low=2)
-    config = (config or SweepConfig()).resolved()
-    if config.word_bits == 32 and points.dtype.itemsize > 4:
+    check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
+    is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    if method == "auto":
+        is_large = points.shape[0] > LARGEST_SWEEP and model == "max_margin" and not is_traced and not isinstance(config, SweepConfig)
+        method = "branch_and_bound" if is_large or isinstance(config, BranchAndBoundConfig) else "sweep"
+    if method == "branch_and_bound":
+        if model != "max_margin" or is_traced:
+            raise ValueError("method is 'branch_and_bound', which takes concrete arrays and the model 'max_margin': hand in 'sweep'")
+        bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        return _by_branch_and_bound(points, labels, weights, mask, max_separators, bounds_config)
+    sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
+    if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
     size = max(points.shape[0], 2)
     most = size * (size - 1) + 2  # all strict splits of n points by lines
     room = min(max_separators or _FIRST_ROOM, most)
     while True:
-        result = _leave_one_out(points, labels, weights, mask, by_margin=model == "max_margin", num_splits=room, config=config)
+        result = _by_sweep(points, labels, weights, mask, by_margin=model == "max_margin", num_splits=room, config=sweep_config)
         may_repeat = max_separators is None and room < most and 4 * room * size <= _MOST_BYTES
-        if not may_repeat or isinstance(result.status, jax.core.Tracer) or int(result.status) != Status.CAPACITY_LIMIT:
+        if not may_repeat or is_traced or int(result.status) != Status.CAPACITY_LIMIT:
             return result
         room = min(4 * room, most)
 
 
-@functools.partial(jax.jit, static_argnames=("by_margin", "num_splits", "config"))
-def _leave_one_out(
-    points: Array, labels: Array, weights: Array, mask: Array, *, by_margin: bool, num_splits: int, config: SweepConfig
+def _by_branch_and_bound(
+    points: Array, labels: Array, weights: Array, mask: Array, max_separators: int | None, config: BranchAndBoundConfig
 ) -> LeaveOneOut:
+    result_dtype, num_points = jnp.result_type(float), points.shape[0]
+    found = list_splits(points, labels, weights, mask, most_bytes=_MOST_BYTES, config=config)
+    count = len(found.losses)
+    room = max(_LEAST_ROOM, 1 << (count - 1).bit_length())
+    fits = found.fits and (max_separators is None or count <= max_separators)
+    with jax.enable_x64(True):
+        rows = jnp.asarray(np.pad(found.on_own_side, ((0, room - count), (0, 0)))), jnp.asarray(np.pad(found.losses, (0, room - count)))
+        result = _judge_splits(*found.arrays, *rows, jnp.int32(count), jnp.asarray(fits), result_dtype=result_dtype)
+    return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
+
+
+@functools.partial(jax.jit, static_argnames=("result_dtype",))
+def _judge_splits(
+    points: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    on_own_side: Array,
+    losses: Array,
+    count: Array,
+    fits: Array,
+    *,
+    result_dtype: jnp.dtype,
+) -> LeaveOneOut:
+    """Leave-one-out errors from all splits [s, n] that lose the optimum and the heaviest point at most; `count` of them are real."""
+    instance, encoding = encode(points, labels, weights, mask, jnp.dtype("float64"))
+    is_real = lax.iota(jnp.int32, losses.shape[0]) < count
+    optimum = jnp.min(jnp.where(is_real, losses, jnp.iinfo(losses.dtype).max))
+    is_cheap = is_real[:, None] & (instance.weights[None] > (losses - optimum)[:, None])
+    always_wrong = jnp.any(is_cheap & (on_own_side != instance.own[None]), axis=0)
+    near = Near(near_optimal.list_rows(on_own_side, losses, count), optimum, instance.live & ~always_wrong)
+    return _conclude(encoding, mask, *_by_margin(instance, near), fits, result_dtype)
+
+
+@functools.partial(jax.jit, static_argnames=("by_margin", "num_splits", "config"))
+def _by_sweep(points: Array, labels: Array, weights: Array, mask: Array, *, by_margin: bool, num_splits: int, config: SweepConfig) -> LeaveOneOut:
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
     padding = max(0, 2 - num_points)
@@ -132,37 +182,44 @@ def _leave_one_out(
         real = jnp.dtype("float32" if config.word_bits == 32 else "float64")
         instance, encoding = encode(points, labels, weights, mask, real)
         near, own, other = _gather(instance, num_splits, by_margin, config)
-        if by_margin:
-            _, right, wrong, doubtful = _by_margin(instance, near)
-        else:
-            right, wrong, doubtful = _by_occurrence(instance, near, own, other)
-        live, num_live = instance.live, jnp.sum(instance.live, dtype=jnp.int32)
-        if by_margin:
-            right, wrong = (jnp.where(num_live == 1, 1, count) for count in (right, wrong))
-            near = near._replace(undecided=jnp.where(num_live == 1, live, near.undecided))
-        share = wrong.astype(real) / jnp.maximum(right + wrong, 1).astype(real)
-        errors = jnp.where(live, jnp.where(near.undecided, share, 1) * encoding.weights, 0)
-        kinds = jnp.where(near.undecided, jnp.where(wrong == 0, 1, jnp.where(right == 0, 2, 3)), jnp.where(live, 2, 0))
         fits = near.splits.count <= num_splits
-        if not by_margin:
-            fits &= (own.count <= own.split.shape[0]) & (other.count <= other.split.shape[0])
-        proven = encoding.faithful & ~doubtful
-        status = jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-        status = jnp.where(fits, status, int(Status.CAPACITY_LIMIT))
-        status = jnp.where(encoding.valid, status, int(Status.INVALID_INPUT))
-        known = encoding.valid & fits
-        errors = jnp.where(known | ~mask, errors, jnp.nan)
-        error = numerics.masked_sum(errors, mask) / jnp.maximum(jnp.sum(mask, dtype=jnp.int32), 1).astype(real)
-        error = jnp.where(known, error, jnp.nan)
-        return LeaveOneOut(
-            error=error.astype(result_dtype),
-            errors=errors.astype(result_dtype),
-            kinds=jnp.where(known, kinds, 0).astype(jnp.int32),
-            status=status.astype(jnp.int32),
-        )
+        if by_margin:
+            return _conclude(encoding, mask, *_by_margin(instance, near), fits, result_dtype)
+        fits &= (own.count <= own.split.shape[0]) & (other.count <= other.split.shape[0])
+        counts = _by_occurrence(instance, near, own, other)
+        return _conclude(encoding, mask, near.undecided, counts, fits, result_dtype)
 
     result = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
     return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
+
+
+class _Counts(NamedTuple):
+    """How many of the equally likely separators have each point right and wrong."""
+
+    right: Array  # [n] int32
+    wrong: Array  # [n] int32
+    doubtful: Array  # [] bool, rounding left that open
+
+
+def _conclude(encoding: Encoding, mask: Array, undecided: Array, counts: _Counts, fits: Array, result_dtype: jnp.dtype) -> LeaveOneOut:
+    """Errors and kinds; points [n] that are not `undecided` are always wrong, and `fits` says whether all splits were listed."""
+    real = encoding.weights.dtype
+    share = counts.wrong.astype(real) / jnp.maximum(counts.right + counts.wrong, 1).astype(real)
+    errors = jnp.where(undecided, share, 1) * encoding.weights
+    kinds = jnp.where(undecided, jnp.where(counts.wrong == 0, 1, jnp.where(counts.right == 0, 2, 3)), 2)
+    proven = encoding.faithful & ~counts.doubtful
+    status = jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+    status = jnp.where(fits, status, int(Status.CAPACITY_LIMIT))
+    known = encoding.valid & fits
+    errors = jnp.where(mask, jnp.where(known, errors, jnp.nan), 0)
+    count = jnp.maximum(jnp.sum(mask, dtype=jnp.int32), 1).astype(real)
+    error = jnp.where(known, numerics.masked_sum(errors, mask) / count, jnp.nan)
+    return LeaveOneOut(
+        error=error.astype(result_dtype),
+        errors=errors.astype(result_dtype),
+        kinds=jnp.where(known & mask, kinds, 0).astype(jnp.int32),
+        status=jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
 
 
 def _gather(instance: Instance, num_splits: int, by_margin: bool, config: SweepConfig) -> tuple[Near, Occurrences, Occurrences]:
@@ -183,8 +240,8 @@ def _gather(instance: Instance, num_splits: int, by_margin: bool, config: SweepC
     return Near(found.splits, found.optimum, instance.live & ~found.always_wrong), own, other
 
 
-def _by_margin(instance: Instance, near: Near) -> _Tally:
-    """The separators of largest margin for every point left out."""
+def _by_margin(instance: Instance, near: Near) -> tuple[Array, _Counts]:
+    """Which points [n] are not wrong by every optimal separator of the others, and how many of largest margin have each right and wrong."""
 
     def add(tally: _Tally, row: Array, verdict: Verdict) -> _Tally:
         del row
@@ -204,11 +261,14 @@ def _by_margin(instance: Instance, near: Near) -> _Tally:
 
     nothing = jnp.zeros(instance.x.shape, jnp.int32)
     tally = _Tally(Wide(jnp.full_like(instance.x, -1), jnp.zeros_like(instance.x)), nothing, nothing, jnp.zeros((), bool))
-    return tour_splits(instance, near, tally, add, floor)
+    tally = tour_splits(instance, near, tally, add, floor)
+    is_alone = jnp.sum(instance.live, dtype=jnp.int32) == 1  # without it both constants are best
+    counts = _Counts(jnp.where(is_alone, 1, tally.right), jnp.where(is_alone, 1, tally.wrong), tally.doubtful)
+    return jnp.where(is_alone, instance.live, near.undecided), counts
 
 
-def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occurrences) -> tuple[Array, Array, Array]:
-    """How many of the occurrences of each point's class have it right and wrong, [n], and whether rounding left that open."""
+def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occurrences) -> _Counts:
+    """How many of the occurrences of each point's class have it right and wrong."""
 
     def add(judged: tuple[Array, Array], row: Array, verdict: Verdict) -> tuple[Array, Array]:
         return lax.dynamic_update_index_in_dim(judged[0], verdict.right, row, 0), judged[1] | verdict.doubtful
@@ -224,7 +284,7 @@ def _by_occurrence(instance: Instance, near: Near, own: Occurrences, other: Occu
     gives_up = instance.live & (class_weight - instance.weights == near.optimum)
     counts = jnp.zeros(instance.x.shape, jnp.int32), gives_up.astype(jnp.int32)
     counts = _count_occurrences(instance, near, instance.own, own, judged, counts)
-    return *_count_occurrences(instance, near, instance.live & ~instance.own, other, judged, counts), doubtful
+    return _Counts(*_count_occurrences(instance, near, instance.live & ~instance.own, other, judged, counts), doubtful)
 
 
 def _count_occurrences(

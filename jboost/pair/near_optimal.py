@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -92,6 +93,12 @@ def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
         jnp.zeros(room.occurrences, jnp.int32), jnp.zeros(room.occurrences, jnp.int32), jnp.full((room.occurrences, 2), -1, jnp.int32), none
     )
     return numerics.start_loop_beside((splits, occurrences), instance.x)
+
+
+def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
+    """Splits that are known, [s, n] with `count` of them first."""
+    word = jnp.dtype("uint64" if losses.dtype.itemsize == 8 else "uint32")
+    return Splits(on_own_side, losses, jax.vmap(lambda row: _hash(row, word))(on_own_side), count)
 
 
 def add_split(splits: Splits, on_own_side: Array, loss: Array, wanted: Array) -> tuple[Splits, Array]:

@@ -120,12 +120,12 @@ def optimal_separator(
     if method == "branch_and_bound":
         if is_traced:
             raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
-        bounds_config = _judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
+        bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
         return branch_and_bound.solve(points, labels, weights, mask, config=bounds_config, on_step=on_step, initial=initial, **options)
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
             raise ValueError(f"{name} is given, and the method is 'sweep', which makes no steps: leave it out, or hand in method='branch_and_bound'")
-    sweep_config = (_judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
+    sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
     if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
     return _optimal_separator(points, labels, weights, mask, config=sweep_config, **options)
@@ -142,7 +142,8 @@ def _choose_method(
     return "branch_and_bound"
 
 
-def _judge_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
+def judge_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
+    """The config, if there is one; ValueError where it is another method's."""
     if config is not None and not isinstance(config, wanted):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.{wanted.__name__} is wanted for method {method!r}")
     return config

@@ -16,10 +16,10 @@ from jax import lax
 from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import hulls
-from jboost.pair.branch_and_bound.cells import Cells, Leaves
+from jboost.pair.branch_and_bound.cells import Leaves
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites
-from jboost.pair.branch_and_bound.visits import Separation, counted_sides
+from jboost.pair.branch_and_bound.visits import Separation, counted_sides, sides_of_all
 
 _BLOCK = 64
 _MOST_BLOCKS = 32
@@ -55,13 +55,6 @@ def constant_separation(points: Sites) -> FatSeparation:
     )
 
 
-def _sides_of(points: Sites, frame: Frame, cell: Cells, own_above: Array) -> Array:
-    """Which side every site is on that is certain for the cell, [N] bool; True for the own side."""
-    along, across = (points.x - frame.middle[0]) / frame.size[0], (points.y - frame.middle[1]) / frame.size[1]
-    along, across = jnp.where(cell.swapped, across, along), jnp.where(cell.swapped, along, across)
-    return (along + cell.slope * across > cell.low + (cell.high - cell.low) / 2) == own_above
-
-
 def _lowest_blocks(heights: Array, mask: Array) -> Array:
     """Places [S] of the sites in the blocks with the lowest sites of the mask [N]; some may lie outside the mask or beyond N."""
     size = heights.shape[0]
@@ -82,8 +75,7 @@ class _Round(NamedTuple):
 def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, flip_misclassified: bool) -> FatSeparation:
     """The margin of one separation of all sites; fields of `leaf` and `separation` without the leading axis."""
     size = points.x.shape[0]
-    place = jnp.where(leaf.site >= 0, leaf.site, size)
-    on_own_side = _sides_of(points, frame, leaf.cells, separation.own_above).at[place].set(separation.on_own_side, mode="drop")
+    on_own_side = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
     own_side, other_side = counted_sides(points.own, points.other, on_own_side, flip_misclassified)
     is_constant = ~(jnp.any(own_side) & jnp.any(other_side))
     x, y = points.x * points.metric[0], points.y * points.metric[1]

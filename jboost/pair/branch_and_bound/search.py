@@ -36,13 +36,14 @@ class Problem(NamedTuple):
     frame: Frame
     constant_loss: int  # what the better constant classifier loses, in integer units
     all_optima: bool  # whether lines that tie with the best are wanted
+    excess: int = 0  # lines that lose so much more than the best are wanted too, integer units
 
 
-def prepare(points: Sites, *, all_optima: bool) -> Problem:
+def prepare(points: Sites, *, all_optima: bool, excess: int = 0) -> Problem:
     """Boxes over the sites, and the constant classifiers."""
     own, other = int(jnp.sum(points.own)), int(jnp.sum(points.other))
     tree = sites.build_tree(points, packed=own + other < 2**sites.PACKED_BITS)
-    return Problem(points, tree, leaves.frame_of(points), min(own, other), all_optima)
+    return Problem(points, tree, leaves.frame_of(points), min(own, other), all_optima, excess)
 
 
 def start(problem: Problem) -> BranchAndBoundState:
@@ -130,8 +131,8 @@ def advance(problem: Problem, state: BranchAndBoundState, config: BranchAndBound
 
 def _limit(problem: Problem, state: BranchAndBoundState) -> np.int64:
     """Cells whose bound is no less hold nothing of interest; no line that ties with a constant classifier is, whose margin is infinite."""
-    wants_ties = problem.all_optima and state.upper_bound < problem.constant_loss
-    return np.int64(state.upper_bound + int(wants_ties))
+    wants_ties = problem.all_optima and (problem.excess > 0 or state.upper_bound < problem.constant_loss)
+    return np.int64(state.upper_bound + problem.excess + int(wants_ties))
 
 
 def _least_bound(frontier: Frontier) -> int:
@@ -156,17 +157,23 @@ def _sweep_leaves(
         brackets = Bracket(*(np.asarray(field) for field in leaves.bracket_leaves(problem.points, problem.frame, batch)))
         state = state._replace(upper_bound=np.minimum(state.upper_bound, np.min(brackets.upper)))
         open_leaves = OpenLeaves(jax.tree.map(np.asarray, batch), brackets)
-        state = state._replace(open_leaves=(*state.open_leaves, *_keep_promising(open_leaves, state.upper_bound)))
-    return drop_leaves(state)
+        state = state._replace(open_leaves=(*state.open_leaves, *_keep_promising(open_leaves, highest_loss(problem, state))))
+    return drop_leaves(problem, state)
 
 
-def drop_leaves(state: BranchAndBoundState) -> BranchAndBoundState:
-    """The state without the leaves that hold no line as good as the best one met so far."""
-    return state._replace(open_leaves=tuple(kept for part in state.open_leaves for kept in _keep_promising(part, state.upper_bound)))
+def highest_loss(problem: Problem, state: BranchAndBoundState) -> Array:
+    """What a line may lose to be wanted."""
+    return state.upper_bound + problem.excess
 
 
-def _keep_promising(open_leaves: OpenLeaves, upper_bound: Array) -> list[OpenLeaves]:
-    rows = np.flatnonzero(np.min(open_leaves.brackets.lower, axis=1) <= upper_bound)
+def drop_leaves(problem: Problem, state: BranchAndBoundState) -> BranchAndBoundState:
+    """The state without the leaves that hold no line that is wanted, after the best one met so far."""
+    highest = highest_loss(problem, state)
+    return state._replace(open_leaves=tuple(kept for part in state.open_leaves for kept in _keep_promising(part, highest)))
+
+
+def _keep_promising(open_leaves: OpenLeaves, highest: Array) -> list[OpenLeaves]:
+    rows = np.flatnonzero(np.min(open_leaves.brackets.lower, axis=1) <= highest)
     return [jax.tree.map(lambda field: field[rows], open_leaves)] if len(rows) else []
 
 

@@ -33,6 +33,7 @@ class Sites(NamedTuple):
     count: Array  # [] int32
     metric: Array  # [2] powers of two: metric coordinates are x * metric[0] and y * metric[1]
     on_grid: Array  # [] bool
+    of_point: Array  # [N] int32, the place of each live point
 
 
 class Tree(NamedTuple):
@@ -80,7 +81,8 @@ def gather_sites(instance: Instance) -> Sites:
     last = jnp.maximum(count - 1, 0)
     start = start[jnp.minimum(lax.iota(jnp.int32, size), last)]
     ratio = jnp.stack([_ratio(instance.metric_x, instance.x), _ratio(instance.metric_y, instance.y)])
-    return Sites(x[start], y[start], total(own & live), total(~own & live), count, ratio, instance.on_grid)
+    of_point = jnp.zeros(size, jnp.int32).at[place].set(jnp.clip(rank, 0, last))
+    return Sites(x[start], y[start], total(own & live), total(~own & live), count, ratio, instance.on_grid, of_point)
 
 
 def _ratio(metric: Array, scaled: Array) -> Array:

@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jboost.base.status import Status
-from jboost.base.types import Array, PyTree
+from jboost.base.types import Array
 from jboost.pair.branch_and_bound import search, visits
-from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, member, stack
 from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.sites import Sites, gather_sites
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState, OnStep
-from jboost.pair.branch_and_bound.visits import Classes, Separation
+from jboost.pair.branch_and_bound.visits import Separation
 from jboost.pair.encoding import certify, encode
 from jboost.pair.instance import Instance
 from jboost.pair.line import draw_line, misclassified
 from jboost.pair.types import Separator
 from jboost.pair.visits import Incumbent
 
-_VISITS = 16  # centres or classes that are looked at exactly in one call
 _REAL = jnp.dtype("float64")
-
-
-class Candidate(NamedTuple):
-    """One open class of one centre of one leaf."""
-
-    leaf: Leaves  # fields without the leading axis
-    centre: np.int32
-    classes: Classes | None = None  # as soon as they are known
-    chosen: np.int32 | None = None
 
 
 def solve(
@@ -52,10 +41,9 @@ def solve(
     """The optimum of concrete arrays; arguments as of `jboost.pair.optimal_separator`, judged there."""
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
-    padding = _padded_size(num_points) - num_points
-    padded = [jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in (points, labels, weights, mask)]
+    padded = pad(points, labels, weights, mask)
     with jax.enable_x64(True):
-        sites, weight_unit, valid = _read(*padded)
+        sites, weight_unit, _, valid = read(*padded)
         problem = search.prepare(sites, all_optima=all_optima)
         state = search.start(problem) if initial is None else _judge_initial(initial, problem)
         if not bool(valid):
@@ -74,7 +62,7 @@ def solve(
         if status != Status.OPTIMAL:
             break
     with jax.enable_x64(True):
-        best, loss = _settle(problem, search.drop_leaves(state), flip_misclassified)
+        best, loss = _settle(problem, search.drop_leaves(problem, state), flip_misclassified)
         bound = loss if status == Status.OPTIMAL else min(loss, search.lower_bound(state))
         separator = _finish(
             *padded,
@@ -89,8 +77,14 @@ def solve(
     return separator._replace(misclassified=separator.misclassified[:num_points])
 
 
+def pad(*arrays: Array) -> list[Array]:
+    """Arrays [n, ...] with rows of zeros after them: of few sizes in every octave, so that data sets of like sizes share what is compiled."""
+    num_points = arrays[0].shape[0]
+    padding = _padded_size(num_points) - num_points
+    return [jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays]
+
+
 def _padded_size(num_points: int) -> int:
-    """The least of few sizes in every octave, so that data sets of like sizes share what is compiled."""
     size = 64
     while size < num_points:
         size *= 2
@@ -99,9 +93,10 @@ def _padded_size(num_points: int) -> int:
 
 
 @jax.jit
-def _read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sites, Array, Array]:
+def read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sites, Array, Array, Array]:
+    """The places of the points, the unit of weights, the weight of the heaviest point in it, and whether all values are allowed."""
     instance, encoding = encode(points, labels, weights, mask, _REAL)
-    return gather_sites(instance), encoding.weight_unit, encoding.valid
+    return gather_sites(instance), encoding.weight_unit, jnp.max(instance.weights, initial=0), encoding.valid
 
 
 def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
@@ -128,7 +123,7 @@ def _tell(state: BranchAndBoundState, step: int, unit: float) -> BranchAndBoundI
 def _settle(problem: Problem, state: BranchAndBoundState, flip_misclassified: bool) -> tuple[FatSeparation, int]:
     """The best separator among the open leaves and the constants, and its exact loss."""
     constant = constant_separation(problem.points)
-    candidates, loss = _least_classes(problem, state)
+    candidates, loss = list_candidates(problem, state)
     if not candidates or loss >= problem.constant_loss:
         return constant, problem.constant_loss
     if not problem.all_optima:
@@ -144,50 +139,16 @@ def _settle(problem: Problem, state: BranchAndBoundState, flip_misclassified: bo
     return best, loss
 
 
-def _batches(items: list[Candidate]) -> list[list[Candidate]]:
-    """Batches of one width of leaves and of `_VISITS` members, the last one filled up with its first member."""
-    return [batch + batch[:1] * (_VISITS - len(batch)) for batch in (items[first : first + _VISITS] for first in range(0, len(items), _VISITS))]
-
-
-def _stack(batch: list[Candidate]) -> Candidate:
-    return jax.tree.map(lambda *fields: jnp.asarray(np.stack(fields)), *batch)
-
-
-def _member(stacked: PyTree, place: int) -> PyTree:
-    return jax.tree.map(lambda field: field[place], stacked)
-
-
-def _least_classes(problem: Problem, state: BranchAndBoundState) -> tuple[list[Candidate], int]:
-    """All open classes of the least exact loss in the open leaves, and that loss."""
-    least = int(np.iinfo(np.int64).max)
-    found: list[Candidate] = []
-    for part in state.open_leaves:
-        rows, centres = np.nonzero(part.brackets.lower <= state.upper_bound)
-        items = [Candidate(_member(part.leaves, int(row)), np.int32(centre)) for row, centre in zip(rows, centres, strict=True)]
-        for first, batch in zip(range(0, len(items), _VISITS), _batches(items), strict=True):
-            stacked = _stack(batch)
-            classes = jax.tree.map(np.asarray, visits.open_classes(problem.points, problem.frame, stacked.leaf, stacked.centre))
-            losses = classes.losses[: len(items) - first]
-            lowest = int(losses.min())
-            if lowest < least:
-                least, found = lowest, []
-            if lowest == least:
-                found += [
-                    batch[place]._replace(classes=_member(classes, place), chosen=np.int32(chosen)) for place, chosen in np.argwhere(losses == least)
-                ]
-    return found, least
-
-
 def _separate(problem: Problem, candidates: list[Candidate], flip_misclassified: bool) -> list[tuple[float, Candidate, Separation]]:
     """The separations of the candidates, with the widest bound of a margin first."""
     judged = []
     for width in sorted({item.leaf.site.shape[0] for item in candidates}):
         items = [item for item in candidates if item.leaf.site.shape[0] == width]
-        for first, batch in zip(range(0, len(items), _VISITS), _batches(items), strict=True):
-            separations = visits.separate(problem.points, problem.frame, *_stack(batch), flip_misclassified=flip_misclassified)
+        for batch in batches(items):
+            leaf, centre, classes, chosen, _ = stack(batch)
+            separations = visits.separate(problem.points, problem.frame, leaf, centre, classes, chosen, flip_misclassified=flip_misclassified)
             separations = jax.tree.map(np.asarray, separations)
-            members = [_member(separations, place) for place in range(min(_VISITS, len(items) - first))]
-            judged += [(float(member.margin_bound), item, member) for item, member in zip(batch, members, strict=False)]
+            judged += [(float(separations.margin_bound[place]), item, member(separations, place)) for place, item in enumerate(batch)]
     return sorted(judged, key=lambda entry: -entry[0])
 
 

@@ -65,11 +65,16 @@ def _classes(local: Local, frame: Frame, centre: Array) -> Classes:
     return Classes(losses.reshape(-1), position, upper, away)
 
 
-def _separation(local: Local, metric: Array, classes: Classes, chosen: Array, centre: Array, flip_misclassified: bool) -> Separation:
-    num_classes = local.x.shape[0] + 1
+def _sides(classes: Classes, chosen: Array) -> tuple[Array, Array]:
+    """Whether a class has the own class above its lines, [], and which sites of the leaf are on the own side, [M] bool."""
+    num_classes = classes.position.shape[0] + 1
     own_above, rank = chosen < num_classes, chosen % num_classes
     above = classes.upper == (classes.position < rank)
-    on_own_side = jnp.where(classes.away, above == own_above, True)
+    return own_above, jnp.where(classes.away, above == own_above, True)
+
+
+def _separation(local: Local, metric: Array, classes: Classes, chosen: Array, centre: Array, flip_misclassified: bool) -> Separation:
+    own_above, on_own_side = _sides(classes, chosen)
     own_side, other_side = counted_sides(local.own, local.other, on_own_side, flip_misclassified)
     start = centre, jnp.minimum(numerics.first_true(other_side), local.x.shape[0] - 1)
     x, y = local.x * metric[0], local.y * metric[1]
@@ -84,6 +89,15 @@ def counted_sides(own: Array, other: Array, on_own_side: Array, flip_misclassifi
         occupied = (own > 0) | (other > 0)
         return occupied & on_own_side, occupied & ~on_own_side
     return (own > 0) & on_own_side, (other > 0) & ~on_own_side
+
+
+def sides_of_all(points: Sites, frame: Frame, leaf: Leaves, own_above: Array, on_own_side: Array) -> Array:
+    """Which sites are on the own side, [N] bool, where those of one leaf are known, [M]; all others are certain for its cell."""
+    cell, size = leaf.cells, points.x.shape[0]
+    along, across = (points.x - frame.middle[0]) / frame.size[0], (points.y - frame.middle[1]) / frame.size[1]
+    along, across = jnp.where(cell.swapped, across, along), jnp.where(cell.swapped, along, across)
+    certain = (along + cell.slope * across > cell.low + (cell.high - cell.low) / 2) == own_above
+    return certain.at[jnp.where(leaf.site >= 0, leaf.site, size)].set(on_own_side, mode="drop")
 
 
 def _views(points: Sites, frame: Frame, leaf: Leaves) -> tuple[Local, Frame, Array]:
@@ -112,3 +126,13 @@ def separate(points: Sites, frame: Frame, leaves: Leaves, centres: Array, classe
         return separation._replace(normal=jnp.where(leaf.cells.swapped, separation.normal[::-1], separation.normal))
 
     return jax.vmap(visit)(leaves, centres, classes, chosen)
+
+
+@jax.jit
+def split_sites(points: Sites, frame: Frame, leaves: Leaves, classes: Classes, chosen: Array) -> Array:
+    """Which sites the chosen classes [V] of leaves have on the own side, [V, N] bool."""
+
+    def visit(leaf: Leaves, classes: Classes, chosen: Array) -> Array:
+        return sides_of_all(points, frame, leaf, *_sides(classes, chosen))
+
+    return jax.vmap(visit)(leaves, classes, chosen)

@@ -1,0 +1,73 @@
+"""The open classes of the leaves that are left, looked at exactly and in batches of one shape."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base.types import PyTree
+from jboost.pair.branch_and_bound import search, visits
+from jboost.pair.branch_and_bound.cells import Leaves
+from jboost.pair.branch_and_bound.search import Problem
+from jboost.pair.branch_and_bound.types import BranchAndBoundState
+from jboost.pair.branch_and_bound.visits import Classes
+
+_VISITS = 16  # centres or classes that are looked at in one call
+
+
+class Place(NamedTuple):
+    """One centre of one leaf."""
+
+    leaf: Leaves  # fields without the leading axis
+    centre: np.int32
+
+
+class Candidate(NamedTuple):
+    """One open class of lines through a place."""
+
+    leaf: Leaves  # fields without the leading axis
+    centre: np.int32
+    classes: Classes
+    chosen: np.int32
+    loss: np.int64
+
+
+Item = TypeVar("Item", Place, Candidate)
+
+
+def list_candidates(problem: Problem, state: BranchAndBoundState) -> tuple[list[Candidate], int]:
+    """All open classes in the open leaves whose loss is the least one there, or more by `problem.excess` at most; and the least loss."""
+    least = int(np.iinfo(np.int64).max)
+    found: list[Candidate] = []
+    for part in state.open_leaves:
+        rows, centres = np.nonzero(part.brackets.lower <= search.highest_loss(problem, state))
+        items = [Place(member(part.leaves, int(row)), np.int32(centre)) for row, centre in zip(rows, centres, strict=True)]
+        for batch in batches(items):
+            stacked = stack(batch)
+            classes = jax.tree.map(np.asarray, visits.open_classes(problem.points, problem.frame, stacked.leaf, stacked.centre))
+            losses = classes.losses[: len(batch)]
+            least = min(least, int(losses.min()))
+            for place, chosen in np.argwhere((losses <= least + problem.excess) & (losses < np.iinfo(losses.dtype).max)):
+                leaf, centre = batch[place]
+                found.append(Candidate(leaf, centre, member(classes, place), np.int32(chosen), losses[place, chosen]))
+    return [item for item in found if item.loss <= least + problem.excess], least
+
+
+def batches(items: list[Item]) -> list[list[Item]]:
+    """Batches of `_VISITS` members at most."""
+    return [items[first : first + _VISITS] for first in range(0, len(items), _VISITS)]
+
+
+def stack(batch: list[Item]) -> Item:
+    """The members of a batch as one record, filled up with its first member to one size."""
+    filled = batch + batch[:1] * (_VISITS - len(batch))
+    stacked: Item = jax.tree.map(lambda *fields: jnp.asarray(np.stack(fields)), *filled)
+    return stacked
+
+
+def member(stacked: PyTree, place: int) -> PyTree:
+    """One of the members of a record."""
+    return jax.tree.map(lambda field: field[place], stacked)

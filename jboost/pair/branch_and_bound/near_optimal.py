@@ -1,0 +1,71 @@
+"""All separator sets whose weight comes near the optimum, for many points: what leave-one-out errors are made of.
+
+`jboost.pair.near_optimal` looks round every centre; here the cells that hold no line that comes near the optimum are never looked into.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from jboost.base.types import Array
+from jboost.pair.branch_and_bound import search, visits
+from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, stack
+from jboost.pair.branch_and_bound.search import Problem
+from jboost.pair.branch_and_bound.solve import pad, read
+from jboost.pair.branch_and_bound.types import BranchAndBoundConfig
+
+
+class NearSplits(NamedTuple):
+    """Distinct ways to split padded points by a line, or not at all, that lose the optimum and the heaviest point at most."""
+
+    arrays: list[Array]  # points, labels, weights and mask, padded to [N, ...]
+    on_own_side: np.ndarray  # [s, N] bool, of the smaller class; False for points that do not count
+    losses: np.ndarray  # [s] int64
+    fits: bool  # whether all of them are here
+
+
+def list_splits(points: Array, labels: Array, weights: Array, mask: Array, *, most_bytes: int, config: BranchAndBoundConfig) -> NearSplits:
+    """The near-optimal splits of concrete arrays, arguments as of `jboost.pair.leave_one_out`; not all where they take more than `most_bytes`."""
+    padded = pad(points, labels, weights, mask)
+    with jax.enable_x64(True):
+        sites, _, heaviest, valid = read(*padded)
+        problem = search.prepare(sites, all_optima=True, excess=int(heaviest))
+        state = search.start(problem) if bool(valid) else search.start(problem)._replace(frontiers=())
+        fits = True
+        if state.frontiers:
+            state = search.dive(problem, state, config)
+        while state.frontiers and fits:
+            state = search.advance(problem, state, config)
+            fits = search.num_waiting(state) <= config.max_entries
+        candidates, least = list_candidates(problem, search.drop_leaves(problem, state))
+        return _distinct(problem, padded, candidates, min(least, problem.constant_loss) + problem.excess, most_bytes, fits)
+
+
+def _distinct(problem: Problem, padded: list[Array], candidates: list[Candidate], highest: int, most_bytes: int, fits: bool) -> NearSplits:
+    of_point, own_weights, other_weights = (np.asarray(part) for part in (problem.points.of_point, problem.points.own, problem.points.other))
+    live = np.asarray(padded[3])
+    most = max(2, most_bytes // max(len(live), 1))
+    rows: dict[bytes, tuple[np.ndarray, int]] = {}
+
+    def add(on_own_side: np.ndarray, loss: int) -> None:
+        split = on_own_side & live
+        rows.setdefault(np.packbits(split).tobytes(), (split, loss))
+
+    for is_own, loss in ((True, int(other_weights.sum())), (False, int(own_weights.sum()))):
+        if loss <= highest:
+            add(np.full(len(live), is_own), loss)
+    near = [item for item in candidates if item.loss <= highest]
+    for width in sorted({item.leaf.site.shape[0] for item in near}):
+        for batch in batches([item for item in near if item.leaf.site.shape[0] == width]):
+            leaf, _, classes, chosen, _ = stack(batch)
+            sides = np.asarray(visits.split_sites(problem.points, problem.frame, leaf, classes, chosen))
+            for item, side in zip(batch, sides, strict=False):
+                if len(rows) < most:
+                    add(side[of_point], int(item.loss))
+                else:
+                    fits = False
+    splits, losses = zip(*rows.values(), strict=True) if rows else ((), ())
+    return NearSplits(padded, np.stack(splits) if splits else np.zeros((0, len(live)), bool), np.array(losses, np.int64), fits)
