@@ -32,13 +32,24 @@ def solve_batch(batch, *, dtype=np.float32, **options):
     return [jax.tree.map(lambda leaf, row=row: leaf[row], found) for row in range(len(labels))]
 
 
+def solve_by_squares(batch):
+    points, labels, weights, mask = batch
+    solve = functools.partial(jboost.pair.optimal_separator, method="branch_and_bound")
+    rows = zip(points.astype(np.float32), labels, weights.astype(np.float32), mask, strict=True)
+    return [jax.device_get(solve(p, y, weights=w, mask=m)) for p, y, w, m in rows]
+
+
 def members(batch):
     for points, labels, weights, mask in zip(*batch, strict=True):
         yield points[mask], labels[mask], weights[mask], mask
 
 
 def assert_all_optimal(batch, *, fat="removed", margin=True, **options):
-    for found, (points, labels, weights, mask) in zip(solve_batch(batch, fat=fat, **options), members(batch), strict=True):
+    judge_all(solve_batch(batch, fat=fat, **options), batch, fat=fat, margin=margin)
+
+
+def judge_all(results, batch, *, fat="removed", margin=True):
+    for found, (points, labels, weights, mask) in zip(results, members(batch), strict=True):
         case = f"points = {points.tolist()}, labels = {labels.tolist()}, weights = {weights.tolist()}"
         optimum = optimal_space(points, labels, weights)
         assert (found.status, found.loss, found.lower_bound) == (Status.OPTIMAL, optimum.loss, optimum.loss), case
@@ -199,7 +210,7 @@ def test_predictions_and_bad_values():
     [
         ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]: the wanted shape is \[n, 2\] or \[n, 3\]"),
         ({"labels": np.ones(4)}, r"labels has shape \[4\]: the wanted shape is \[3\]"),
-        ({"method": "branch_and_bound"}, "method is 'branch_and_bound', which takes points in the plane"),
+        ({"method": "branch_and_bound", "initial": 1}, "initial is given"),
         ({"config": BranchAndBoundConfig()}, "config is a BranchAndBoundConfig: a jboost.pair.SweepConfig is wanted"),
         ({"config": SweepConfig(word_bits=32)}, "config.word_bits is 32"),
         ({"on_step": print}, "on_step is given"),
@@ -208,6 +219,43 @@ def test_predictions_and_bad_values():
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         jboost.pair.optimal_separator(**({"points": np.zeros((3, 3)), "labels": np.ones(3)} | arguments))
+
+
+@pytest.mark.parametrize("num_sets", [60, pytest.param(NUM_SETS, marks=pytest.mark.slow)])
+def test_branch_and_bound_on_degenerate_sets(num_sets):
+    batch = tuple(array[:num_sets] for array in random_sets(83))
+    judge_all(solve_by_squares(batch), batch)
+
+
+@pytest.mark.slow
+def test_branch_and_bound_equals_the_sweep():
+    """Grids near and far from the origin, coplanar and constant coordinates, floats, labels at random and not."""
+    rng = np.random.default_rng(89)
+    for number in range(48):
+        kind, size = number % 6, 40
+        points = rng.integers(-4, 5, (size, 3)).astype(np.float32)
+        if kind == 1:
+            points[:, number % 3] = 1
+        elif kind == 2:
+            points = rng.normal(size=points.shape).astype(np.float32)
+        elif kind == 3:
+            points[:, 1] = points[:, 0]
+        elif kind == 4:
+            points = (rng.integers(-1000, 1001, points.shape) + 20_000).astype(np.float32)
+        heights = points @ np.array([1.0, -1.0, 0.7]) - points.mean(axis=0) @ np.array([1.0, -1.0, 0.7])
+        labels = np.where(heights + (0.5 if number % 2 else 50) * heights.std() * rng.normal(size=size) > 0, 1, -1)
+        weights, mask = rng.integers(1, 2 + number % 3, size).astype(np.float32), rng.random(size) < 0.9
+        swept, bounded = (
+            jax.device_get(jboost.pair.optimal_separator(points, labels, weights=weights, mask=mask, method=method))
+            for method in ("sweep", "branch_and_bound")
+        )
+        assert (bounded.loss, bounded.lower_bound, bounded.status) == (swept.loss, swept.lower_bound, swept.status), number
+        np.testing.assert_allclose(bounded.margin, swept.margin, rtol=1e-6)
+
+
+def test_branch_and_bound_is_for_concrete_arrays():
+    with pytest.raises(ValueError, match="method is 'branch_and_bound', which the host drives"):
+        jax.jit(functools.partial(jboost.pair.optimal_separator, method="branch_and_bound"))(np.zeros((3, 3)), np.ones(3))
 
 
 def least_loss_of_planes(points, labels):
@@ -226,7 +274,8 @@ def least_loss_of_planes(points, labels):
     return best
 
 
-@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.int32, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
 def test_larger_sets_against_all_triples(dtype):
     rng = np.random.default_rng(9)
     labels = np.where(rng.random(90) < 0.4, 1, -1)

@@ -27,6 +27,7 @@ from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
 LARGEST_SWEEP = 8192  # points; beyond it branch and bound is several times faster, though it takes longer to compile
+_LARGEST_SPACE_SWEEP = 64  # likewise, of points in space
 _Config = TypeVar("_Config")
 
 
@@ -70,8 +71,8 @@ def optimal_separator(
         directions of lines have 24: grids of 20 bits get the same answers, other points may end in PRECISION_LIMIT more often.
 
     Args:
-      points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three classifiers, by the sweep alone (Theorem 4.1):
-        O(m n^2 log n) work, for up to about a thousand points.
+      points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three classifiers (Theorem 4.1): by the sweep
+        O(m n^2 log n) work, for a few hundred points; by branch and bound over squares of directions far less where a plane makes sense.
       labels: [n], +1 or -1.
       weights: [n], positive; what it costs to misclassify each point, in any unit. None for ones.
       mask: [n] bool, False for rows that only pad.
@@ -80,8 +81,9 @@ def optimal_separator(
       fat: whether the margin is that of the points without the misclassified ones ("removed") or with their labels flipped
         ("flipped"). For a set of least weight both are the same line, by Lemma 2.2.
       method: "sweep"; "branch_and_bound", which the host drives: about n log n work on data of which a line makes sense, up to n^2 where labels say
-        nothing, for millions of points, always with 64-bit words; "auto" for the sweep up to 8,192 points and under jit and vmap, else branch and
-        bound. Both give the same loss, bound, margin and status; of several separators with the same loss and margin they may choose different ones.
+        nothing, for millions of points, always with 64-bit words; "auto" for the sweep up to 8,192 points (64 in space) and under jit and
+        vmap, else branch and bound. Both give the same loss, bound, margin and status; of several separators with the same loss and margin
+        they may choose different ones.
       config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; chosen for the device where None.
       on_step: for branch and bound; called with (state, info) between steps, on the host, a `BranchAndBoundState` and a `BranchAndBoundInfo`; False
         ends the search with status TIME_LIMIT, the best separator so far and a valid bound.
@@ -112,14 +114,17 @@ def optimal_separator(
     labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
     weights, mask = types.fill(weights, mask, points.shape[0])
     options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
-    if points.shape[1] == 3:
-        return space.optimal_plane(points, labels, weights, mask, config=space.judge_options(method, config, on_step, initial), **options)
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    if method == "branch_and_bound" and is_traced:
+        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+    if points.shape[1] == 3:
+        plane_config = space.judge_options(config, on_step, initial)
+        by_squares = method == "branch_and_bound" or (method == "auto" and not is_traced and points.shape[0] > _LARGEST_SPACE_SWEEP)
+        search = space.optimal_plane_by_squares if by_squares else space.optimal_plane
+        return search(points, labels, weights, mask, config=plane_config, **options)
     if method == "auto":
         method = _choose_method(points.shape[0], is_traced, config, on_step, initial)
     if method == "branch_and_bound":
-        if is_traced:
-            raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
         bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
         return branch_and_bound.solve(points, labels, weights, mask, config=bounds_config, on_step=on_step, initial=initial, **options)
     for name, value in (("on_step", on_step), ("initial", initial)):

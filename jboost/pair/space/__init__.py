@@ -12,9 +12,10 @@ is a class (axis, open interval of angles, orientation, tilt), coplanar, colline
 need be looked at, for ties of angles never open an interval.
 
 `problem` scales the data, `axes` projects along an axis, `sweep` brackets the least loss round every axis, `visits` settles the axes that matter and
-compares margins by `hulls`, `plane` writes the result.
+compares margins by `hulls`, `plane` writes the result. `squares` finds the axes that can matter by branch and bound: the directions of an optimal
+class are an open cell of the arrangement, every square of directions that meets it survives, and one of these has the arc of the second point in it.
 """
 
-from jboost.pair.space.separator import judge_options, optimal_plane
+from jboost.pair.space.separator import judge_options, optimal_plane, optimal_plane_by_squares
 
-__all__ = ["judge_options", "optimal_plane"]
+__all__ = ["judge_options", "optimal_plane", "optimal_plane_by_squares"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,20 +13,20 @@ from jax import lax
 from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair.encoding import certify
-from jboost.pair.space import plane, sweep, visits
-from jboost.pair.space.problem import encode
+from jboost.pair.encoding import Encoding, certify
+from jboost.pair.space import plane, visits
+from jboost.pair.space.problem import Problem, encode
+from jboost.pair.space.squares import promising_axes
+from jboost.pair.space.sweep import Axes, bracket_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
 
-def judge_options(method: str, config: object, on_step: object, initial: object) -> SweepConfig:
+def judge_options(config: object, on_step: object, initial: object) -> SweepConfig:
     """The resolved config of the sweep in space. Raises ValueError, naming the argument, for options that only the plane has."""
-    if method == "branch_and_bound":
-        raise ValueError("method is 'branch_and_bound', which takes points in the plane, and points has three columns: hand in 'sweep'")
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
-            raise ValueError(f"{name} is given, points has three columns, and the sweep in space makes no steps: leave it out")
+            raise ValueError(f"{name} is given, points has three columns, for which no search can be watched or resumed: leave it out")
     if config is not None and not isinstance(config, SweepConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted for points with three columns")
     config = config or SweepConfig()
@@ -69,14 +70,65 @@ def optimal_plane(
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
         problem, encoding = encode(points, labels, weights, mask)
-        axes = sweep.list_axes(problem)
-        brackets = sweep.bracket_all(problem, axes, config)
-        best = visits.visit_axes(problem, axes, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
-        bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, jnp.min(brackets.lower))), 0)
-        drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, result_dtype)
-        wrong = plane.misclassified(problem, encoding.positive, drawn)
-        status = jnp.where(best.loss == bound, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-        return certify(encoding, drawn, wrong, best.is_constant, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)
+        none = jnp.full((), jnp.iinfo(jnp.int64).max, problem.weights.dtype)
+        return _best_about(
+            problem,
+            encoding,
+            list_axes(problem),
+            none,
+            all_optima=all_optima,
+            flip_misclassified=flip_misclassified,
+            config=config,
+            result_dtype=result_dtype,
+        )
 
     separator = numerics.in_64_bits(solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])
+
+
+def optimal_plane_by_squares(
+    points: Array, labels: Array, weights: Array, mask: Array, *, all_optima: bool, flip_misclassified: bool, config: SweepConfig
+) -> Separator:
+    """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the sweep of all where it does not."""
+    options = {"all_optima": all_optima, "flip_misclassified": flip_misclassified, "config": config}
+    with jax.enable_x64(True):
+        problem = _read(points, labels, weights, mask)
+        found = promising_axes(problem)
+    if found is None:
+        return optimal_plane(points, labels, weights, mask, **options)
+    result_dtype = jnp.result_type(float)
+    with jax.enable_x64(True):
+        return _sweep_listed(points, labels, weights, mask, found.axes, jnp.int64(found.attained + 1), **options, result_dtype=result_dtype)
+
+
+@jax.jit
+def _read(points: Array, labels: Array, weights: Array, mask: Array) -> Problem:
+    return encode(points, labels, weights, mask)[0]
+
+
+@functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config", "result_dtype"))
+def _sweep_listed(points: Array, labels: Array, weights: Array, mask: Array, axes: Axes, least_elsewhere: Array, **options: Any) -> Separator:
+    problem, encoding = encode(points, labels, weights, mask)
+    return _best_about(problem, encoding, axes, least_elsewhere, **options)
+
+
+def _best_about(
+    problem: Problem,
+    encoding: Encoding,
+    axes: Axes,
+    least_elsewhere: Array,
+    *,
+    all_optima: bool,
+    flip_misclassified: bool,
+    config: SweepConfig,
+    result_dtype: jnp.dtype,
+) -> Separator:
+    """The best plane about some axes, where planes about others lose `least_elsewhere` or more."""
+    brackets = bracket_all(problem, axes, config)
+    best = visits.visit_axes(problem, axes, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
+    least = jnp.minimum(jnp.min(brackets.lower), least_elsewhere)
+    bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, least)), 0)
+    drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, result_dtype)
+    wrong = plane.misclassified(problem, encoding.positive, drawn)
+    status = jnp.where(best.loss == bound, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+    return certify(encoding, drawn, wrong, best.is_constant, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)

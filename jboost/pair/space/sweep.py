@@ -21,7 +21,7 @@ from jboost.pair.space.problem import Problem, list_places, run_totals
 from jboost.pair.sweep import Bracket, SweepConfig, Turn
 
 
-class Axes(NamedTuple):
+class AllAxes(NamedTuple):
     """All axes of a problem; the first `count` count, less those whose two points are one."""
 
     centres: Array  # [n] int32, one index for each place of the own class
@@ -29,19 +29,44 @@ class Axes(NamedTuple):
     num_seconds: Array  # [] int32
     count: Array  # [] int32
 
+    @property
+    def capacity(self) -> int:
+        """The own class has at most half of the points."""
+        size = self.centres.shape[0]
+        return max(size // 2, 1) * size
 
-def list_axes(problem: Problem) -> Axes:
+    def ends(self, index: Array) -> tuple[Array, Array]:
+        """The centre and the second point of axes [...]."""
+        width = jnp.maximum(self.num_seconds, 1)
+        last = self.centres.shape[0] - 1
+        return self.centres[jnp.minimum(index // width, last)], self.seconds[index % width]
+
+
+class ListedAxes(NamedTuple):
+    """Some axes of a problem; the first `count` count."""
+
+    centres: Array  # [a] int32
+    seconds: Array  # [a] int32
+    count: Array  # [] int32
+
+    @property
+    def capacity(self) -> int:
+        return self.centres.shape[0]
+
+    def ends(self, index: Array) -> tuple[Array, Array]:
+        """The centre and the second point of axes [...]."""
+        at = jnp.minimum(index, self.capacity - 1)
+        return self.centres[at], self.seconds[at]
+
+
+Axes = AllAxes | ListedAxes
+
+
+def list_axes(problem: Problem) -> AllAxes:
     """The axes, one centre after the other."""
     centres, num_centres = list_places(problem.points, problem.own)
     seconds, num_seconds = list_places(problem.points, problem.live)
-    return Axes(centres, seconds, num_seconds, num_centres * num_seconds)
-
-
-def ends(axes: Axes, index: Array) -> tuple[Array, Array]:
-    """The centre and the second point of axes [...]."""
-    width = jnp.maximum(axes.num_seconds, 1)
-    last = axes.centres.shape[0] - 1
-    return axes.centres[jnp.minimum(index // width, last)], axes.seconds[index % width]
+    return AllAxes(centres, seconds, num_seconds, num_centres * num_seconds)
 
 
 class _View(NamedTuple):
@@ -73,7 +98,7 @@ def _possible_loss(view: _View) -> Array:
 
 
 def _bracket_axes(problem: Problem, axes: Axes, index: Array) -> Bracket:
-    centres, seconds = ends(axes, index)
+    centres, seconds = axes.ends(index)
     views = jax.vmap(_turn_about, in_axes=(None, 0, 0))(problem, centres, seconds)
     upper = jax.vmap(sweep.attained_loss)(views.turn)
     certain = jnp.all(jax.vmap(sweep.is_certain, in_axes=(0, None))(views.turn, problem.on_grid))
@@ -84,15 +109,14 @@ def _bracket_axes(problem: Problem, axes: Axes, index: Array) -> Bracket:
 
 
 def bracket_all(problem: Problem, axes: Axes, config: SweepConfig) -> Bracket:
-    """Brackets of all axes, in chunks; the largest integer where there is no axis. Fields [max(n // 2, 1) n].
+    """Brackets of axes, in chunks; the largest integer where there is no axis. Fields [capacity of the axes].
 
     Args:
-      problem: with n points, of which the own class has at most half.
+      problem: with n points.
       axes: of the problem.
       config: resolved.
     """
-    size = problem.points.shape[0]
-    capacity = max(size // 2, 1) * size
+    size, capacity = problem.points.shape[0], axes.capacity
     assert config.chunk_pairs is not None
     assert config.parallel_sorts is not None
     streams = min(config.parallel_sorts, capacity)

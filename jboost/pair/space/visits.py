@@ -16,7 +16,7 @@ from jboost.geometry import angular
 from jboost.pair.space import hulls
 from jboost.pair.space.axes import Axis, look_along
 from jboost.pair.space.problem import Problem
-from jboost.pair.space.sweep import Axes, ends
+from jboost.pair.space.sweep import Axes
 from jboost.pair.sweep import Bracket, look_around
 from jboost.pair.visits import reach, tour
 
@@ -67,10 +67,10 @@ def visit_axes(problem: Problem, axes: Axes, brackets: Bracket, *, all_optima: b
     """
 
     def open_classes(place: Array) -> _Classes:
-        return _open_classes(problem, *ends(axes, place))
+        return _open_classes(problem, *axes.ends(place))
 
     def separate(place: Array, classes: _Classes, chosen: Array, floor: Array) -> Incumbent:
-        centre, _ = ends(axes, place)
+        centre, _ = axes.ends(place)
         return _fat_separator(problem, centre, classes, chosen, floor, flip_misclassified)
 
     places = lax.iota(jnp.int32, brackets.lower.shape[0])
