@@ -80,7 +80,7 @@ def _sweep_record(
 ) -> dict[str, Any]:
     points, labels = make_data(name, size)
     num_pairs = size * min(int((labels > 0).sum()), int((labels < 0).sum()))
-    solve = functools.partial(jboost.pair.optimal_separator, points, labels)
+    solve = functools.partial(jboost.pair.optimal_separator, points, labels, method="sweep")
     contenders = [
         Contender("jboost", functools.partial(solve, tie_break=None), repeats=repeats, cap_seconds=cap),
         Contender("jboost margin", functools.partial(solve, tie_break="margin"), repeats=repeats, cap_seconds=cap),
