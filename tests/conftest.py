@@ -58,16 +58,21 @@ _SLOW_DOCTESTS = {
     "jboost.combine.baselines.random_pairing",
     "jboost.combine.pairwise.fit",
     "jboost.combine.strategies.fit",
+    "jboost.drive.time_limit",
+    "jboost.example_weights.large.fit_large",
     "jboost.l0.booster.fit",
     "jboost.l0.choice.choose",
     "jboost.l0.exact.solve_exact",
     "jboost.l0.margins.path",
     "jboost.l0.margins.search_margin",
     "jboost.l0.relaxation.solve_relaxation",
+    "jboost.lpboost.booster.fit",
     "jboost.lpboost.path.path",
+    "jboost.pair.leave_one_out.leave_one_out",
     "jboost.pair.pareto.best_trade_off",
     "jboost.pair.pareto.pareto_front",
     "jboost.pair.space.separator.optimal_plane",
+    "jboost.slipper.rules.rules",
 }  # each compiles a booster of its own
 
 

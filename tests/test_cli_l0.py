@@ -204,6 +204,7 @@ def test_inspect_says_what_fit_said(report, run):
     assert "ill: no -> -1, yes -> +1" in out
 
 
+@pytest.mark.slow
 def test_folds_share_one_compilation(folder, run, compilations):
     evaluate = ("evaluate", *DATA, *QUICK, "--weights", "cost", "--folds", "2", "--report", "folds.json")
     code, out, err = run(*evaluate)

@@ -153,6 +153,7 @@ def test_bounds_hold_the_optimum(beside, greedy):
     assert checked >= 2 * NUM_CASES // len(KINDS)
 
 
+@pytest.mark.slow
 def test_stacking_is_logistic_regression(beside):
     from sklearn.linear_model import LogisticRegression
 
@@ -168,6 +169,7 @@ def test_stacking_is_logistic_regression(beside):
         np.testing.assert_allclose(stacked.offset + mean @ stacked.coefficients, model.intercept_[0], rtol=2e-3, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_predictions_are_those_that_were_judged(beside):
     for case, (_, stacked, moves) in list(zip(CASES, beside, strict=True))[:3]:
         scores, labels, _, _ = case

@@ -101,6 +101,7 @@ def test_interior_point_agrees_in_float32():
     judge_all(programs, solve_all(stack(programs), 1e-5, INTERIOR), 1e-4)
 
 
+@pytest.mark.slow
 def test_bounds_meet_where_all_variables_are_boxed(x64):
     """LP-Boost's dual: boxes everywhere, so that any dual proves a bound, and the equality is repaired."""
     programs = [lpboost_dual_program(random_margins(kind, 29, 12, seed), 0.2) for kind in ("signs", "stumps") for seed in range(10)]

@@ -249,6 +249,7 @@ def test_history(x64):
     assert float(solution.history.duality_gaps[checks - 1]) <= 1e-6
 
 
+@pytest.mark.slow
 def test_limit_of_iterations_and_its_bounds(x64):
     margins, cap = boosting(60, 20, 3)
     known = weights_program(margins, cap)

@@ -244,6 +244,7 @@ def test_the_three_formulations_are_one(x64, kind):
     assert (reached < rho - 1e-2).mean() <= nu <= (reached <= rho + 1e-2).mean()
 
 
+@pytest.mark.slow
 def test_weights_count_like_copies_and_padding_does_not_count():
     random = np.random.default_rng(5)
     game = random_games(1, seed=11)[0][:5]
@@ -362,6 +363,7 @@ def test_the_host_may_watch_and_stop():
         drive.time_limit(-1.0)
 
 
+@pytest.mark.slow
 def test_what_no_precision_can_do_ends_before_the_last_round():
     games, nus = random_games(GAMES, seed=6), np.full(GAMES, 0.4, np.float32)
     fits, _ = fit_all(games, nus, AS_THEY_ARE, tolerance=1e-9)
@@ -379,6 +381,7 @@ def broken_propose(state, example_weights):
     return Proposal(jnp.zeros((1,), jnp.int32), columns[:, :1].T, jnp.sum(example_weights * labels * columns[:, 0])[None], jnp.inf, state)
 
 
+@pytest.mark.slow
 def test_a_learner_that_repeats_itself_ends():
     learner = learners.from_functions(lambda key, dataset: dataset, broken_propose, lambda hypothesis, features: features[:, 0])
     dataset = jboost.make_dataset(random_games(1, seed=8)[0], np.ones(ROWS))

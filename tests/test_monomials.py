@@ -258,6 +258,7 @@ def test_literals_that_change_no_cover_may_pay():
         exact_check(table, labels, weights, prices=prices)
 
 
+@pytest.mark.slow
 def test_costs_decide_where_nothing_has_weight():
     instances = random_instances(COUNT, ROWS, ATTRIBUTES, 550, garbage=False)
     bare = instances._replace(weights=0 * instances.weights, costs=np.random.default_rng(0).integers(1, 9, (COUNT, ATTRIBUTES + 1)) / 4)
@@ -500,6 +501,7 @@ def test_greedy_is_below_the_optimum_and_its_bound_above_and_missing_values_need
     np.testing.assert_array_equal(recomputed(instances, found)[finite], found.value[finite])
 
 
+@pytest.mark.slow
 def test_bad_values_under_jit():
     instances = random_instances(COUNT, ROWS, ATTRIBUTES, 1100)
     mask = np.ones((COUNT, ROWS), bool)

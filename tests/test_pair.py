@@ -58,6 +58,7 @@ def test_degenerate_sets_of_more_points():
     assert_all_optimal(random_degenerate_sets(12, 300, 20))
 
 
+@pytest.mark.slow
 def test_degenerate_sets_flipped_fat():
     assert_all_optimal(random_degenerate_sets(13, 600, 8), fat="flipped")
 
@@ -125,6 +126,7 @@ def assert_floats_certified(dtype, **options):
             assert row % 5 in (0, 3)  # collinear but for rounding: the slab is thinner than the arithmetic of a score
 
 
+@pytest.mark.slow
 def test_general_floats():
     assert_floats_certified(np.float32)
 

@@ -227,6 +227,13 @@ def test_branch_and_bound_on_degenerate_sets(num_sets):
     judge_all(solve_by_squares(batch), batch)
 
 
+@pytest.mark.parametrize("size", [0, 1, 2])
+def test_branch_and_bound_of_hardly_any_points(size):
+    labels, weights = np.array([1, -1])[:size], np.array([2.0, 1.0])[:size]
+    found = jboost.pair.optimal_separator(np.ones((size, 3)), labels, weights=weights, method="branch_and_bound")
+    assert (int(found.status), float(found.loss), found.misclassified.tolist()) == (Status.OPTIMAL, [0, 0, 1][size], [False, True][:size])
+
+
 @pytest.mark.slow
 def test_branch_and_bound_equals_the_sweep():
     """Grids near and far from the origin, coplanar and constant coordinates, floats, labels at random and not."""

@@ -103,6 +103,7 @@ def test_larger_game_meets_highs_and_its_tolerance():
     assert int(solution.status) == jboost.status.Status.OPTIMAL
 
 
+@pytest.mark.slow
 def test_weights_count_like_copies_and_padding_does_not_count():
     game = random_games(1, seed=4)[0]
     relaxation = relaxations.soft_margin(nu=0.4)
@@ -235,6 +236,7 @@ def test_step_by_hand_is_fit():
     assert int(by_hand.num_rounds) == int(fitted.num_rounds) == int(info.num_rounds[-1])
 
 
+@pytest.mark.slow
 def test_a_pool_no_better_than_chance_ends_at_once():
     game = np.array([[1.0, -1.0], [-1.0, 1.0], [1.0, 1.0]])
     solution = relaxed_margin.solve(game, relaxations.hard_margin())

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jboost.base.types import PyTree
+from jboost.base.types import ArrayLike, PyTree
 
 _CACHE_BYTES = 1 << 18
 
@@ -33,7 +33,7 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
     @chunked.def_vmap
     def _batch(axis_size: int, is_batched: list[PyTree], *arguments: PyTree) -> tuple[PyTree, PyTree]:
         batched = jax.tree.leaves(is_batched)
-        known = bytes_each or sum(leaf.nbytes // (axis_size if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True))
+        known = bytes_each or sum(_bytes(leaf) // (axis_size if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True))
 
         def members(*arguments: PyTree) -> PyTree:
             leaves, structure = jax.tree.flatten(arguments)
@@ -49,6 +49,10 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
+
+
+def _bytes(leaf: ArrayLike) -> int:
+    return int(jnp.size(leaf)) * jnp.result_type(leaf).itemsize
 
 
 def _map(function: Callable[[list[jax.Array]], PyTree], members: list[jax.Array], axis_size: int, chunk_size: int) -> PyTree:

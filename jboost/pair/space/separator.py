@@ -21,6 +21,8 @@ from jboost.pair.space.sweep import Axes, bracket_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
+_ROWS = 64  # data sets are filled up to a multiple of this, so that those of like sizes share what is compiled
+
 
 def judge_options(config: object, on_step: object, initial: object) -> SweepConfig:
     """The resolved config of the sweep in space. Raises ValueError, naming the argument, for options that only the plane has."""
@@ -91,14 +93,16 @@ def optimal_plane_by_squares(
 ) -> Separator:
     """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the sweep of all where it does not."""
     options = {"all_optima": all_optima, "flip_misclassified": flip_misclassified, "config": config}
+    num_points, result_dtype = points.shape[0], jnp.result_type(float)
+    padding = max(_ROWS, -(-num_points // _ROWS) * _ROWS) - num_points
+    padded = [jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in (points, labels, weights, mask)]
     with jax.enable_x64(True):
-        problem = _read(points, labels, weights, mask)
-        found = promising_axes(problem)
+        found = promising_axes(_read(*padded))
     if found is None:
         return optimal_plane(points, labels, weights, mask, **options)
-    result_dtype = jnp.result_type(float)
     with jax.enable_x64(True):
-        return _sweep_listed(points, labels, weights, mask, found.axes, jnp.int64(found.attained + 1), **options, result_dtype=result_dtype)
+        separator = _sweep_listed(*padded, found.axes, jnp.int64(found.attained + 1), **options, result_dtype=result_dtype)
+    return separator._replace(misclassified=separator.misclassified[:num_points])
 
 
 @jax.jit
