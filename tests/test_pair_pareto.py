@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from sklearn.svm import LinearSVC
 
 import jboost
 from jboost.base.status import Status
@@ -197,3 +198,44 @@ def test_least_distance_of_odd_sets():
     assert jboost.pair.least_distance_separator(points, [1, -1, 0]).status == Status.INVALID_INPUT
     with pytest.raises(ValueError, match="points has no rows"):
         jboost.pair.least_distance_separator(np.zeros((0, 2)), np.zeros(0))
+
+
+def test_least_squared_distance_is_that_of_the_quadratic_program(x64):
+    """Scikit-learn's solver of the same program, in coordinates of the same extent; and the bounds, one class, masks and bad values."""
+    rng = np.random.default_rng(3)
+    points = rng.normal(size=(6, 30, 2)) * np.array([3.0, 0.5])
+    labels = np.where(points[..., 0] + rng.normal(size=(6, 30)) > 0.5, 1, -1)
+    weights, mask = rng.uniform(0.5, 2, (6, 30)), rng.random((6, 30)) < 0.9
+    labels[5] = 1
+    labels[4, 0], mask[4, 0] = 0, True
+    found = jax.jit(jax.vmap(lambda p, y, w, m: jboost.pair.least_squared_distance_separator(p, y, weights=w, mask=m, ridge=1e-2)))(
+        points, labels, weights, mask
+    )
+    assert found.status.tolist() == [0, 0, 0, 0, int(Status.INVALID_INPUT), 0]
+    assert (found.bias[5], found.loss[5], found.objective[5]) == (1, 0, 0)
+    for row in range(4):
+        x, y, w = points[row][mask[row]], labels[row][mask[row]], weights[row][mask[row]]
+        centre, extent = (x.min(axis=0) + x.max(axis=0)) / 2, (x.max(axis=0) - x.min(axis=0)).max() / 2
+        shares = np.where(y > 0, w / w[y > 0].sum(), w / w[y < 0].sum())
+        machine = LinearSVC(loss="squared_hinge", dual=False, C=1 / 1e-2, tol=1e-12, max_iter=100_000)
+        machine.fit((x - centre) / extent, y, sample_weight=shares)
+        line = np.append(machine.coef_[0], machine.intercept_)
+        scores = (x - centre) / extent @ line[:2] + line[2]
+        objective = 1e-2 / 2 * (line**2).sum() + (shares * np.maximum(1 - y * scores, 0) ** 2).sum()
+        assert found.objective[row] == pytest.approx(objective, rel=1e-6)
+        assert found.lower_bound[row] <= objective * (1 + 1e-9)
+        separator = jax.tree.map(lambda leaf, row=row: leaf[row], found)
+        wrong = np.sign(np.asarray(jboost.predict_scores(separator, x))) != y
+        assert found.loss[row] == pytest.approx(w[wrong].sum())
+    with pytest.raises(ValueError, match="ridge"):
+        jboost.pair.least_squared_distance_separator(np.zeros((2, 2)), np.ones(2), ridge=0.0)
+    with pytest.raises(ValueError, match="points has no rows"):
+        jboost.pair.least_squared_distance_separator(np.zeros((0, 2)), np.zeros(0))
+
+
+def test_least_squared_distance_in_float32():
+    points, labels = np.array([[0, 0], [1, 0], [0, 1], [5, 5], [6, 5], [0.5, 0.5]], np.float32), np.array([-1, -1, -1, 1, 1, 1])
+    found = jboost.pair.least_squared_distance_separator(points, labels)
+    assert int(found.status) == Status.OPTIMAL
+    assert found.lower_bound <= found.objective <= found.lower_bound * 1.001
+    assert float(found.loss) == 1

@@ -5,7 +5,7 @@ from jboost.pair.leave_one_out import leave_one_out
 from jboost.pair.pareto import best_trade_off, pareto_front
 from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep import SweepConfig
-from jboost.pair.trade_off_programs import DistanceSeparator, least_distance_separator
+from jboost.pair.trade_off_programs import DistanceSeparator, least_distance_separator, least_squared_distance_separator
 from jboost.pair.types import LeaveOneOut, ParetoFront, Separator, TradeOff
 from jboost.pair.weights import ConfidentLabels, confidence_weights
 
@@ -23,6 +23,7 @@ __all__ = [
     "best_trade_off",
     "confidence_weights",
     "least_distance_separator",
+    "least_squared_distance_separator",
     "leave_one_out",
     "optimal_separator",
     "pareto_front",
