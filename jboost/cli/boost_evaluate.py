@@ -3,43 +3,33 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jboost import drive
 from jboost.cli import boost, boost_fit
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.report import build
+from jboost.report.build import Losses
 from jboost.report.rules import Rule
 
 
-def cross_validate(
-    source: Source, settings: Settings, masks: Sequence[np.ndarray], *, on_step: drive.OnStep | None = None
-) -> list[list[dict[str, Any]]]:
-    """The losses on every fold; one compilation serves all folds, and nu is chosen anew on the training rows of each.
-
-    Args:
-      source: the data.
-      settings: all options.
-      masks: [m] bool each, True where the row is held out.
-      on_step: called after each fold with the losses so far and the number of the fold; False stops.
-    """
+def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
+    """What gives the losses on a fold; one compilation serves all folds, and nu is chosen anew on the training rows of each."""
     names = boost.feature_names(source.table)
     examples = boost.read_examples(source, names, settings)
     everything = examples.in_float64()
-    folds: list[list[dict[str, Any]]] = []
-    for number, held_out in enumerate(masks, start=1):
+
+    def judge(number: int) -> Losses:
+        held_out = masks[number]
         choice = boost.choose_nu(examples, ~held_out, settings)
         fitted = boost.boost(examples, ~held_out, settings, choice.nu)
         training, others = _rows(everything, ~held_out), _rows(everything, held_out)
         rules = [*_peers(*training, settings), boost_fit.make_rule(fitted, settings)]
-        folds.append(build.losses(rules, training, others))
-        if on_step is not None and not on_step(folds, f"fold {number}"):
-            break
-    return folds
+        return build.losses(rules, training, others)
+
+    return judge
 
 
 def _rows(examples: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

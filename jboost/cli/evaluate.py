@@ -1,4 +1,4 @@
-"""`jboost evaluate`: stratified cross-validation of a method and of everything beside it; here the optimal combination."""
+"""`jboost evaluate`: stratified cross-validation of a method and of everything beside it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,18 @@ from typing import Any
 import numpy as np
 
 from jboost import drive
-from jboost.cli import boost, boost_evaluate, combine_evaluate, example_weights, example_weights_evaluate, inputs, l0_evaluate, solve
-from jboost.cli.inputs import Examples, Source
+from jboost.cli import boost, boost_evaluate, combine_evaluate, example_weights, example_weights_evaluate, inputs, l0_evaluate, pair_evaluate
+from jboost.cli.inputs import Source
 from jboost.cli.options import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, Settings
-from jboost.report import build, rules, text
+from jboost.report import build, text
+from jboost.report.build import Losses
 
-Losses = list[dict[str, Any]]
+_JUDGES: dict[str, Callable[[Source, Settings, Sequence[np.ndarray]], Callable[[int], Losses]]] = {
+    PAIR: pair_evaluate.judge_folds,
+    COMBINE: combine_evaluate.judge_folds,
+    L0: l0_evaluate.judge_folds,
+    EXAMPLE_WEIGHTS: example_weights_evaluate.judge_folds,
+}
 
 
 def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
@@ -29,17 +35,10 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    by_method: dict[str, Callable[..., list[Losses]]] = {
-        PAIR: cross_validate,
-        COMBINE: combine_evaluate.cross_validate,
-        L0: l0_evaluate.cross_validate,
-        EXAMPLE_WEIGHTS: example_weights_evaluate.cross_validate,
-    }
-    validate = by_method.get(settings.method, boost_evaluate.cross_validate)
     notes = () if settings.method in (PAIR, COMBINE, L0) else boost.left_out_notes(source.table)
     notes = example_weights.left_out_notes(source.table) if settings.method == EXAMPLE_WEIGHTS else notes
     with drive.progress("cross-validation", len(masks)) as on_step:
-        folds = validate(source, settings, masks, on_step=on_step)
+        folds = cross_validate(source, settings, masks, on_step=on_step)
     seconds = {"all": time.perf_counter() - started}
     report: dict[str, Any] = {
         "command": "evaluate",
@@ -64,7 +63,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
 
 
 def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarray], *, on_step: drive.OnStep | None = None) -> list[Losses]:
-    """The losses of all rules on every fold; one compilation serves all folds.
+    """The losses of all rules on every fold.
 
     Args:
       source: the data.
@@ -72,18 +71,11 @@ def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarra
       masks: [m] bool each, True where the row is held out.
       on_step: called after each fold with the losses so far and the number of the fold; False stops.
     """
-    num_rows = source.table.num_rows
-    names = settings.scores or settings.classifiers
-    assert names is not None
-    solver, _ = solve.compile_solver(num_rows, settings)
+    judge = _JUDGES.get(settings.method, boost_evaluate.judge_folds)(source, settings, masks)
     folds: list[Losses] = []
-    for number, held_out in enumerate(masks, start=1):
-        training, base = inputs.score_training_rows(source.rows(np.flatnonzero(~held_out)), settings)
-        others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
-        separator = solver(_padded(training, num_rows), np.arange(num_rows) < len(training.labels))
-        fitted_rules = rules.fit_rules(*training.in_float64(), names, separator)
-        folds.append(build.losses(fitted_rules, training.in_float64(), others.in_float64()))
-        if on_step is not None and not on_step(folds, f"fold {number}"):
+    for number in range(len(masks)):
+        folds.append(judge(number))
+        if on_step is not None and not on_step(folds, f"fold {number + 1}"):
             break
     return folds
 
@@ -109,12 +101,3 @@ def summarise(folds: Sequence[Losses]) -> Losses:
 def _mean(values: Sequence[float]) -> dict[str, float]:
     spread = float(np.std(values, ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
     return {"mean": float(np.mean(values)), "standard_error": spread}
-
-
-def _padded(examples: Examples, size: int) -> Examples:
-    missing = size - len(examples.labels)
-    return Examples(
-        np.pad(examples.points, ((0, missing), (0, 0))),
-        np.pad(examples.labels, (0, missing), constant_values=1),
-        np.pad(examples.weights, (0, missing), constant_values=1),
-    )

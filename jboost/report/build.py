@@ -22,6 +22,8 @@ from jboost.report.rules import Rule
 
 _PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "polars", "scikit-learn", "skops")
 
+Losses = list[dict[str, Any]]  # a row for each rule: its name, and what it loses on the training rows and on those held out
+
 
 def describe_separator(separator: Separator, names: Sequence[str], mapping: LabelMapping | None) -> dict[str, Any]:
     """The formula and the numbers of a separator.
@@ -100,7 +102,7 @@ def losses(
     rules: Sequence[Rule],
     training: tuple[np.ndarray, np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None,
-) -> list[dict[str, Any]]:
+) -> Losses:
     """What each rule loses, as weight and as a rate.
 
     Args:
