@@ -114,7 +114,8 @@ def test_float32_bounds_hold():
         rounding = 1e-6 * exact.max()  # of the disagreements, which are what is certified
         assert lower <= optimum + rounding
         assert upper >= optimum - rounding
-        assert upper - lower <= 0.2 * upper + rounding
+        widest = 0.2 if penalties[member] < 1 else 0.5  # of hard margins float32 carries little
+        assert upper - lower <= widest * upper + rounding
 
 
 def test_scores_are_those_of_the_definition_and_of_the_sampling_scheme(x64):

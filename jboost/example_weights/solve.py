@@ -20,7 +20,7 @@ from jboost.kernels.types import as_points
 
 _FLOOR = 64  # units of rounding of the largest disagreement, below which a gap is none
 _SHARE_OF_TOLERANCE = 1e-5  # of the largest disagreement, likewise
-_NOTHING = 256  # times that share: an upper bound as small beside a lower one that is not positive is none
+_NOTHING = {4: 0.0, 8: 1e-8}  # likewise: an upper bound as small beside a lower one that is not positive is none; by bytes of a float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +88,7 @@ def solve_warm(
     weights = state.weights / jnp.sum(state.weights)
     rows = _capped(state.row_weights, cap)
     lower, upper = certify.prove(disagreement, row_labels, column_labels, cap, weights, rows)
-    nothing = _NOTHING * _SHARE_OF_TOLERANCE * tolerance * program.scale
+    nothing = _NOTHING[disagreement.dtype.itemsize] * program.scale
     status = _judge(lower, upper, tolerance, floor * program.scale, nothing, is_used_up)
     has_rows = jnp.any(row_labels != 0) & jnp.any(column_labels != 0)
     is_valid = is_valid & has_rows
@@ -153,9 +153,9 @@ def fit(
 
     Returns:
       An `ExampleWeightModel`. `lower_bound` follows from `example_weights` and `upper_bound` from `row_weights` by `recompute_bounds`. Statuses:
-      OPTIMAL; PRECISION_LIMIT or ITERATION_LIMIT with a wider gap; NO_EDGE where the best margin is 0, as of examples of opposite labels at one place
-      under a hard margin; INFEASIBLE for a traced penalty below 1 / m; INVALID_INPUT, with NaN, for NaN, labels that are none, a point outside the
-      measure, or no examples.
+      OPTIMAL; PRECISION_LIMIT or ITERATION_LIMIT with a wider gap; NO_EDGE where the best margin is 0 as far as the floats tell (in float64 to 1e-8
+      of the largest disagreement), as of examples of opposite labels at one place under a hard margin; INFEASIBLE for a traced penalty below 1 / m;
+      INVALID_INPUT, with NaN, for NaN, labels that are none, a point outside the measure, or no examples.
 
     Raises:
       ValueError: at trace time, naming the argument; for a concrete radius or penalty of 0 or less, and a concrete penalty below 1 / m.
