@@ -24,7 +24,7 @@ _MOST_UNCERTAIN = 8  # places, the centre apart, that a square may leave to the 
 _NARROWEST = 2.0**-24  # half width of squares that are not cut
 _SAFETY = 2.0**-30  # heights so small are never certain: coordinates are 2^13 at most, and rounded by 2^-40
 _ENTRIES_AT_ONCE, _ENTRIES_IN_CACHE = 1 << 20, 1 << 16
-_MOST_SQUARES = 1 << 18  # that wait: labels that say nothing keep most of them, and the sweep is no slower then
+_FEW_SQUARES, _MOST_SQUARES = 1 << 18, 1 << 24  # that wait; between them as many as the sweep has axes, or half
 _LEAST_AXES = 64
 
 
@@ -69,6 +69,7 @@ def promising_axes(problem: Problem) -> Promising | None:
     steps = (2 * np.arange(_ROOT_CUTS) + 1) / _ROOT_CUTS - 1
     root = np.meshgrid(centres, np.arange(3, dtype=np.int32), steps, steps, indexing="ij")
     squares, half_width = _Squares(*(part.reshape(-1) for part in root)), 1 / _ROOT_CUTS
+    most = min(max(_FEW_SQUARES, len(centres) * len(index) // 2), _MOST_SQUARES)
     leaves: list[tuple[_Squares, np.ndarray, float]] = []
     while len(squares.centre):
         losses = _look(places, squares, half_width)
@@ -77,12 +78,10 @@ def promising_axes(problem: Problem) -> Promising | None:
         is_leaf = is_live & ((losses.num_uncertain <= _MOST_UNCERTAIN) | (half_width <= _NARROWEST))
         leaves.append((_rows(squares, is_leaf), losses.bound[is_leaf], half_width))
         squares, half_width = _cut(_rows(squares, is_live & ~is_leaf), half_width), half_width / 2
-        if len(squares.centre) > _MOST_SQUARES:
+        if len(squares.centre) > most:
             return None
-    is_wanted = np.zeros((len(index), len(index)), bool)
-    for part, bounds, width in leaves:
-        _mark(places, _rows(part, bounds <= best), width, is_wanted)
-    first, second = np.nonzero(is_wanted[: len(index), : len(index)])
+    marked = [_marked(places, _rows(part, bounds <= best), width) for part, bounds, width in leaves]
+    first, second = np.divmod(np.unique(np.concatenate([np.zeros(0, np.int64), *marked])), max(len(places.own), 1))
     if 2 * len(first) > len(centres) * len(index):
         return None
     capacity = max(_LEAST_AXES, 1 << (len(first) - 1).bit_length()) if len(first) else _LEAST_AXES
@@ -135,12 +134,14 @@ def _look(places: _Places, squares: _Squares, half_width: float) -> _Losses:
     return _Losses(*(np.concatenate(fields)[: len(squares.centre)] for fields in zip(*parts, strict=True)))
 
 
-def _mark(places: _Places, squares: _Squares, half_width: float, is_wanted: np.ndarray) -> None:
-    """Marks the pairs of a centre and a place that squares leave uncertain, in [N, N]."""
+def _marked(places: _Places, squares: _Squares, half_width: float) -> np.ndarray:
+    """The pairs of a centre and a place that squares leave uncertain, as centre N + place, int64."""
+    found = [np.zeros(0, np.int64)]
     for rows, part in _parts(places, squares):
         uncertain = np.asarray(_uncertain(places, part, half_width))[: len(squares.centre[rows])]
-        row, place = np.nonzero(uncertain[:, : is_wanted.shape[1]])
-        is_wanted[part.centre[row], place] = True
+        row, place = np.nonzero(uncertain)
+        found.append(np.unique(part.centre[row].astype(np.int64) * len(places.own) + place))
+    return np.concatenate(found)
 
 
 def _heights(places: _Places, squares: _Squares, half_width: Array) -> tuple[Array, Array]:
