@@ -73,7 +73,7 @@ class Oracle:
         return Proposal(jnp.zeros((1,), jnp.int32), outputs, values, jnp.full((), jnp.inf), state._replace(key=key))
 
     def outputs(self, hypothesis: Array, features: Array) -> Array:
-        raise NotImplementedError("the oracle knows its own examples alone")
+        raise ValueError("features are of other examples: the oracle knows its own alone")
 
 
 def _fill(weights: Array, limit: Array) -> tuple[Array, Array]:

@@ -35,7 +35,7 @@ def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
         return certify.prove(disagreement, model.labels, model.labels, cap, model.example_weights, model.row_weights)
     margins, _ = price_all(model.kernel, model.points, model.labels, model.example_weights)
     _, edges = price_all(model.kernel, model.points, model.labels, model.row_weights)
-    return certify.prove_from_margins(margins, edges, model.labels != 0, cap, model.example_weights, model.row_weights)
+    return certify.prove_from_margins(margins, edges, model.labels, cap, model.example_weights, model.row_weights)
 
 
 @jax.jit

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import numerics
 from jboost.base.status import Status
@@ -35,6 +36,11 @@ class Encoding(NamedTuple):
     rounding: Array  # [] what rounding can add up to
     valid: Array  # [] bool
     faithful: Array  # [] bool, nothing is lost by the cast or by underflow
+
+
+def pad_rows(size: int, *arrays: Array) -> list[Array]:
+    """Arrays [n, ...] with rows of zeros after them, [size, ...]; derivatives end here."""
+    return [jnp.pad(lax.stop_gradient(array), ((0, size - array.shape[0]),) + ((0, 0),) * (array.ndim - 1)) for array in arrays]
 
 
 def encode(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dtype) -> tuple[Instance, Encoding]:

@@ -29,7 +29,7 @@ from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import near_optimal, sweep
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
-from jboost.pair.encoding import Encoding, encode
+from jboost.pair.encoding import Encoding, encode, pad_rows
 from jboost.pair.instance import Instance
 from jboost.pair.leave_one_out_verdicts import Near, Verdict, matters_to, tour_splits
 from jboost.pair.near_optimal import Occurrences, Room
@@ -174,9 +174,7 @@ def _judge_splits(
 def _by_sweep(points: Array, labels: Array, weights: Array, mask: Array, *, by_margin: bool, num_splits: int, config: SweepConfig) -> LeaveOneOut:
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
-    padding = max(0, 2 - num_points)
-    arrays = (lax.stop_gradient(array) for array in (points, labels, weights, mask))
-    padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
+    padded = pad_rows(max(num_points, 2), points, labels, weights, mask)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> LeaveOneOut:
         real = jnp.dtype("float32" if config.word_bits == 32 else "float64")

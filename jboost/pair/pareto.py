@@ -25,7 +25,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide
 from jboost.pair import sweep, visits
-from jboost.pair.encoding import encode
+from jboost.pair.encoding import encode, pad_rows
 from jboost.pair.instance import Instance
 from jboost.pair.line import Line, draw_line, in_data_units
 from jboost.pair.near_optimal_lines import compare_gaps, fat_line, line_along
@@ -111,9 +111,7 @@ def pareto_front(
 @functools.partial(jax.jit, static_argnames=("max_points", "config"))
 def _pareto_front(points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int, config: SweepConfig) -> ParetoFront:
     result_dtype = jnp.result_type(float)
-    padding = max(0, 2 - points.shape[0])
-    arrays = (lax.stop_gradient(array) for array in (points, labels, weights, mask))
-    padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
+    padded = pad_rows(max(points.shape[0], 2), points, labels, weights, mask)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> ParetoFront:
         real = jnp.dtype("float32" if config.word_bits == 32 else "float64")

@@ -13,7 +13,6 @@ from typing import Literal, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import check, numerics, types
 from jboost.base.status import Status
@@ -21,7 +20,7 @@ from jboost.base.types import Array, ArrayLike
 from jboost.pair import branch_and_bound, space, sweep, visits
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
 from jboost.pair.branch_and_bound.types import OnStep
-from jboost.pair.encoding import certify, encode
+from jboost.pair.encoding import certify, encode, pad_rows
 from jboost.pair.line import draw_line, misclassified
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
@@ -160,9 +159,7 @@ def _optimal_separator(
 ) -> Separator:
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
-    padding = max(0, 2 - num_points)
-    arrays = (lax.stop_gradient(array) for array in (points, labels, weights, mask))
-    padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
+    padded = pad_rows(max(num_points, 2), points, labels, weights, mask)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
         instance, encoding = encode(points, labels, weights, mask, jnp.dtype("float32" if config.word_bits == 32 else "float64"))

@@ -171,6 +171,7 @@ def least_squared_distance_separator(
 @jax.jit
 def _solve_quadratic(points: Array, labels: Array, weights: Array, mask: Array, ridge: Array) -> DistanceSeparator:
     examples = _scale(points, labels, weights, mask)
+    examples = examples._replace(valid=examples.valid & jnp.isfinite(ridge) & (ridge > 0))
     rows = examples.labels[:, None] * jnp.concatenate([examples.points, jnp.ones_like(examples.points[:, :1])], axis=1)
     eps = jnp.finfo(rows.dtype).eps
     tolerance = 1e-6 if rows.dtype.itemsize == 8 else 1e-3
@@ -179,16 +180,20 @@ def _solve_quadratic(points: Array, labels: Array, weights: Array, mask: Array, 
     def slacks_of(line: Array) -> Array:
         return jnp.where(examples.labels != 0, jnp.maximum(1 - jnp.matmul(rows, line, precision=lax.Precision.HIGHEST), 0), 0)
 
+    def value(slacks: Array, line: Array) -> Array:
+        return ridge / 2 * jnp.sum(line * line) + jnp.sum(examples.share * slacks**2)
+
     def objective(line: Array) -> Array:
-        return ridge / 2 * jnp.sum(line * line) + jnp.sum(examples.share * slacks_of(line) ** 2)
+        return value(slacks_of(line), line)
 
     def lower_bound(line: Array) -> Array:
         """The value of the dual at the multipliers 2 s xi, with all that rounding can take away."""
-        multipliers = 2 * examples.share * slacks_of(line)
+        slacks = slacks_of(line)
+        multipliers = 2 * examples.share * slacks
         rounding = (rows.shape[0] + 16) * eps
         pull = jnp.abs(jnp.matmul(multipliers, rows, precision=lax.Precision.HIGHEST))
         pull = pull + rounding * jnp.matmul(multipliers, jnp.abs(rows), precision=lax.Precision.HIGHEST)
-        given_up = jnp.sum(jnp.where(examples.share > 0, multipliers**2 / jnp.where(examples.share > 0, 4 * examples.share, 1), 0))
+        given_up = jnp.sum(multipliers * slacks) / 2
         return jnp.sum(multipliers) * (1 - rounding) - (jnp.sum(pull**2) / (2 * ridge) + given_up) * (1 + rounding)
 
     def newton(now: _Newton) -> _Newton:
@@ -210,14 +215,12 @@ def _solve_quadratic(points: Array, labels: Array, weights: Array, mask: Array, 
     found, _ = loops.bounded_loop(newton, unfinished, _Newton(start, jnp.zeros_like(ridge), jnp.ones((), bool)), max_checks=_MOST_STEPS)
     met = objective(found.line) - found.lower_bound <= tolerance * objective(found.line)
     status = jnp.where(met, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
-
-    def value(slacks: Array, line: Array) -> Array:
-        return ridge / 2 * jnp.sum(line * line) + jnp.sum(examples.share * slacks**2)
-
     return _judge(examples, found.line, value, found.lower_bound, status)
 
 
 class _Newton(NamedTuple):
+    """Where the Newton method stands."""
+
     line: Array  # [3] v and v0 in scaled coordinates
     lower_bound: Array  # []
     is_moving: Array  # [] bool

@@ -17,7 +17,7 @@ from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.sites import Sites, gather_sites
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState, OnStep
 from jboost.pair.branch_and_bound.visits import Separation
-from jboost.pair.encoding import certify, encode
+from jboost.pair.encoding import certify, encode, pad_rows
 from jboost.pair.instance import Instance
 from jboost.pair.line import draw_line, misclassified
 from jboost.pair.types import Separator
@@ -79,9 +79,7 @@ def solve(
 
 def pad(*arrays: Array) -> list[Array]:
     """Arrays [n, ...] with rows of zeros after them: of few sizes in every octave, so that data sets of like sizes share what is compiled."""
-    num_points = arrays[0].shape[0]
-    padding = _padded_size(num_points) - num_points
-    return [jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays]
+    return pad_rows(_padded_size(arrays[0].shape[0]), *arrays)
 
 
 def _padded_size(num_points: int) -> int:

@@ -8,12 +8,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair.encoding import Encoding, certify
+from jboost.pair.encoding import Encoding, certify, pad_rows
 from jboost.pair.space import plane, visits
 from jboost.pair.space.problem import Problem, encode
 from jboost.pair.space.squares import promising_axes
@@ -66,9 +65,7 @@ def optimal_plane(
     """
     result_dtype = jnp.result_type(float)
     num_points = points.shape[0]
-    padding = max(0, 2 - num_points)
-    arrays = (lax.stop_gradient(array) for array in (points, labels, weights, mask))
-    padded = (jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in arrays)
+    padded = pad_rows(max(num_points, 2), points, labels, weights, mask)
 
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
         problem, encoding = encode(points, labels, weights, mask)
@@ -94,8 +91,7 @@ def optimal_plane_by_squares(
     """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the sweep of all where it does not."""
     options = {"all_optima": all_optima, "flip_misclassified": flip_misclassified, "config": config}
     num_points, result_dtype = points.shape[0], jnp.result_type(float)
-    padding = max(_ROWS, -(-num_points // _ROWS) * _ROWS) - num_points
-    padded = [jnp.pad(array, ((0, padding),) + ((0, 0),) * (array.ndim - 1)) for array in (points, labels, weights, mask)]
+    padded = pad_rows(max(_ROWS, -(-num_points // _ROWS) * _ROWS), points, labels, weights, mask)
     with jax.enable_x64(True):
         found = promising_axes(_read(*padded))
     if found is None:
