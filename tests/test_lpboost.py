@@ -110,6 +110,17 @@ def test_no_false_certificate(learner, wide):
         assert (fits.certificate.seen_upper_bound <= fits.certificate.upper_bound + 1e-5).all()
 
 
+def test_votes_are_as_few_as_those_of_a_vertex():
+    games, nus = random_games(GAMES, 5), np.random.default_rng(5).uniform(0.2, 1, GAMES).astype(np.float32)
+    games[:, :, 1], games[:, :, 4] = games[:, :, 2], -games[:, :, 5]  # what an interior point shares its votes among
+    fits, _ = jax.device_get(fit_all(jnp.asarray(games), jnp.asarray(nus), BOTH_SIGNS))
+    assert (fits.status == Status.OPTIMAL).all()
+    few = (fits.ensemble.votes[:, :, 0] > 0).sum(axis=1)
+    both = np.concatenate([games, -games], axis=2).astype(np.float64)
+    vertices = [highs.solve(lpboost_program(game, float(nu))).primal[: 2 * COLUMNS] for game, nu in zip(both, nus, strict=True)]
+    assert few.mean() <= 1.05 * (np.array(vertices) > 1e-9).sum(axis=1).mean()
+
+
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(games, nus, tolerance, config=None):
     return jax.vmap(lambda game, nu: lpboost.solve(game, nu=nu, tolerance=tolerance, config=config))(games, nus)

@@ -95,7 +95,7 @@ _EXPLANATIONS = {
     ),
     Status.CAPACITY_LIMIT: (
         "the room set aside for nodes, columns or cuts is used up: what is returned and its bounds are valid, and further apart than asked for",
-        "raise `capacity` in the config, or widen the tolerance",
+        "raise `capacity` in the config (`max_columns` of a booster), or widen the tolerance",
     ),
     Status.LOCAL_OPTIMUM: (
         "the heuristic came to its end: what it returned has the loss that is said, and nothing proves that there is no better one",

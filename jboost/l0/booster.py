@@ -27,7 +27,8 @@ _NUM_CONSTANTS = 2
 _SHARE_OF_TOLERANCE = 0.3
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05  # of the gap over all hypotheses, what a relaxation may leave open; and the most of it
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
-_MAX_IDLE = 4  # rounds without a new column, each with a finer relaxation
+_MAX_IDLE = 4  # rounds with hardly better bounds, and no new column or no room for more
+_LEAST_GAIN = 0.98  # of the gap, what may be left of it after a round that counts
 _WORTHLESS = 1e-6  # mu + lambda of a column that may go
 
 
@@ -58,7 +59,7 @@ class Memory(NamedTuple):
     integer_proof: Proof
     integer_lower: Array  # [] what it proves of (15)
     best: integer.Vote  # the best point of (15) so far
-    num_idle: Array  # [] int32 rounds in a row without a new column
+    num_idle: Array  # [] int32 rounds in a row that brought nothing
 
 
 @register
@@ -112,8 +113,7 @@ class L0:
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
         """The relaxation over the columns so far, no more precise than the gap asks for, and both questions of its pricing problem."""
-        upper = jnp.where(memory.either, memory.integer_upper, memory.upper)
-        lower = jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
+        upper, lower = _bounds(memory)
         gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
         tolerance = jnp.clip(_SHARE_OF_GAP * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
         solved = self.relax(memory, dataset, tolerance)
@@ -121,24 +121,28 @@ class L0:
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
         """One round: an upper bound from the relaxation, a lower bound from the answers, their columns in."""
+        gap_before = jnp.subtract(*_bounds(memory))
         memory = self.note(memory, dataset, proposal)
         weights = jnp.where(dataset.mask, dataset.weights, 0)
         prices = jnp.concatenate([proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]])
         memory = memory._replace(integer_lower=jnp.maximum(memory.integer_lower, integer.round_up(memory.integer_proof.bound, weights, prices)))
-        upper = jnp.where(memory.either, memory.integer_upper, memory.upper)
-        lower = jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
+        upper, lower = _bounds(memory)
         is_closed = upper - lower <= self.tolerance * jnp.maximum(upper, 1.0)
         rounded = integer.evaluate(self.instance(dataset, memory.outputs, memory.costs, memory.is_used), proposal.relaxation.coefficients)
         best = integer.better(memory.best, rounded)
         worth = proposal.relaxation.selected + proposal.relaxation.coefficients
         worth = jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
         entered = enter(memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed)
-        num_idle = jnp.where((entered.num_new > 0) | is_closed, 0, memory.num_idle + 1).astype(jnp.int32)
+        lacks_room = jnp.all(entered.is_used)
+        has_gained = ((entered.num_new > 0) & ~lacks_room) | ~(upper - lower > _LEAST_GAIN * gap_before)
+        num_idle = jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32)
         is_stuck = num_idle >= _MAX_IDLE
+        missed = jnp.where(lacks_room, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT))
         is_last = memory.either | (not self.bounds_integer)
-        memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, either=memory.either | is_closed, best=best)
+        memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best)
+        memory = memory._replace(either=memory.either | is_closed, num_idle=num_idle)
         is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
-        status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, int(Status.PRECISION_LIMIT), int(Status.UNFINISHED)))
+        status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
         is_invalid = proposal.relaxation.status == int(Status.INVALID_INPUT)
         return Absorbed(
             memory=memory,
@@ -199,6 +203,11 @@ class L0:
         proof = memory.proof
         lower = jnp.maximum(memory.integer_lower, 0.0)
         return L0Certificate(proof.bound, memory.upper, memory.upper, proof.example_weights, lower, memory.best.loss, proof, memory.integer_proof)
+
+
+def _bounds(memory: Memory) -> tuple[Array, Array]:
+    """The upper and the lower bound on the relaxation that is now in force."""
+    return jnp.where(memory.either, memory.integer_upper, memory.upper), jnp.where(memory.either, memory.integer_proof.bound, memory.proof.bound)
 
 
 def _nothing_proven(cold: WarmStart) -> Proof:
@@ -364,7 +373,7 @@ def fit(
         below 3e-4.
       config: static; how the relaxation is solved.
       search: static; sizes of the local search.
-      max_columns: static; how many hypotheses are held at a time.
+      max_columns: static; how many hypotheses are held at a time. Those that have come to be of no use make room for others.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of
         `RelaxationConfig`: those of the paper do not hold of (15) where hypotheses abstain.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
@@ -372,8 +381,8 @@ def fit(
 
     Returns:
       A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18) over all hypotheses <= upper_bound, and integer_lower_bound <= optimum of
-      (15) <= integer_upper_bound, which the ensemble attains. The status speaks of (18): OPTIMAL, or PRECISION_LIMIT where rounds bring no new
-      column and the gap is still open.
+      (15) <= integer_upper_bound, which the ensemble attains. The status speaks of (18): OPTIMAL; PRECISION_LIMIT where rounds bring no new
+      column and the gap is still open; CAPACITY_LIMIT where columns that would close it find no room (raise `max_columns`).
 
     Raises:
       ValueError: at trace time, naming the argument; for a margin outside (0, 1] where it is concrete.

@@ -12,10 +12,11 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check
+from jboost.base import boosting, check, loops
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Info, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -30,6 +31,8 @@ __all__ = ["LPBoost", "finish", "fit", "init", "step"]
 
 _SHARE_OF_GAP = 0.1  # how precise a master is, of the gap that is left
 _SHARE_OF_TOLERANCE = 0.05  # how much of the votes may be dropped with the smallest
+_MAX_DROPS, _PART_DROPPED = 10, 4  # masters without the smallest votes, once the gap is closed; which part of the votes goes at a time
+_DROP_ERROR = 0.03  # of the tolerance, how precise these masters are
 _PULL = 0.8  # where the learner is asked: this far from the master's example weights towards the best so far, while that finds columns
 _FINER = 0.01  # where a round changes nothing
 _FINEST = {4: 1e-5, 8: 1e-10}  # by the size of a float: what a solver may be asked for
@@ -120,30 +123,45 @@ class LPBoost:
         )
 
     def solve(self, memory: Memory, count: Array) -> tuple[Memory, Array]:
-        """The master over the columns so far, and the lower bound of its votes; also whether the master could be no more precise, [] bool."""
+        """The master over the columns so far, and the lower bound of its votes; also whether the master could be no more precise, [] bool.
+
+        An interior point votes for all columns of the optimal face. So where the gap is closed, masters follow that do without the smallest votes
+        for as long as it stays closed: a quarter of the votes goes at a time, and half as many after each master that fails.
+        """
         goal = memory.proven.goal(self.stop_on)
         gap = jnp.where(goal == jnp.inf, memory.proven.seen_upper, goal) - memory.proven.lower
         gap = jnp.clip(jnp.where(gap < jnp.inf, gap, self.tolerance.astype(gap.dtype)), 0.0, 1.0)
-        finest = _FINEST[gap.dtype.itemsize]
+        finest, tolerance = _FINEST[gap.dtype.itemsize], self.tolerance.astype(gap.dtype)
         wanted = _SHARE_OF_GAP * gap * memory.fineness
         is_used = jnp.arange(memory.columns.shape[0]) < count
-        solved = master.solve(
-            memory.columns,
-            is_used,
-            self.relaxation.caps(memory.prior),
-            before=memory.solved,
-            tolerance=jnp.maximum(wanted, finest),
-            spare=_SHARE_OF_TOLERANCE * self.tolerance.astype(gap.dtype),
-            config=self.config,
-        )
-        lower = value.attained(memory.columns, solved.votes, self.relaxation, memory.prior)
-        proven = memory.proven
-        is_better = (lower > proven.lower) | ~jnp.any(proven.coefficients > 0)
-        proven = proven._replace(
-            coefficients=jnp.where(is_better, solved.votes, proven.coefficients),
-            lower=jnp.where(is_better, jnp.maximum(lower, proven.lower), proven.lower),  # no votes have a value below -1
-        )
-        return memory._replace(solved=solved, proven=proven), wanted <= finest
+
+        def again(carry: tuple[Memory, Array, Array]) -> tuple[Memory, Array, Array]:
+            memory, num_dropped, is_first = carry
+            old = memory.proven
+            solved = master.solve(
+                memory.columns,
+                jnp.where(is_first, is_used, (old.coefficients > 0) & ~_are_smallest(old.coefficients, num_dropped)),
+                self.relaxation.caps(memory.prior),
+                before=memory.solved,
+                tolerance=jnp.maximum(jnp.where(is_first, wanted, _DROP_ERROR * tolerance), finest),
+                spare=_SHARE_OF_TOLERANCE * tolerance,
+                config=self.config,
+            )
+            lower = jnp.maximum(value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0)  # no votes have a value below -1
+            is_better = (lower > old.lower) | ~jnp.any(old.coefficients > 0)
+            is_leaner = (jnp.sum(solved.votes > 0) < jnp.sum(old.coefficients > 0)) & (goal - lower <= self.tolerance)
+            is_taken = jnp.where(is_first, is_better, is_leaner)
+            votes = jnp.where(is_taken, solved.votes, old.coefficients)
+            lower = jnp.where(is_taken, lower, old.lower)
+            kept = jax.tree.map(lambda new, before: jnp.where(is_first, new, before), solved, memory.solved)
+            memory = memory._replace(solved=kept, proven=old._replace(coefficients=votes, lower=lower))
+            next_part = -(-jnp.sum(votes > 0, dtype=jnp.int32) // _PART_DROPPED)
+            num_dropped = jnp.where(is_taken | is_first, next_part, num_dropped // 2)
+            return memory, jnp.where(goal - lower <= self.tolerance, num_dropped, 0), jnp.zeros((), bool)
+
+        start = (memory, jnp.zeros((), jnp.int32), jnp.ones((), bool))
+        (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=1 + _MAX_DROPS)
+        return memory, wanted <= finest
 
     def reopen(self, memory: Memory, count: Array) -> Memory:
         """The memory for a booster of another nu, with the columns kept: the master solved, and what that proves."""
@@ -153,6 +171,12 @@ class LPBoost:
         edge = certify.largest_signed_edge(memory.columns, asked, is_used)
         seen_upper = jnp.where(count > 0, value.not_exceeded(edge, asked, self.relaxation, memory.prior), jnp.inf)
         return memory._replace(asked=asked, proven=memory.proven._replace(example_weights=asked, edge=edge, seen_upper=seen_upper))
+
+
+def _are_smallest(votes: Array, number: Array) -> Array:
+    """The smallest of the positive votes [capacity], so many [] of them."""
+    order = jnp.argsort(jnp.where(votes > 0, votes, jnp.inf))
+    return jnp.zeros(votes.shape, bool).at[order].set(jnp.arange(votes.shape[0]) < number)
 
 
 def _nothing_proven(solved: Solved) -> Proven:
