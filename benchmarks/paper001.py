@@ -96,20 +96,41 @@ def prepare(table: np.ndarray, labels: np.ndarray, names: Sequence[str], setting
             yield replication, index, Prepared(np.pad(bits, ((0, 0), (0, width - bits.shape[1]))), training, bits.shape[1])
 
 
-@functools.partial(jax.jit, static_argnames=("method", "max_order", "max_rounds", "num_proposed"))
-def learn(
-    method: str, max_order: int, max_rounds: int, num_proposed: int, features: Any, labels: Any, training: Any, num_attributes: Any, knobs: Any
-) -> tuple[Any, ...]:
-    """Errors on held-out rows, support, rounds, status and the gap, of one method on one fold."""
+class Sizes(NamedTuple):
+    """What is compiled for."""
+
+    max_order: int
+    max_rounds: int
+    num_proposed: int
+    max_columns: int
+
+
+def _fit_l0(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    margin = knobs["margin_times_m"] / jnp.sum(dataset.mask)
+    return jboost.l0.fit(dataset, learner, margin=margin, tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds, max_columns=sizes.max_columns)
+
+
+def _fit_lpboost(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    return jboost.lpboost.fit(dataset, learner, nu=knobs["nu"], tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds)
+
+
+def _fit_slipper(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    return jboost.slipper.fit(dataset, key=key)  # rules of its own, all options as they are
+
+
+FITS = {"l0": _fit_l0, "lpboost": _fit_lpboost, "slipper": _fit_slipper}
+
+
+@functools.partial(jax.jit, static_argnames=("method", "sizes"))
+def learn(method: str, sizes: Sizes, features: Any, labels: Any, training: Any, num_attributes: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
+    """Right answers on held-out rows and on the others, support, rounds, status and the bounds, of one method on one fold."""
     dataset = jboost.make_dataset(features, labels, mask=training)
-    learner = jboost.learners.monomials(max_order, cost=costs.mdl(knobs["kappa"], num_attributes=num_attributes), num_proposed=num_proposed)
-    if method == "l0":
-        fit = jboost.l0.fit(dataset, learner, margin=knobs["margin_times_m"] / jnp.sum(training), tolerance=knobs["tolerance"], max_rounds=max_rounds)
-    else:
-        fit = jboost.lpboost.fit(dataset, learner, nu=knobs["nu"], tolerance=knobs["tolerance"], max_rounds=max_rounds)
+    cost = costs.mdl(knobs["kappa"], num_attributes=num_attributes)
+    learner = jboost.learners.monomials(sizes.max_order, cost=cost, num_proposed=sizes.num_proposed)
+    fit = FITS[method](dataset, learner, key, knobs, sizes)
     scores = jboost.predict_scores(fit.ensemble, features)
     right = jnp.where(scores > 0, 1, -1) == labels
-    support = jnp.sum(jnp.any(fit.ensemble.votes > 1e-6, axis=1))
+    support = jnp.sum(jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1))
     bounds = fit.certificate.lower_bound, fit.certificate.upper_bound
     return jnp.sum(right & ~training), jnp.sum(right & training), support, fit.num_rounds, fit.status, *bounds
 
@@ -117,6 +138,7 @@ def learn(
 def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]) -> None:
     """All folds that the file does not hold yet."""
     done = {(line["set"], line["method"], line["replication"], line["fold"]) for line in read_lines(lines)}
+    sizes = Sizes(**{name: settings[name] for name in Sizes._fields})
     knobs = {name: jnp.float32(settings[name]) for name in ("kappa", "margin_times_m", "tolerance", "nu")}
     for name in only or settings["sets"]:
         wanted = [
@@ -128,22 +150,14 @@ def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]
         if set(wanted) <= done:
             continue
         table, labels, names = read_set(name, folder)
+        signs = labels.astype(np.float32)
         for replication, fold, part in prepare(table, labels, names, settings):
             for method in settings["methods"]:
                 if (name, method, replication, fold) in done:
                     continue
                 start = time.process_time()
-                result = learn(
-                    method,
-                    settings["max_order"],
-                    settings["max_rounds"],
-                    settings["num_proposed"],
-                    part.features,
-                    labels.astype(np.float32),
-                    part.training,
-                    part.num_attributes,
-                    knobs,
-                )
+                key = jax.random.key(replication * settings["folds"] + fold)
+                result = learn(method, sizes, part.features, signs, part.training, part.num_attributes, knobs, key)
                 right, right_in_training, support, rounds, status, lower, upper = map(float, result)
                 num_training = int(part.training.sum())
                 line = {

@@ -10,7 +10,7 @@ from benchmarks import paper001
 
 SETTINGS = """
 sets = ["BCW"]
-methods = ["l0", "lpboost"]
+methods = ["l0", "lpboost", "slipper"]
 max_order = 1
 replications = 2
 folds = 3
@@ -21,6 +21,7 @@ nu = 0.56
 tolerance = 1e-3
 max_rounds = 4
 num_proposed = 1
+max_columns = 32
 """
 
 
@@ -36,7 +37,7 @@ def folder(tmp_path):
 def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     calls = []
 
-    def learn(method, max_order, max_rounds, num_proposed, features, labels, training, num_attributes, knobs):
+    def learn(method, sizes, features, labels, training, num_attributes, knobs, key):
         if len(calls) == 5:
             calls.append("cut off")
             raise KeyboardInterrupt
@@ -53,15 +54,19 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     assert len(paper001.read_lines(folder / "out.jsonl")) == 5
     assert paper001.main(arguments) == 0
     lines = paper001.read_lines(folder / "out.jsonl")
-    assert len(lines) == len({(it["method"], it["replication"], it["fold"]) for it in lines}) == 12
+    assert len(lines) == len({(it["method"], it["replication"], it["fold"]) for it in lines}) == 18
     calls.remove("cut off")
-    assert len(set(calls)) == 12
+    assert len(set(calls)) == 18
     rows = json.loads((folder / "out.json").read_text())["rows"]
-    assert [(row["method"], row["num_folds"], row["published_support"]) for row in rows] == [("l0", 6, 9.1), ("lpboost", 6, 3.8)]
+    assert [(row["method"], row["num_folds"], row["published_support"]) for row in rows] == [
+        ("l0", 6, 9.1),
+        ("lpboost", 6, 3.8),
+        ("slipper", 6, 19.5),
+    ]
     assert rows[0]["accuracy"] == pytest.approx(0.9)
     assert "0.963" in capsys.readouterr().out
     assert paper001.main(arguments) == 0
-    assert len(calls) == 12
+    assert len(calls) == 18
 
 
 def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
