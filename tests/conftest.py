@@ -63,6 +63,7 @@ _SLOW_DOCTESTS = {
     "jboost.l0.booster.fit",
     "jboost.l0.choice.choose",
     "jboost.l0.exact.solve_exact",
+    "jboost.l0.exact_fit.fit_exact",
     "jboost.l0.margins.path",
     "jboost.l0.margins.search_margin",
     "jboost.l0.relaxation.solve_relaxation",

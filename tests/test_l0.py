@@ -130,7 +130,7 @@ def test_the_proof_can_be_worked_out_anew():
         rho, excess = Fraction(float(margins[index])), Fraction(float(proof.excess))
         served = [Fraction(0)] * outputs.shape[1]
         load = (1 + rho) * w
-        for (first, second), one in zip(proof.pairs.astype(int), v, strict=True):
+        for (first, second), one in zip(proof.pairs, v, strict=True):
             if one:
                 load[first] += one
                 load[second] += one

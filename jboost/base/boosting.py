@@ -32,6 +32,14 @@ class Proposal(NamedTuple):
     state: PyTree  # for the next call
 
 
+class Everything(NamedTuple):
+    """All hypotheses of a learner that can list them by a method `every(state)`, with what they cost."""
+
+    hypotheses: PyTree  # leaves [U, ...]
+    outputs: Array  # [U, m], 0 on padding
+    costs: Array  # [U]
+
+
 class Learner(Protocol):
     """What proposes hypotheses. A frozen dataclass under `jboost.base.records.register`, or any other pytree.
 
@@ -209,8 +217,8 @@ def enter_columns(columns: Array, count: Array, rows: Array, wanted: Array) -> t
 
 
 def spoil_unless(is_sound: Array, certificate: Any) -> Any:
-    """The certificate, or NaN throughout: what came from input that is not allowed bounds nothing."""
-    return jax.tree.map(lambda leaf: jnp.where(is_sound, leaf, jnp.nan), certificate)
+    """The certificate, or NaN in all its floats: what came from input that is not allowed bounds nothing."""
+    return jax.tree.map(lambda leaf: jnp.where(is_sound, leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, certificate)
 
 
 def is_valid(dataset: Dataset) -> Array:

@@ -3,6 +3,7 @@
 from jboost.l0.booster import L0Certificate, finish, fit, init, step
 from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
+from jboost.l0.exact_fit import ExactFit, fit_exact
 from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
@@ -12,6 +13,7 @@ __all__ = [
     "Choice",
     "Exact",
     "ExactConfig",
+    "ExactFit",
     "L0Certificate",
     "L0Relaxation",
     "MarginSearch",
@@ -21,6 +23,7 @@ __all__ = [
     "choose",
     "finish",
     "fit",
+    "fit_exact",
     "init",
     "path",
     "search_margin",

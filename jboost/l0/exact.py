@@ -1,9 +1,9 @@
 """The sparse minimum disagreement problem (15) of paper 001 over a pool, to proven optimality: branch and bound on its relaxation.
 
 A node says of some hypotheses whether they are used (mu_u) and of some examples whether they are given up (xi_i). Its relaxation is that of a smaller
-pool: a hypothesis not used is masked out, one that is used costs nothing more, an example given up is masked out, one that is not costs more than the
-incumbent. A second relaxation asks whether all examples that are not to be given up can be right together. The cuts are those that hold of (15) where
-hypotheses abstain (`cuts="either"`).
+pool: a hypothesis not used is masked out, one that is used costs nothing more, an example given up is masked out, one that is not costs more than
+the best point. A second relaxation asks whether all examples that are not to be given up can be right together. The cuts are those that hold of
+(15) where hypotheses abstain (`cuts="either"`).
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class _Node(NamedTuple):
     bound: Array  # []
 
 
-class _Data(NamedTuple):
+class Data(NamedTuple):
+    """(15) over a pool."""
+
     outputs: Array  # [m, U]
     labels: Array  # [m]
     costs: Array  # [U]
@@ -80,6 +82,7 @@ class _Data(NamedTuple):
 class _State(NamedTuple):
     stack: Stack
     best: Vote
+    goal: Array  # [] its loss, or the one known from elsewhere where that is less
     floor: Array  # [] the least bound among nodes that were dropped below the incumbent
     num_nodes: Array  # [] int32
 
@@ -94,6 +97,7 @@ def solve_exact(
     mask: ArrayLike | None = None,
     column_mask: ArrayLike | None = None,
     tolerance: ArrayLike = 1e-4,
+    cutoff: ArrayLike | None = None,
     config: ExactConfig | None = None,
 ) -> Exact:
     """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of a pool: (15) by branch and bound.
@@ -109,6 +113,8 @@ def solve_exact(
       mask: [m] bool, False for examples that do not count; None for all True.
       column_mask: [U] bool, False for slots that are not in use; None for all True.
       tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as optimal; 0 for none.
+      cutoff: [] a loss that is known to be attained by some point, here or elsewhere: only what loses less is looked for, `lower_bound` is at most
+        this, and OPTIMAL means that the lesser of it and `loss` is the optimum. None for none.
       config: static sizes.
 
     Returns:
@@ -130,19 +136,21 @@ def solve_exact(
     data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0).astype(float)
+    known = check.number("cutoff", jnp.inf if cutoff is None else cutoff, low=0, high=jnp.inf).astype(float)
     shape = data[0].shape
-    found = _solve_exact(_Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin)), tolerance, config=settings)
+    found = search_pool(Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin)), tolerance, known, config=settings)
     return found._replace(coefficients=found.coefficients[: shape[1]])
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _solve_exact(data: _Data, tolerance: Array, *, config: ExactConfig) -> Exact:
+def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
+    """`solve_exact` of arrays."""
     data, is_valid = _clean(data)
     instance = Instance((data.outputs * data.labels[:, None]).T, data.weights, data.costs, data.column_mask, data.margin)
     root = _Node(jnp.where(data.costs > 0, _OPEN, _YES).astype(jnp.int8), jnp.full(data.labels.shape, _OPEN, jnp.int8), jnp.zeros_like(data.margin))
-    start = integer.evaluate(instance, jnp.ones_like(data.costs))
+    start = integer.better(integer.evaluate(instance, jnp.ones_like(data.costs)), integer.best_alone(instance))
     nodes = stack.start(root, capacity=config.capacity, slack=2 * config.batch)
-    first = _State(nodes, start, jnp.full_like(start.loss, jnp.inf), jnp.zeros((), jnp.int32))
+    first = _State(nodes, start, jnp.minimum(start.loss, cutoff), jnp.full_like(start.loss, jnp.inf), jnp.zeros((), jnp.int32))
     is_hopeless = ~is_valid | ~jnp.any(data.column_mask)
     first = first._replace(stack=first.stack._replace(count=jnp.where(is_hopeless, 0, first.stack.count)))
 
@@ -153,8 +161,8 @@ def _solve_exact(data: _Data, tolerance: Array, *, config: ExactConfig) -> Exact
     last, _ = loops.bounded_loop(lambda state: _step(data, instance, state, tolerance, config), unfinished, first, max_checks=config.max_batches)
     is_left = jnp.arange(last.stack.nodes.bound.shape[0]) < last.stack.count
     left = jnp.min(jnp.where(is_left, last.stack.nodes.bound, jnp.inf))
-    lower = jnp.minimum(jnp.minimum(last.floor, left), last.best.loss)
-    is_closed = last.best.loss - lower <= tolerance * jnp.maximum(last.best.loss, 1.0)
+    lower = jnp.minimum(jnp.minimum(last.floor, left), last.goal)
+    is_closed = last.goal - lower <= tolerance * jnp.maximum(last.goal, 1.0)
     ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), int(Status.ITERATION_LIMIT))
     ended = jnp.where(last.stack.count == 0, int(Status.PRECISION_LIMIT), ended)
     status = jnp.where(is_closed, int(Status.OPTIMAL), ended)
@@ -170,7 +178,7 @@ def _solve_exact(data: _Data, tolerance: Array, *, config: ExactConfig) -> Exact
     )
 
 
-def _clean(data: _Data) -> tuple[_Data, Array]:
+def _clean(data: Data) -> tuple[Data, Array]:
     """The data with harmless numbers in the place of what is masked or not allowed, and whether all is allowed."""
     dtype = data.margin.dtype
     outputs = jnp.where(data.mask[:, None] & data.column_mask[None, :], data.outputs, 0).astype(dtype)
@@ -181,17 +189,17 @@ def _clean(data: _Data) -> tuple[_Data, Array]:
     is_valid &= (data.margin > 0) & (data.margin <= 1)
     weights = jnp.where(data.mask, weights, 0)
     outputs, labels, costs, weights = (jnp.where(is_valid, part, 0) for part in (outputs, labels, costs, weights))
-    return _Data(outputs, labels, costs, weights, data.mask, data.column_mask, jnp.where(is_valid, data.margin, 1)), is_valid
+    return Data(outputs, labels, costs, weights, data.mask, data.column_mask, jnp.where(is_valid, data.margin, 1)), is_valid
 
 
-def _relax(data: _Data, node: _Node, incumbent: Array, config: ExactConfig) -> tuple[_Node, L0Relaxation]:
+def _relax(data: Data, node: _Node, goal: Array, config: ExactConfig) -> tuple[_Node, L0Relaxation]:
     """The node with its bound, and two relaxations with a leading axis [2]: what it has yet to pay, and whether its promises can be kept.
 
     The second asks for the least sum of slacks of the examples that are not to be given up, at no other cost: where it is not 0 the node is empty.
     """
     is_promised, column_mask = node.examples == _NO, data.column_mask & (node.columns != _NO)
     costs = jnp.where(node.columns == _YES, 0.0, data.costs)
-    weights = jnp.where(is_promised, 2 * incumbent + 1, jnp.where(data.weights > 0, data.weights, 1.0))
+    weights = jnp.where(is_promised, 2 * goal + 1, jnp.where(data.weights > 0, data.weights, 1.0))
     both_costs, both_weights = jnp.stack([costs, jnp.zeros_like(costs)]), jnp.stack([weights, jnp.ones_like(weights)])
     masks = jnp.stack([data.mask & (node.examples != _YES), data.mask & is_promised])
     tolerance = jnp.asarray(_GAP, data.margin.dtype)
@@ -210,31 +218,32 @@ def _relax(data: _Data, node: _Node, incumbent: Array, config: ExactConfig) -> t
     return node._replace(bound=jnp.maximum(node.bound, attainable)), solved
 
 
-def _step(data: _Data, instance: Instance, state: _State, tolerance: Array, config: ExactConfig) -> _State:
+def _step(data: Data, instance: Instance, state: _State, tolerance: Array, config: ExactConfig) -> _State:
     """One batch: bounds, a better incumbent perhaps, and the children of what may hold a better one still."""
     nodes, is_node, begin = stack.top(state.stack, config.batch)
-    nodes, solved = jax.vmap(lambda node: _relax(data, node, state.best.loss, config))(nodes)
+    nodes, solved = jax.vmap(lambda node: _relax(data, node, state.goal, config))(nodes)
     votes = jax.vmap(jax.vmap(lambda start: integer.evaluate(instance, start)))(solved.coefficients)
     losses = jnp.where(is_node[:, None], votes.loss, jnp.inf)
     found = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[jnp.argmin(losses)], votes)
     searched = integer.search(instance, found, config=config.search)
     best = integer.better(state.best, searched)
-    enough = best.loss - tolerance * jnp.maximum(best.loss, 1.0)
+    goal = jnp.minimum(state.goal, best.loss)
+    enough = goal - tolerance * jnp.maximum(goal, 1.0)
     goes_on = is_node & (nodes.bound < enough)
     scores = jax.vmap(lambda node, one: _branching_scores(data, node, one))(nodes, solved)
     place = jnp.argmax(scores, axis=1)
     can_branch = jnp.max(scores, axis=1) >= 0
-    is_dropped = is_node & (~goes_on | ~can_branch) & (nodes.bound < best.loss)
+    is_dropped = is_node & (~goes_on | ~can_branch) & (nodes.bound < goal)
     floor = jnp.minimum(state.floor, jnp.min(jnp.where(is_dropped, nodes.bound, jnp.inf)))
 
     children = jax.tree.map(lambda no, yes: jnp.concatenate([no, yes]), *(_decided(nodes, place, answer) for answer in (_NO, _YES)))
     is_child = jnp.tile(goes_on & can_branch, 2)
     order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
     after = stack.put(state.stack, jax.tree.map(lambda leaf: leaf[order], children), jnp.sum(is_child, dtype=jnp.int32), begin)
-    return _State(after, best, floor, state.num_nodes + jnp.sum(is_node, dtype=jnp.int32))
+    return _State(after, best, goal, floor, state.num_nodes + jnp.sum(is_node, dtype=jnp.int32))
 
 
-def _branching_scores(data: _Data, node: _Node, solved: L0Relaxation) -> Array:
+def _branching_scores(data: Data, node: _Node, solved: L0Relaxation) -> Array:
     """How much each hypothesis and each example [U + m] is worth deciding on: fractional ones first, hypotheses before examples; -1 for no."""
 
     def fraction(values: Array) -> Array:

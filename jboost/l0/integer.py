@@ -71,6 +71,14 @@ def evaluate(instance: Instance, coefficients: Array) -> Vote:
     return _valued(instance, whole * unit)
 
 
+def best_alone(instance: Instance) -> Vote:
+    """The best point of (15) with one hypothesis; without columns the loss is infinite."""
+    missed = jnp.matmul((instance.margins < instance.margin).astype(instance.weights.dtype), instance.weights, precision=lax.Precision.HIGHEST)
+    losses = jnp.where(instance.is_column, missed + instance.costs, jnp.inf)
+    vote = _valued(instance, (jnp.arange(losses.shape[0]) == jnp.argmin(losses)).astype(losses.dtype))
+    return vote._replace(loss=jnp.where(jnp.any(instance.is_column), vote.loss, jnp.inf))
+
+
 def _valued(instance: Instance, coefficients: Array) -> Vote:
     reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
     paid = jnp.concatenate([reached < instance.margin, coefficients > 0])

@@ -35,7 +35,7 @@ class Priced(NamedTuple):
     relaxation: L0Relaxation  # whose duals asked
 
 
-def pair_matrix(relaxation: L0Relaxation, either: Array | bool = False) -> Array:
+def pair_matrix(relaxation: L0Relaxation | Proof, either: Array | bool = False) -> Array:
     """The duals of the cuts, [m, m]; symmetric where a cut counts the hypotheses that tell its examples apart either way."""
     num_examples, itemsize = relaxation.example_weights.shape[0], relaxation.pair_weights.dtype.itemsize
     if num_examples**2 * itemsize > _MOST_BYTES:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check, numerics, records
-from jboost.base.boosting import Proposal, signs
+from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
@@ -94,6 +95,17 @@ class Columns:
     def least_price(self, state: ColumnsState) -> Array:
         """The least cost of a column, []."""
         return jnp.asarray(self.cost, state.labels.dtype)
+
+    def every(self, state: ColumnsState) -> Everything:
+        """All columns, and their negations where they are hypotheses."""
+        num_columns = state.columns.shape[2]
+        columns = state.columns.reshape(-1, num_columns)[: state.labels.shape[0]].T
+        index, ones = jnp.arange(num_columns, dtype=jnp.int32), jnp.ones((num_columns,), columns.dtype)
+        plain = Everything(Column(index, ones), columns, self.prices(state))
+        if not self.has_negations:
+            return plain
+        negated = Everything(Column(index, -ones), -columns, self.prices(state))
+        return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), plain, negated)
 
     def outputs(self, hypothesis: Column, features: Array) -> Array:
         """The column of features [k, N], or its negation, [k]."""

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
+import math
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jboost.base import check, records
-from jboost.base.boosting import Proposal, signs
+from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.monomials import SearchConfig, costs, covers, maximum_agreement
 from jboost.monomials.costs import CostFunction
+
+_MOST_BYTES = 1 << 30  # of the list of all monomials
 
 
 class Monomial(NamedTuple):
@@ -72,6 +77,23 @@ class Monomials:
         outputs = jnp.where(found.status == int(Status.INVALID_INPUT), jnp.nan, outputs)
         return Proposal(best, jnp.where(state.mask[None, :], outputs, 0.0), found.others.values, found.upper_bound, state)
 
+    def every(self, state: MonomialsState) -> Everything:
+        """All monomials of one literal or more, with both signs. Raises ValueError where they are too many to be listed."""
+        num_examples, num_attributes = state.features.shape
+        number = sum(math.comb(num_attributes, order) * 2**order for order in range(1, len(state.prices)))
+        num_bytes = 2 * number * max(num_examples, num_attributes) * state.features.dtype.itemsize
+        if num_bytes > _MOST_BYTES:
+            raise ValueError(
+                f"max_order is {len(state.prices) - 1}: the {2 * number:,} monomials of {num_attributes} attributes take {num_bytes:,} bytes, above "
+                f"{_MOST_BYTES:,}; lower it, or select fewer attributes (`min_separation` of jboost.data.binarization.fit)"
+            )
+        literals = jnp.asarray(_all_literals(num_attributes, len(state.prices) - 1))
+        covered = covers(literals, state.features) & state.mask[None, :]
+        orders = jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)
+        positive = Everything(Monomial(literals, jnp.ones_like(literals[:, 0])), covered.astype(state.features.dtype), state.prices[orders])
+        negative = positive._replace(hypotheses=Monomial(literals, -jnp.ones_like(literals[:, 0])), outputs=-positive.outputs)
+        return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), positive, negative)
+
     def judge(self, dataset: Dataset) -> None:
         """Raises ValueError, naming the first feature that is neither 0 nor 1; NaN is allowed where `config.missing` says so."""
         features, kept = np.asarray(dataset.features, np.float64), np.asarray(dataset.mask)
@@ -108,6 +130,18 @@ class Monomials:
         literals = np.asarray(hypothesis.literals)
         words = [str(names[place]) if literals[place] > 0 else f"not {names[place]}" for place in np.flatnonzero(literals)]
         return " and ".join(words) if words else "always"
+
+
+def _all_literals(num_attributes: int, max_order: int) -> np.ndarray:
+    """All conjunctions of one literal to so many, [n, N] int8."""
+    rows = [np.zeros((0, num_attributes), np.int8)]
+    for order in range(1, max_order + 1):
+        places = np.array(list(itertools.combinations(range(num_attributes), order)), int).reshape(-1, order)
+        answers = np.array(list(itertools.product((1, -1), repeat=order)), np.int8)
+        block = np.zeros((len(places), len(answers), num_attributes), np.int8)
+        block[np.arange(len(places))[:, None, None], np.arange(len(answers))[None, :, None], places[:, None, :]] = answers[None]
+        rows.append(block.reshape(-1, num_attributes))
+    return np.concatenate(rows)
 
 
 records.register(Monomials, static=("max_order", "config"))

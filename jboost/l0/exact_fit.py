@@ -1,0 +1,160 @@
+"""The sparse minimum disagreement problem (15) over all hypotheses of a learner, to proven optimality: price and branch.
+
+The relaxation over all hypotheses proves more than its bound: a point of (15) that uses hypothesis u loses at least that bound and the reduced cost
+of u. So hypotheses whose reduced cost reaches the gap cannot matter, and branch and bound over the others proves the optimum over all.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import boosting, check, numerics
+from jboost.base.boosting import Ensemble, Everything, Fit
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.l0 import booster, exact, pricing
+from jboost.l0.booster import L0, L0Certificate
+from jboost.l0.exact import ExactConfig
+from jboost.l0.pricing import Proof
+from jboost.learners import prices
+
+
+class ExactFit(NamedTuple):
+    """The best model met, and what is proven of all."""
+
+    ensemble: Ensemble
+    certificate: L0Certificate  # integer_lower_bound holds of all hypotheses
+    num_hypotheses: Array  # [] int32 whose reduced cost left them in play
+    num_nodes: Array  # [] int32 of the branch and bound
+    status: Array  # [] int32
+
+
+def fit_exact(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    exact_tolerance: ArrayLike = 1e-4,
+    exact_config: ExactConfig | None = None,
+    **options: Any,
+) -> ExactFit:
+    """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by `fit`, reduced costs, and branch and bound.
+
+    For some hundred examples, and learners that can list their hypotheses: monomials of low order, and pools.
+
+    Args:
+      dataset: as for `jboost.l0.fit`.
+      learner: one that prices, and has `every`.
+      key: as for `fit`.
+      max_rounds: of `fit`; static.
+      exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the model counts as optimal.
+      exact_config: static sizes of the branch and bound.
+      **options: of `fit`; `max_columns` is also how many hypotheses the branch and bound is run over.
+
+    Returns:
+      An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses are in play than `max_columns`, and the
+      statuses of `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
+
+    Raises:
+      ValueError: what `fit` raises; for a learner that cannot list its hypotheses.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, -1, -1, -1] * 3)
+    >>> found = jboost.l0.fit_exact(dataset, jboost.learners.monomials(2, kappa=0.1), margin=0.1, max_rounds=10, max_columns=32)
+    >>> round(float(found.certificate.integer_lower_bound), 3), jboost.status.Status(int(found.status)).name
+    (0.943, 'OPTIMAL')
+    """
+    if not hasattr(learner, "every"):
+        raise ValueError(
+            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: hand in one with `every`, as jboost.learners.monomials or pool"
+        )
+    settings = ExactConfig() if exact_config is None else exact_config
+    if not isinstance(settings, ExactConfig):
+        raise ValueError(f"exact_config is a {type(exact_config).__name__}: a jboost.l0.ExactConfig is wanted")
+    tolerance = check.number("exact_tolerance", exact_tolerance, low=0).astype(float)
+    on_step = options.pop("on_step", None)
+    rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
+    fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=on_step, **options)
+    return _prove(rounds, fitted, dataset, key, tolerance, config=settings)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _prove(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, tolerance: Array, *, config: ExactConfig) -> ExactFit:
+    """Branch and bound over the hypotheses in play."""
+    learner, known = fitted.ensemble.learner, fitted.certificate
+    state = learner.init(key, dataset)
+    every, capacity = learner.every(state), fitted.ensemble.votes.shape[0]
+    constant_cost, upper = jnp.asarray(rounds.constant_cost, known.lower_bound.dtype), known.integer_upper_bound
+    floors = _floors(known.integer_proof, every, dataset, learner.least_price(state), upper)
+    order = jnp.argsort(floors)
+    chosen = order[:capacity]
+    left_out = jnp.min(jnp.where(jnp.arange(len(order)) >= capacity, floors[order], jnp.inf), initial=jnp.inf)
+    is_in_play = _are_first(every.outputs[chosen]) & (floors[chosen] < upper)
+    pool = jax.tree.map(lambda leaf: _padded(leaf[chosen], capacity), every)
+
+    ones = jnp.where(dataset.mask, 1.0, 0.0).astype(pool.outputs.dtype)
+    data = exact.Data(
+        outputs=jnp.concatenate([jnp.stack([ones, -ones]), pool.outputs]).T,
+        labels=boosting.signs(dataset),
+        costs=jnp.concatenate([jnp.stack([constant_cost, constant_cost]), pool.costs]),
+        weights=dataset.weights.astype(pool.outputs.dtype),
+        mask=dataset.mask,
+        column_mask=jnp.concatenate([jnp.ones((2,), bool), _padded(is_in_play, capacity)]),
+        margin=jnp.asarray(rounds.margin, pool.outputs.dtype),
+    )
+    found = exact.search_pool(data, tolerance, upper, config=config)
+
+    is_new = found.loss < upper
+    own = jnp.where(is_new, found.coefficients[2:], 0.0)
+    fresh = Ensemble(
+        learner,
+        pool.hypotheses,
+        jnp.stack([own, own], axis=1),
+        found.coefficients[0] - found.coefficients[1],
+        jnp.asarray(min(capacity, len(order)), jnp.int32),
+    )
+    ensemble = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, fitted.ensemble)
+    upper = jnp.where(is_new, found.loss, upper)
+    lower = jnp.minimum(jnp.maximum(known.integer_lower_bound, jnp.minimum(found.lower_bound, left_out)), upper)
+    is_closed = upper - lower <= tolerance * jnp.maximum(upper, 1.0)
+    missed = jnp.where(left_out < upper, int(Status.CAPACITY_LIMIT), found.status)
+    status = jnp.where(is_closed, int(Status.OPTIMAL), missed)
+    status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, status).astype(jnp.int32)
+    certificate = known._replace(integer_lower_bound=lower, integer_upper_bound=upper)
+    return ExactFit(ensemble, certificate, jnp.sum(floors < upper, dtype=jnp.int32), found.num_nodes, status)
+
+
+def _floors(proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array) -> Array:
+    """What a point of (15) that uses a hypothesis loses at least, if it is no worse than `upper`, [U], rounded down.
+
+    With mu_u = 1 the two terms of the Lagrangian that hold mu_u and lambda_u come to c_u - s_u - g_u lambda_u, which is linear in lambda_u and has
+    its least value at 0 or at 1; the proof charges c_u + r - s_u - g_u >= alpha for all of lambda, and b r for all of mu.
+    """
+    weights, pairs = proof.example_weights, pricing.pair_matrix(proof, True)
+    labels = boosting.signs(dataset)
+    edge_and_cuts, cuts = (prices.worth(every.outputs.T, labels, part, pairs, every.costs).own for part in (weights, jnp.zeros_like(weights)))
+    slack = prices.slack(weights, pairs, every.costs)
+    reduced = jnp.minimum(proof.excess - cuts, proof.excess - edge_and_cuts - proof.least) - 2 * slack
+    most = jnp.where(least_price > 0, 1 + numerics.safe_divide(upper, least_price), jnp.inf) * (1 + 8 * jnp.finfo(weights.dtype).eps)
+    charge = jnp.where(proof.excess > 0, proof.excess * jnp.maximum(most - proof.selected_bound, 0.0), 0.0)
+    floor = proof.bound - charge + jnp.maximum(reduced, 0.0)
+    floor = floor - 8 * jnp.finfo(weights.dtype).eps * (jnp.abs(proof.bound) + charge + jnp.abs(reduced))
+    return jnp.where(jnp.isfinite(floor), floor, -jnp.inf)
+
+
+def _are_first(outputs: Array) -> Array:
+    """Which rows [k, m] of -1, 0 and +1 equal no row before them, [k] bool."""
+    inner = jnp.matmul(outputs, outputs.T, precision=lax.Precision.HIGHEST)
+    sizes = jnp.diagonal(inner)
+    is_same = sizes[:, None] + sizes[None, :] == 2 * inner
+    return ~jnp.any(is_same & jnp.tri(outputs.shape[0], k=-1, dtype=bool), axis=1)
+
+
+def _padded(leaf: Array, size: int) -> Array:
+    return jnp.pad(leaf, [(0, size - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1))
