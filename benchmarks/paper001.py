@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import hashlib
 import json
 import sys
 import time
@@ -107,7 +108,8 @@ class Sizes(NamedTuple):
 
 def _fit_l0(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
     margin = knobs["margin_times_m"] / jnp.sum(dataset.mask)
-    return jboost.l0.fit(dataset, learner, margin=margin, tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds, max_columns=sizes.max_columns)
+    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns}
+    return jboost.l0.fit(dataset, learner, margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
 
 
 def _fit_lpboost(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
@@ -137,7 +139,10 @@ def learn(method: str, sizes: Sizes, features: Any, labels: Any, training: Any, 
 
 def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]) -> None:
     """All folds that the file does not hold yet."""
-    done = {(line["set"], line["method"], line["replication"], line["fold"]) for line in read_lines(lines)}
+    old, digest = read_lines(lines), digest_of(settings)
+    if any(line["settings"] != digest for line in old):
+        raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
+    done = {(line["set"], line["method"], line["replication"], line["fold"]) for line in old}
     sizes = Sizes(**{name: settings[name] for name in Sizes._fields})
     knobs = {name: jnp.float32(settings[name]) for name in ("kappa", "margin_times_m", "tolerance", "nu")}
     for name in only or settings["sets"]:
@@ -161,6 +166,7 @@ def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]
                 right, right_in_training, support, rounds, status, lower, upper = map(float, result)
                 num_training = int(part.training.sum())
                 line = {
+                    "settings": digest,
                     "set": name,
                     "method": method,
                     "replication": replication,
@@ -178,6 +184,12 @@ def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]
                 with lines.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(json.dumps(line), flush=True)
+
+
+def digest_of(settings: dict[str, Any]) -> str:
+    """What tells settings apart under which a fold comes out otherwise."""
+    matters = {key: value for key, value in settings.items() if key not in ("sets", "methods", "replications")}
+    return hashlib.sha256(json.dumps(matters, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

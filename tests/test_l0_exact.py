@@ -1,6 +1,7 @@
 """Branch and bound on the sparse minimum disagreement problem (15), against its mixed-integer program by HiGHS."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jboost import l0
 from jboost.base.status import Status
 from jboost.l0 import integer
 from oracles import l0 as oracle
-from test_l0 import integer_optimum
+from test_l0 import every_monomial, integer_optimum, mdl_costs
 
 EXAMPLES, COLUMNS = 12, 8
 
@@ -102,3 +103,71 @@ def test_sizes_0_and_what_is_not_allowed():
     assert int(bad.status) == Status.INVALID_INPUT
     assert np.isnan(float(bad.loss))
     assert jboost.status.explain(bad.status)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", [64, 4])
+def test_models_over_all_hypotheses_of_a_learner(room):
+    random = np.random.default_rng(2)
+    bits = random.integers(0, 2, (8, EXAMPLES, 4)).astype(np.float32)
+    labels = np.where(random.random((8, EXAMPLES)) < 0.8, np.where(bits[:, :, 0] > bits[:, :, 1], 1, -1), random.choice([-1, 1], (8, EXAMPLES)))
+    margins, kappas = random.uniform(0.05, 0.5, 8).astype(np.float32), random.uniform(0.0, 0.8, 8).astype(np.float32)
+
+    @jax.jit
+    def fit_all(part):
+        features, signs, margin, kappa = part
+        dataset = jboost.make_dataset(features, signs)
+        learner = jboost.learners.monomials(2, kappa=kappa, num_proposed=3)
+        found = l0.fit_exact(dataset, learner, margin=margin, max_rounds=12, max_columns=room, exact_tolerance=1e-3)
+        return found, jboost.predict_scores(found.ensemble, features)
+
+    founds, scores = jax.device_get(jax.lax.map(fit_all, (bits, labels, margins, kappas)))
+    for index in range(8):
+        outputs, costs = every_monomial(bits[index], 2, mdl_costs(4, EXAMPLES, 2, kappas[index]))
+        optimum = integer_optimum(outputs, labels[index], costs, float(margins[index]))
+        lower, upper = founds.certificate.integer_lower_bound[index], founds.certificate.integer_upper_bound[index]
+        assert lower <= optimum + 1e-4
+        assert upper >= optimum - 1e-4
+        is_missed = labels[index] * scores[index] < margins[index] - 1e-5
+        paid = is_missed.sum() + sum(price_of(founds, index, slot, kappas[index]) for slot in np.flatnonzero(founds.ensemble.votes[index, :, 0] > 0))
+        assert paid <= upper + 1e-4
+        if room == 64:
+            assert founds.status[index] == Status.OPTIMAL
+            assert upper == pytest.approx(optimum, abs=2e-3)
+    assert room == 64 or not np.all(founds.status == Status.OPTIMAL)
+
+
+def price_of(founds, index, slot, kappa):
+    """What the hypothesis in a slot costs, by (28)."""
+    order = int(np.abs(founds.ensemble.hypotheses.literals[index, slot].astype(int)).sum())
+    return float(mdl_costs(4, EXAMPLES, 2, kappa)[order]) if order else 0.0
+
+
+def test_learners_that_cannot_list_their_hypotheses_are_refused():
+    dataset = jboost.make_dataset(np.zeros((3, 2), np.float32), [1, -1, 1])
+    with pytest.raises(ValueError, match="cannot list its hypotheses"):
+        l0.fit_exact(dataset, jboost.learners.stumps(), margin=0.1)
+    with pytest.raises(ValueError, match="exact_config is a str"):
+        l0.fit_exact(dataset, jboost.learners.monomials(1), margin=0.1, exact_config="all")
+    wide = jboost.make_dataset(np.zeros((3, 60), np.float32), [1, -1, 1])
+    learner = jboost.learners.monomials(5)
+    with pytest.raises(ValueError, match="max_order is 5: the .* monomials of 60 attributes"):
+        learner.every(learner.init(None, wide))
+
+
+def test_every_hypothesis_is_listed():
+    random = np.random.default_rng(3)
+    dataset = jboost.make_dataset(random.integers(0, 2, (6, 4)).astype(np.float32), [1, -1, 1, 1, -1, 1], mask=[True] * 5 + [False])
+    learner = jboost.learners.monomials(3, kappa=0.5)
+    every = learner.every(learner.init(None, dataset))
+    wanted = {literals for literals in itertools.product((-1, 0, 1), repeat=4) if 1 <= sum(map(abs, literals)) <= 3}
+    listed = [(tuple(row), int(sign)) for row, sign in zip(np.asarray(every.hypotheses.literals).tolist(), every.hypotheses.sign, strict=True)]
+    assert len(listed) == len(set(listed)) == 2 * len(wanted)
+    assert {literals for literals, _ in listed} == wanted
+    answers = jax.vmap(lambda one: learner.outputs(one, dataset.features))(every.hypotheses)
+    assert np.array_equal(every.outputs[:, :5], answers[:, :5])
+    assert not np.any(every.outputs[:, 5])
+    columns = jboost.learners.pool(cost=0.3)
+    listed = columns.every(columns.init(None, dataset))
+    assert np.array_equal(listed.outputs, np.concatenate([dataset.features.T, -dataset.features.T]) * np.asarray(dataset.mask))
+    assert listed.costs.tolist() == pytest.approx([0.3] * 8)

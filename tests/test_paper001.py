@@ -67,6 +67,9 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     assert "0.963" in capsys.readouterr().out
     assert paper001.main(arguments) == 0
     assert len(calls) == 18
+    (folder / "settings.toml").write_text(SETTINGS.replace("kappa = 1.5", "kappa = 1.0"))
+    with pytest.raises(ValueError, match="lines of other settings"):
+        paper001.main(arguments)
 
 
 def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):

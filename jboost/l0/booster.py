@@ -27,8 +27,8 @@ _NUM_CONSTANTS = 2
 _SHARE_OF_TOLERANCE = 0.3
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05  # of the gap over all hypotheses, what a relaxation may leave open; and the most of it
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
-_MAX_IDLE = 4  # rounds with hardly better bounds, and no new column or no room for more
-_LEAST_GAIN = 0.98  # of the gap, what may be left of it after a round that counts
+_MAX_IDLE = 8  # rounds with hardly better bounds, and no new column or no room for more
+_LEAST_GAIN = 0.98  # of the gap, what may be left of it once rounds have brought something
 _WORTHLESS = 1e-6  # mu + lambda of a column that may go
 
 
@@ -59,6 +59,7 @@ class Memory(NamedTuple):
     integer_proof: Proof
     integer_lower: Array  # [] what it proves of (15)
     best: integer.Vote  # the best point of (15) so far
+    gap: Array  # [] when a round last brought something
     num_idle: Array  # [] int32 rounds in a row that brought nothing
 
 
@@ -108,6 +109,7 @@ class L0:
             integer_proof=nothing,
             integer_lower=-infinite,
             best=integer.evaluate(self.instance(dataset, outputs, costs, is_used), coefficients),
+            gap=infinite,
             num_idle=jnp.zeros((), jnp.int32),
         )
 
@@ -121,7 +123,6 @@ class L0:
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
         """One round: an upper bound from the relaxation, a lower bound from the answers, their columns in."""
-        gap_before = jnp.subtract(*_bounds(memory))
         memory = self.note(memory, dataset, proposal)
         weights = jnp.where(dataset.mask, dataset.weights, 0)
         prices = jnp.concatenate([proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]])
@@ -134,13 +135,15 @@ class L0:
         worth = jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
         entered = enter(memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed)
         lacks_room = jnp.all(entered.is_used)
-        has_gained = ((entered.num_new > 0) & ~lacks_room) | ~(upper - lower > _LEAST_GAIN * gap_before)
+        is_smaller = upper - lower < _LEAST_GAIN * memory.gap
+        has_gained = ((entered.num_new > 0) & ~lacks_room) | is_smaller
         num_idle = jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32)
         is_stuck = num_idle >= _MAX_IDLE
         missed = jnp.where(lacks_room, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT))
         is_last = memory.either | (not self.bounds_integer)
         memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best)
-        memory = memory._replace(either=memory.either | is_closed, num_idle=num_idle)
+        gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))  # on to the other relaxation, where it is closed
+        memory = memory._replace(either=memory.either | is_closed, gap=gap, num_idle=num_idle)
         is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
         status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
         is_invalid = proposal.relaxation.status == int(Status.INVALID_INPUT)
