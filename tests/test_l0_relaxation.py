@@ -126,6 +126,47 @@ def test_cuts_that_count_hypotheses_either_way():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("max_pair_entries", [4_000_000, 20])
+def test_cuts_between_near_examples_alone(max_pair_entries):
+    """Section 7 of the paper: cuts of pairs whose distance is below a factor of the least."""
+    outputs, labels, costs, margins = random_pools(COUNT, 13)
+    random = np.random.default_rng(14)
+    features = np.where(random.random((COUNT, EXAMPLES, 9)) < 0.1, np.nan, random.integers(0, 2, (COUNT, EXAMPLES, 9)))
+    features[:5, 1] = features[:5, 0]
+    factor = 1.5
+    config = l0.RelaxationConfig(distance_factor=factor, max_pair_entries=max_pair_entries)
+
+    @jax.jit
+    @jax.vmap
+    def solve(outputs, labels, costs, margin, features):
+        return l0.solve_relaxation(outputs, labels, costs, margin=margin, tolerance=3e-4, features=features, config=config)
+
+    solved = jax.device_get(solve(outputs, labels, costs, margins, features))
+    assert (solved.status == Status.OPTIMAL).mean() >= 0.95
+    num_less = 0
+    for index, pool in enumerate(zip(outputs, labels, costs, margins, strict=True)):
+        pairs, bits = oracle.pairs_of(pool[1]), features[index]
+        apart = np.array([np.sum(np.abs(bits[first] - bits[second]) == 1) for first, second in pairs])
+        near = pairs[apart <= factor * max(apart.min(initial=99), 1)]
+        optimum, one = oracle.optimum(*pool, pairs=near), member(solved, index)
+        assert one.lower_bound <= optimum + 1e-9, index
+        assert one.upper_bound >= optimum - 2e-8, index
+        assert one.status != Status.OPTIMAL or one.upper_bound - one.lower_bound <= 1.001 * 3e-4 * max(1, one.upper_bound)
+        num_less += optimum < oracle.optimum(*pool) - 1e-6
+    assert num_less > 5
+
+
+def test_distances_are_counted_in_bits():
+    config = l0.RelaxationConfig(distance_factor=2.0)
+    with pytest.raises(ValueError, match="features is None, but config.distance_factor"):
+        l0.solve_relaxation([[1], [-1]], [1, -1], [0.5], margin=0.1, config=config)
+    with pytest.raises(ValueError, match=r"features\[1, 0\] is 0.5: distances are counted in 0 and 1"):
+        l0.solve_relaxation([[1], [-1]], [1, -1], [0.5], margin=0.1, config=config, features=[[0.0], [0.5]])
+    with pytest.raises(ValueError, match=r"config.distance_factor is 0.5"):
+        l0.RelaxationConfig(distance_factor=0.5)
+
+
+@pytest.mark.slow
 def test_certificates_of_random_duals_are_never_wrong():
     pools = random_pools(COUNT, 5)
     random = np.random.default_rng(6)

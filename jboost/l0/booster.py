@@ -26,8 +26,10 @@ from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 _NUM_CONSTANTS = 2
 _SHARE_OF_TOLERANCE = 0.3
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05  # of the gap over all hypotheses, what a relaxation may leave open; and the most of it
+_PULL = 0.7  # towards the duals of the best proof, while that finds columns (Wentges 1997)
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
-_MAX_IDLE = 8  # rounds with hardly better bounds, and no new column or no room for more
+_MAX_IDLE = 12  # rounds with hardly better bounds, and no new column or no room for more
+_FINER = 0.5  # what is asked of the relaxation after each such round, of what was asked before
 _LEAST_GAIN = 0.98  # of the gap, what may be left of it once rounds have brought something
 _WORTHLESS = 1e-6  # mu + lambda of a column that may go
 
@@ -61,6 +63,7 @@ class Memory(NamedTuple):
     best: integer.Vote  # the best point of (15) so far
     gap: Array  # [] when a round last brought something
     num_idle: Array  # [] int32 rounds in a row that brought nothing
+    pull: Array  # [] how far the next duals that ask are from those of the relaxation, towards the best so far
 
 
 @register
@@ -111,15 +114,19 @@ class L0:
             best=integer.evaluate(self.instance(dataset, outputs, costs, is_used), coefficients),
             gap=infinite,
             num_idle=jnp.zeros((), jnp.int32),
+            pull=jnp.full((), _PULL, outputs.dtype),
         )
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
         """The relaxation over the columns so far, no more precise than the gap asks for, and both questions of its pricing problem."""
         upper, lower = _bounds(memory)
         gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
-        tolerance = jnp.clip(_SHARE_OF_GAP * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
+        finer = _FINER ** memory.num_idle.astype(gap.dtype)
+        tolerance = jnp.clip(_SHARE_OF_GAP * finer * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
         solved = self.relax(memory, dataset, tolerance)
-        return pricing.ask(learner, state, solved, memory.either)
+        best = jax.tree.map(lambda one, other: jnp.where(memory.either, one, other), memory.integer_proof, memory.proof)
+        asked = pricing.between(best, solved, jnp.where(best.bound > -jnp.inf, memory.pull, 0.0))
+        return pricing.ask(learner, state, asked, solved, memory.either)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
         """One round: an upper bound from the relaxation, a lower bound from the answers, their columns in."""
@@ -143,7 +150,9 @@ class L0:
         is_last = memory.either | (not self.bounds_integer)
         memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best)
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))  # on to the other relaxation, where it is closed
-        memory = memory._replace(either=memory.either | is_closed, gap=gap, num_idle=num_idle)
+        memory = memory._replace(
+            either=memory.either | is_closed, gap=gap, num_idle=num_idle, pull=jnp.where(entered.num_new > 0, _PULL, 0.0).astype(upper.dtype)
+        )
         is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
         status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
         is_invalid = proposal.relaxation.status == int(Status.INVALID_INPUT)
@@ -179,7 +188,8 @@ class L0:
     def relax(self, memory: Memory, dataset: Dataset, tolerance: Array) -> L0Relaxation:
         """The relaxation over the columns in use."""
         weights = dataset.weights.astype(memory.outputs.dtype)
-        data = (memory.outputs.T, boosting.signs(dataset), memory.costs, weights, dataset.mask, memory.is_used)
+        features = relaxation.judge_features(dataset.features, weights.shape[0], self.config)
+        data = (memory.outputs.T, boosting.signs(dataset), memory.costs, weights, dataset.mask, memory.is_used, features)
         margin = jnp.asarray(self.margin, memory.outputs.dtype)
         return relaxation.solve_instance(self.config, data, margin, tolerance, memory.either, memory.warm)
 

@@ -20,6 +20,8 @@ from jax import lax
 from jboost.base.types import Array
 from jboost.l0.types import Cuts, Instance
 
+_ROWS_AT_ONCE = 256  # whose distances to all others are held together
+
 
 class Wanted(NamedTuple):
     """What all cuts together want of each slack, the other slack as it is: 1 - sum of mu - xi of the partner, at most over all partners."""
@@ -64,7 +66,8 @@ def search(instance: Instance, selected: Array, slacks: Array, max_entries: int)
         places = begin + jnp.arange(slab, dtype=jnp.int32)
         is_many = (places >= instance.num_few) & (places < instance.num_real)
         theirs = jnp.where(is_many, lax.dynamic_slice_in_dim(slacks, begin, slab), jnp.inf)
-        left_over = 1 - served
+        is_near = _are_near(instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab))
+        left_over = jnp.where(is_near, 1 - served, -jnp.inf)
         for_few, for_many = left_over - theirs[None, :], left_over - own[:, None]
         best_few, best_many = jnp.max(for_few, axis=1), jnp.max(for_many, axis=0)
         who_few = jnp.min(jnp.where(for_few == best_few[:, None], places[None, :], num_examples), axis=1)
@@ -81,6 +84,36 @@ def search(instance: Instance, selected: Array, slacks: Array, max_entries: int)
     least = of_many.least.at[:few].set(jnp.where(is_few, of_few.least, of_many.least[:few]))
     partner = of_many.partner.at[:few].set(jnp.where(is_few, of_few.partner, of_many.partner[:few]))
     return Wanted(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))
+
+
+def distances(one: Array, other: Array) -> Array:
+    """In how many attributes examples differ, [k, N] and [l, N] of -1 and +1: [k, l]; 0, not known, differs from nothing."""
+    return (_product(jnp.abs(one), jnp.abs(other)) - _product(one, other)) / 2
+
+
+def least_distance(bits: Array, is_few: Array, is_many: Array) -> Array:
+    """Of all pairs of opposite classes, [], and 1 where that is less; bits [m, N], classes [m] bool."""
+
+    def nearest(part: tuple[Array, Array]) -> Array:
+        row, counts = part
+        return jnp.min(jnp.where(is_many & counts, distances(row[None], bits)[0], jnp.inf), initial=jnp.inf)
+
+    return jnp.maximum(jnp.min(lax.map(nearest, (bits, is_few), batch_size=_ROWS_AT_ONCE), initial=jnp.inf), 1.0)
+
+
+def _are_near(instance: Instance, one: Array, other: Array) -> Array:
+    """Which pairs of examples have cuts, [k, l] bool."""
+    if instance.bits.shape[1] == 0:
+        return jnp.ones((one.shape[0], other.shape[0]), bool)
+    return distances(one, other) <= instance.reach
+
+
+def have_cuts(instance: Instance, cuts: Cuts) -> Array:
+    """Which pairs of a working set are near enough for a cut, [K] bool."""
+    if instance.bits.shape[1] == 0:
+        return jnp.ones(cuts.first.shape, bool)
+    one, other = (instance.bits.at[end].get(mode="fill", fill_value=0) for end in cuts)
+    return jnp.sum(one * other < 0, axis=1) <= instance.reach
 
 
 def _product(left: Array, right: Array) -> Array:

@@ -49,6 +49,8 @@ class ExactConfig:
             check.count(f"config.{name}", getattr(self, name), low=1)
         if self.relaxation.cuts != "either":
             raise ValueError('config.relaxation has cuts "ordered", which do not hold of all points of (15): cuts="either" is wanted')
+        if self.relaxation.distance_factor is not None:
+            raise ValueError("config.relaxation has a distance_factor: branch and bound wants the cuts of all pairs, None")
 
 
 class Exact(NamedTuple):
@@ -205,7 +207,7 @@ def _relax(data: Data, node: _Node, goal: Array, config: ExactConfig) -> tuple[_
     tolerance = jnp.asarray(_GAP, data.margin.dtype)
 
     def solve(costs: Array, weights: Array, mask: Array) -> L0Relaxation:
-        program = (data.outputs, data.labels, costs, weights, mask, column_mask)
+        program = (data.outputs, data.labels, costs, weights, mask, column_mask, jnp.zeros((mask.shape[0], 0)))
         return relaxation.solve_instance(config.relaxation, program, data.margin, tolerance, jnp.asarray(True), None)
 
     solved = jax.vmap(solve)(both_costs, both_weights, masks)

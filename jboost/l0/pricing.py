@@ -18,6 +18,15 @@ from jboost.l0 import certify
 from jboost.l0.types import L0Relaxation
 
 _MOST_BYTES = 1 << 32  # of the matrix of all pairs
+_LEAST = 1e-30  # what is smaller may not be a normal number
+
+
+class Asked(NamedTuple):
+    """Duals of the relaxation, which satisfy (19b) and may prove a bound."""
+
+    example_weights: Array  # [m] w
+    pairs: Array  # [K, 2] int32, -1 for an empty slot
+    pair_weights: Array  # [K] v
 
 
 class Priced(NamedTuple):
@@ -32,28 +41,53 @@ class Priced(NamedTuple):
     least_cost: Array  # [] of a hypothesis that is no constant
     prices: Array  # [p] the costs that hypotheses may have
     state: PyTree
-    relaxation: L0Relaxation  # whose duals asked
+    asked: Asked
+    relaxation: L0Relaxation  # over the columns so far
 
 
-def pair_matrix(relaxation: L0Relaxation | Proof, either: Array | bool = False) -> Array:
+def between(best: Proof, solved: L0Relaxation, share: Array) -> Asked:
+    """Duals on the way from those of a relaxation to those of the best proof, which are a `share` [] of the whole; as many cuts as one holds.
+
+    Both satisfy (19b), which is convex; the smallest weights of cuts give way, which only lowers what is proven. No sum of roundings exceeds what
+    is taken off.
+    """
+    eps = jnp.finfo(share.dtype).eps
+    mine, theirs = (1 - share) * (1 - 8 * eps), share * (1 - 8 * eps)
+    pairs = jnp.concatenate([solved.pairs, best.pairs])
+    values = jnp.concatenate([mine * solved.pair_weights, theirs * best.pair_weights])
+    order = jnp.lexsort((pairs[:, 1], pairs[:, 0]))
+    pairs, values = pairs[order], values[order]
+    is_first = jnp.concatenate([jnp.ones((1,), bool), jnp.any(pairs[1:] != pairs[:-1], axis=1)])[: len(values)]
+    groups = jnp.cumsum(is_first) - 1
+    sums = jnp.where(is_first, jnp.zeros_like(values).at[groups].add(values)[groups], 0.0)
+    heaviest, places = lax.top_k(sums, solved.pair_weights.shape[0])
+    kept = jnp.where((heaviest > 0)[:, None], pairs[places], -1)
+    return Asked(_normal(mine * solved.example_weights + theirs * best.example_weights), kept, jnp.where(kept[:, 0] >= 0, _normal(heaviest), 0.0))
+
+
+def _normal(values: Array) -> Array:
+    return jnp.where(values > _LEAST, values, 0.0)
+
+
+def pair_matrix(asked: Asked | Proof, either: Array | bool = False) -> Array:
     """The duals of the cuts, [m, m]; symmetric where a cut counts the hypotheses that tell its examples apart either way."""
-    num_examples, itemsize = relaxation.example_weights.shape[0], relaxation.pair_weights.dtype.itemsize
+    num_examples, itemsize = asked.example_weights.shape[0], asked.pair_weights.dtype.itemsize
     if num_examples**2 * itemsize > _MOST_BYTES:
         raise ValueError(
             f"dataset has {num_examples} examples: the rewards of their pairs take {num_examples**2 * itemsize:,} bytes, above {_MOST_BYTES:,}; "
             "merge equal examples into one with the sum of their weights, or take a sample"
         )
-    inside = jnp.all(relaxation.pairs >= 0, axis=1)
-    places = jnp.where(inside[:, None], relaxation.pairs, num_examples)
-    empty = jnp.zeros((num_examples, num_examples), relaxation.pair_weights.dtype)
-    matrix = empty.at[places[:, 0], places[:, 1]].add(relaxation.pair_weights, mode="drop")
+    inside = jnp.all(asked.pairs >= 0, axis=1)
+    places = jnp.where(inside[:, None], asked.pairs, num_examples)
+    empty = jnp.zeros((num_examples, num_examples), asked.pair_weights.dtype)
+    matrix = empty.at[places[:, 0], places[:, 1]].add(asked.pair_weights, mode="drop")
     return matrix + jnp.where(either, matrix.T, 0)
 
 
-def ask(learner: Any, state: PyTree, relaxation: L0Relaxation, either: Array | bool = False) -> Priced:
+def ask(learner: Any, state: PyTree, asked: Asked, relaxation: L0Relaxation, either: Array | bool = False) -> Priced:
     """Both questions to a learner that can price: one with `prices`, `price` and `least_price`, whose `propose` takes pair weights and costs."""
-    weights = relaxation.example_weights
-    pairs = pair_matrix(relaxation, either)
+    weights = asked.example_weights
+    pairs = pair_matrix(asked, either)
     prices = learner.prices(state)
 
     def answer(state: PyTree, weights: Array) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
@@ -63,7 +97,7 @@ def ask(learner: Any, state: PyTree, relaxation: L0Relaxation, either: Array | b
     state, (hypotheses, outputs, values, bounds) = lax.scan(answer, state, jnp.stack([weights, jnp.zeros_like(weights)]))
     hypotheses, outputs, values = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (hypotheses, outputs, values))
     costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
-    return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), prices, state, relaxation)
+    return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), prices, state, asked, relaxation)
 
 
 class Proof(NamedTuple):
@@ -80,8 +114,8 @@ class Proof(NamedTuple):
 
 def prove(priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, upper: Array) -> Proof:
     """What the duals and the two answers prove; `upper` is an upper bound on the relaxation, `signs` [m] are labels, 0 for padding."""
-    relaxation = priced.relaxation
-    weights = relaxation.example_weights
+    asked = priced.asked
+    weights = asked.example_weights
     excess = jnp.maximum(priced.upper_bound_of_cuts, 0.0)
     ends = brackets.bracket_dot((signs * weights)[None, :], jnp.ones((1, weights.shape[0]), weights.dtype))
     edge_of_constant = jnp.maximum(jnp.abs(ends[0][0]), jnp.abs(ends[1][0]))
@@ -92,9 +126,9 @@ def prove(priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, 
     ratio = upper / jnp.where(is_priced, priced.least_cost, 1.0)
     most = jnp.where(is_priced, (1 + ratio) * (1 + 8 * eps), jnp.inf)  # mu = lambda may be assumed of the constants
     most = jnp.where(excess > 0, most, 0.0)
-    bound = certify.lower_bound(weights, relaxation.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most)
+    bound = certify.lower_bound(weights, asked.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most)
     bound = jnp.where(jnp.isfinite(most), bound, -jnp.inf)
-    return Proof(bound, weights, relaxation.pairs, relaxation.pair_weights, excess, least, most)
+    return Proof(bound, weights, asked.pairs, asked.pair_weights, excess, least, most)
 
 
 def better(old: Proof, new: Proof, counts: Array) -> Proof:

@@ -37,6 +37,7 @@ def solve_relaxation(
     mask: ArrayLike | None = None,
     column_mask: ArrayLike | None = None,
     tolerance: ArrayLike | None = None,
+    features: ArrayLike | None = None,
     config: RelaxationConfig | None = None,
     initial: L0Relaxation | WarmStart | None = None,
 ) -> L0Relaxation:
@@ -55,6 +56,7 @@ def solve_relaxation(
       column_mask: [U] bool, False for slots of the pool that hold no hypothesis; None for all True.
       tolerance: [] the gap between the bounds to be reached, relative to the upper one (to the largest weight, where that is more); None for 1e-6 in
         float64 and 3e-4 in float32, which as a rule can prove 1e-4.
+      features: [m, N] of 0 and 1, NaN where not known: what the distance of two examples is counted in, for `config.distance_factor`.
       config: static.
       initial: a solution with as many examples, as many columns or fewer, and any capacity up to this one: the columns it knows come first.
 
@@ -82,9 +84,24 @@ def solve_relaxation(
     if not isinstance(config, RelaxationConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
     shape = data[0].shape
+    bits = judge_features(features, shape[0], config)
     if 0 in shape:
-        return _without(_solve(with_one_masked(data), margin, tolerance, None, config=config), shape)
-    return _solve(data, margin, tolerance, _warm(initial, shape, config), config=config)
+        return _without(_solve((*with_one_masked(data), jnp.pad(bits, ((0, 1), (0, 0)))), margin, tolerance, None, config=config), shape)
+    return _solve((*data, bits), margin, tolerance, _warm(initial, shape, config), config=config)
+
+
+def judge_features(features: ArrayLike | None, num_examples: int, config: RelaxationConfig) -> Array:
+    """Features [m, N] where the config counts distances in them, else [m, 0]. Raises ValueError for others than 0, 1 and NaN."""
+    if config.distance_factor is None:
+        return jnp.zeros((num_examples, 0))
+    if features is None:
+        raise ValueError("features is None, but config.distance_factor counts the attributes in which examples differ: hand in [m, N] of 0 and 1")
+    given = check.numeric("features", features, shape=(num_examples, "N"), kinds="fiub")
+    if not isinstance(given, jax.core.Tracer):
+        values = np.asarray(given, np.float64)
+        for row, column in np.argwhere(~(np.isin(values, (0, 1)) | np.isnan(values)))[:1]:
+            raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: distances are counted in 0 and 1 (jboost.data.binarization)")
+    return jnp.asarray(given).astype(jnp.result_type(float))
 
 
 def judge_program(
@@ -211,7 +228,7 @@ def _solve(data: tuple[Array, ...], margin: Array, tolerance: Array, warm: WarmS
 
 
 def solve_instance(config: RelaxationConfig, data: Any, margin: Array, tolerance: Array, either: Array, warm: WarmStart | None) -> L0Relaxation:
-    """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask), where which cuts are meant may be traced.
+    """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask, features), where which cuts are meant may be traced.
 
     Args:
       config: static.
@@ -221,8 +238,9 @@ def solve_instance(config: RelaxationConfig, data: Any, margin: Array, tolerance
       either: [] bool, in place of `config.cuts`.
       warm: None, or of this capacity.
     """
-    outputs, labels, costs, weights, mask, column_mask = data
+    outputs, labels, costs, weights, mask, column_mask, features = data
     instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, either)
+    instance = with_distances(instance, features, config.distance_factor)
     method = interior.Method(config.solver) if isinstance(config.solver, InteriorPointConfig) else first_order.Method(config.solver)
     state = _begin(instance, warm, method, config)
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
@@ -272,8 +290,21 @@ def make_instance(
         num_few=jnp.sum(is_few, dtype=jnp.int32),
         num_real=jnp.sum(mask, dtype=jnp.int32),
         order=order,
+        bits=jnp.zeros((order.shape[0], 0), dtype),
+        reach=jnp.full((), jnp.inf, dtype),
     )
     return instance, is_valid
+
+
+def with_distances(instance: Instance, features: Array, factor: float | None) -> Instance:
+    """The instance with cuts for pairs alone that differ in at most `factor` times the fewest attributes [m, N] of a pair; None for all pairs."""
+    if factor is None:
+        return instance
+    bits = jnp.where(features == 1, 1.0, jnp.where(features == 0, -1.0, 0.0)).astype(instance.margins.dtype)[instance.order]
+    places = jnp.arange(bits.shape[0])
+    is_few = places < instance.num_few
+    least = pair_cuts.least_distance(bits, is_few, ~is_few & (places < instance.num_real))
+    return instance._replace(bits=bits, reach=factor * least)
 
 
 def _first_positive(*values: Array) -> Array:
@@ -302,6 +333,8 @@ def _begin(instance: Instance, warm: WarmStart | None, method: Any, config: Rela
         inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
         ends = place[jnp.where(inside[:, None], warm.pairs, num_examples)]
         cuts = Cuts(ends[:, 0], ends[:, 1])
+        inside = inside & pair_cuts.have_cuts(instance, cuts)
+        cuts = Cuts(*(jnp.where(inside, end, num_examples) for end in cuts))
         known = known._replace(dual=known.dual._replace(pair_weights=jnp.where(inside, known.dual.pair_weights, 0.0)))
         first = known.primal
     point, least = certify.on_grid(instance, first)

@@ -24,6 +24,9 @@ class RelaxationConfig:
     cuts: str = "ordered"
     """"ordered": those of the paper, (17), for both orders of a pair. "either": one for each pair, over the hypotheses that tell the two apart
     either way; weaker, and the one that holds of all points of (15) where hypotheses abstain."""
+    distance_factor: float | None = None
+    """None for the cuts of all pairs. Else those alone of pairs that differ in at most so many times the attributes in which the nearest pair of
+    opposite classes differs, as in Section 7 of the paper: a weaker relaxation of fewer cuts. The features are then to be 0 and 1."""
     solver: InteriorPointConfig | FirstOrderConfig = dataclasses.field(
         default_factory=lambda: InteriorPointConfig(max_iterations=40, num_correctors=2)
     )
@@ -35,6 +38,8 @@ class RelaxationConfig:
         check.count("config.max_rounds", self.max_rounds, low=1)
         check.count("config.max_pair_entries", self.max_pair_entries, low=1)
         check.choice("config.cuts", self.cuts, ("ordered", "either"))
+        if self.distance_factor is not None and not self.distance_factor >= 1:
+            raise ValueError(f"config.distance_factor is {self.distance_factor}: a number from 1 up, or None for all pairs, is wanted")
         if not isinstance(self.solver, InteriorPointConfig | FirstOrderConfig):
             name = type(self.solver).__name__
             raise ValueError(f"config.solver is a {name}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
@@ -55,6 +60,8 @@ class Instance(NamedTuple):
     num_few: Array  # [] int32
     num_real: Array  # [] int32 examples of both classes
     order: Array  # [m] int32 which example stands here
+    bits: Array  # [m, N] -1 and +1, 0 where an attribute is not known; N = 0 where pairs are not told apart by their distance
+    reach: Array  # [] the largest distance of a pair that has a cut
 
 
 class Cuts(NamedTuple):

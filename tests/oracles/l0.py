@@ -36,12 +36,12 @@ def tell_apart(outputs, labels, first, second) -> np.ndarray:
     return serves(outputs, labels, first, second) | serves(outputs, labels, second, first)
 
 
-def make(outputs, labels, costs, margin, weights=None, helps=serves) -> Program:
-    """All rows; `helps` says which hypotheses stand in the cut of a pair."""
+def make(outputs, labels, costs, margin, weights=None, helps=serves, pairs=None) -> Program:
+    """All rows; `helps` says which hypotheses stand in the cut of a pair, `pairs` [k, 2] which have one, None for all."""
     outputs, labels, costs = np.asarray(outputs, float), np.asarray(labels, float), np.asarray(costs, float)
     m, n = outputs.shape
     weights = np.ones(m) if weights is None else np.asarray(weights, float)
-    pairs = pairs_of(labels)
+    pairs = pairs_of(labels) if pairs is None else pairs
     cuts = np.zeros((len(pairs), 2 * n + m))
     for row, (first, second) in zip(cuts, pairs, strict=True):
         row[n : 2 * n] = helps(outputs, labels, first, second)
@@ -59,9 +59,9 @@ def make(outputs, labels, costs, margin, weights=None, helps=serves) -> Program:
     return Program(np.r_[np.zeros(n), costs, weights], matrix, lower, upper, np.zeros(2 * n + m), np.full(2 * n + m, INF))
 
 
-def optimum(outputs, labels, costs, margin, weights=None, helps=serves) -> float:
+def optimum(outputs, labels, costs, margin, weights=None, helps=serves, pairs=None) -> float:
     """By the simplex method."""
-    return highs.solve(make(outputs, labels, costs, margin, weights, helps)).objective
+    return highs.solve(make(outputs, labels, costs, margin, weights, helps, pairs)).objective
 
 
 def exactly(values) -> np.ndarray:
