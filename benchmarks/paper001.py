@@ -10,6 +10,7 @@ masked, attributes that a fold lacks are columns of zeros, and the costs know ho
 from __future__ import annotations
 
 import argparse
+import collections
 import functools
 import hashlib
 import json
@@ -56,7 +57,12 @@ def read_set(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, tuple[str
         table = readers.read_table(path, label="label")
         assert table.labels is not None
         return table.matrix(tuple(table.numeric), tuple(table.categorical)), table.labels, table.columns
-    return read_openml(OPENML[name])
+    try:
+        return read_openml(OPENML[name])
+    except OSError as error:
+        raise SystemExit(
+            f"{path} is not there, and OpenML cannot be reached ({error}): hand in --data with a folder that holds {name}.csv"
+        ) from error
 
 
 def read_openml(number: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -121,11 +127,12 @@ def _fit_slipper(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes)
 
 
 FITS = {"l0": _fit_l0, "lpboost": _fit_lpboost, "slipper": _fit_slipper}
+PARAMETERS = {"l0": "margin_times_m", "lpboost": "nu"}  # what may be a list in the settings, and is in the figures
 
 
 @functools.partial(jax.jit, static_argnames=("method", "sizes"))
 def learn(method: str, sizes: Sizes, features: Any, labels: Any, training: Any, num_attributes: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
-    """Right answers on held-out rows and on the others, support, rounds, status and the bounds, of one method on one fold."""
+    """Right answers on held-out rows and on the others, support, the margin that a share nu of the others falls short of, rounds, status, bounds."""
     dataset = jboost.make_dataset(features, labels, mask=training)
     cost = costs.mdl(knobs["kappa"], num_attributes=num_attributes)
     learner = jboost.learners.monomials(sizes.max_order, cost=cost, num_proposed=sizes.num_proposed)
@@ -133,57 +140,64 @@ def learn(method: str, sizes: Sizes, features: Any, labels: Any, training: Any, 
     scores = jboost.predict_scores(fit.ensemble, features)
     right = jnp.where(scores > 0, 1, -1) == labels
     support = jnp.sum(jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1))
+    margin = jnp.nanquantile(jnp.where(training, scores * labels, jnp.nan), knobs["nu"])
     bounds = fit.certificate.lower_bound, fit.certificate.upper_bound
-    return jnp.sum(right & ~training), jnp.sum(right & training), support, fit.num_rounds, fit.status, *bounds
+    return jnp.sum(right & ~training), jnp.sum(right & training), support, margin, fit.num_rounds, fit.status, *bounds
 
 
 def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]) -> None:
-    """All folds that the file does not hold yet."""
+    """All folds that the file does not hold yet, one line for each method and each value of its parameter."""
     old, digest = read_lines(lines), digest_of(settings)
     if any(line["settings"] != digest for line in old):
         raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
-    done = {(line["set"], line["method"], line["replication"], line["fold"]) for line in old}
+    done = {tuple(line[name] for name in KEYS) for line in old}
     sizes = Sizes(**{name: settings[name] for name in Sizes._fields})
-    knobs = {name: jnp.float32(settings[name]) for name in ("kappa", "margin_times_m", "tolerance", "nu")}
+    knobs = {name: settings[name] for name in ("kappa", "tolerance")} | {name: np.atleast_1d(settings[name])[0] for name in PARAMETERS.values()}
+    runs = [(method, value) for method in settings["methods"] for value in values_of(settings, method)]
     for name in only or settings["sets"]:
-        wanted = [
-            (name, method, replication, fold)
-            for method in settings["methods"]
-            for replication in range(settings["replications"])
-            for fold in range(settings["folds"])
-        ]
-        if set(wanted) <= done:
+        folds = [(replication, fold) for replication in range(settings["replications"]) for fold in range(settings["folds"])]
+        if {(name, *place, *one) for place in folds for one in runs} <= done:
             continue
         table, labels, names = read_set(name, folder)
-        signs = labels.astype(np.float32)
         for replication, fold, part in prepare(table, labels, names, settings):
-            for method in settings["methods"]:
-                if (name, method, replication, fold) in done:
+            for method, value in runs:
+                if (name, replication, fold, method, value) in done:
                     continue
-                start = time.process_time()
+                here = {**knobs, PARAMETERS[method]: value} if method in PARAMETERS else knobs
                 key = jax.random.key(replication * settings["folds"] + fold)
-                result = learn(method, sizes, part.features, signs, part.training, part.num_attributes, knobs, key)
-                right, right_in_training, support, rounds, status, lower, upper = map(float, result)
-                num_training = int(part.training.sum())
-                line = {
-                    "settings": digest,
-                    "set": name,
-                    "method": method,
-                    "replication": replication,
-                    "fold": fold,
-                    "accuracy": right / (len(labels) - num_training),
-                    "training_accuracy": right_in_training / num_training,
-                    "support": support,
-                    "rounds": rounds,
-                    "status": jboost.status.Status(int(status)).name,
-                    "lower_bound": lower,
-                    "upper_bound": upper,
-                    "num_attributes": part.num_attributes,
-                    "cpu_seconds": time.process_time() - start,
-                }
+                line = {"settings": digest, "set": name, "replication": replication, "fold": fold, "method": method, "parameter": value}
+                line |= judge(method, sizes, part, labels.astype(np.float32), {name: jnp.float32(knob) for name, knob in here.items()}, key)
                 with lines.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(json.dumps(line), flush=True)
+
+
+KEYS = ("set", "replication", "fold", "method", "parameter")
+
+
+def values_of(settings: dict[str, Any], method: str) -> list[float | None]:
+    """The values of the parameter of a method, one or several; None for a method that has none."""
+    return np.atleast_1d(settings[PARAMETERS[method]]).tolist() if method in PARAMETERS else [None]
+
+
+def judge(method: str, sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: dict[str, Any], key: Any) -> dict[str, Any]:
+    """What `learn` finds on one fold, in words and shares."""
+    start = time.process_time()
+    result = learn(method, sizes, part.features, labels, part.training, part.num_attributes, knobs, key)
+    right, right_in_training, support, margin, rounds, status, lower, upper = map(float, result)
+    num_training = int(part.training.sum())
+    return {
+        "accuracy": right / (len(labels) - num_training),
+        "training_accuracy": right_in_training / num_training,
+        "support": support,
+        "margin": margin,
+        "rounds": rounds,
+        "status": jboost.status.Status(int(status)).name,
+        "lower_bound": lower,
+        "upper_bound": upper,
+        "num_attributes": part.num_attributes,
+        "cpu_seconds": time.process_time() - start,
+    }
 
 
 def digest_of(settings: dict[str, Any]) -> str:
@@ -198,21 +212,23 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str, Any]]:
-    """Mean accuracy and support by set and method, with the standard error over folds, beside the published ones."""
+    """Means by set, method and parameter, with the standard error over folds, beside the published accuracy and support."""
+    groups = collections.defaultdict(list)
+    for line in lines:
+        groups[line["method"], line["set"], line["parameter"]].append(line)
     rows = []
-    for method, name in sorted({(line["method"], line["set"]) for line in lines}):
-        mine = [line for line in lines if (line["method"], line["set"]) == (method, name)]
-        accuracy, support = (np.array([line[key] for line in mine]) for key in ("accuracy", "support"))
+    for (method, name, parameter), mine in sorted(groups.items(), key=lambda item: (*item[0][:2], item[0][2] or 0)):
+        means = {key: float(np.mean([line[key] for line in mine])) for key in ("accuracy", "training_accuracy", "support", "margin")}
         published = PUBLISHED.get((method, max_order), {}).get(name, (None, None))
         rows.append(
             {
                 "set": name,
                 "method": method,
+                "parameter": parameter,
                 "max_order": max_order,
                 "num_folds": len(mine),
-                "accuracy": float(accuracy.mean()),
-                "standard_error": float(accuracy.std(ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else None,
-                "support": float(support.mean()),
+                **means,
+                "standard_error": float(np.std([line["accuracy"] for line in mine], ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else None,
                 "published_accuracy": published[0],
                 "published_support": published[1],
                 "optimal": sum(line["status"] == "OPTIMAL" for line in mine),
@@ -222,16 +238,46 @@ def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str,
     return rows
 
 
+COLUMNS = {  # of the table, by the title of each
+    "data": lambda row: row["set"],
+    "method": lambda row: row["method"] if row["parameter"] is None else f"{row['method']}, {PARAMETERS[row['method']]} {row['parameter']:g}",
+    "K": lambda row: str(row["max_order"]),
+    "folds": lambda row: str(row["num_folds"]),
+    "accuracy": lambda row: f"{row['accuracy']:.3f}",
+    "standard error": lambda row: f"{row['standard_error'] or 0:.3f}",
+    "rules": lambda row: f"{row['support']:.1f}",
+    "published accuracy, rules": lambda row: f"{row['published_accuracy']}, {row['published_support']}" if row["published_accuracy"] else "",
+    "bounds met": lambda row: f"{row['optimal']} of {row['num_folds']}",
+    "CPU s a fold": lambda row: f"{row['cpu_seconds_each']:.2f}",
+}
+
+
 def show(rows: Sequence[dict[str, Any]]) -> str:
-    """The table as text."""
-    head = f"{'set':10} {'method':9} {'K':>2} {'folds':>5} {'accuracy':>9} {'s.e.':>6} {'support':>8} {'published':>16} {'optimal':>8} {'CPU s':>7}"
-    body = [
-        f"{row['set']:10} {row['method']:9} {row['max_order']:2} {row['num_folds']:5} {row['accuracy']:9.3f} {row['standard_error'] or 0:6.3f} "
-        f"{row['support']:8.1f} {row['published_accuracy'] or '':>9} {row['published_support'] or '':>6} {row['optimal']:8} "
-        f"{row['cpu_seconds_each']:7.2f}"
-        for row in rows
-    ]
-    return "\n".join([head, *body])
+    """The table in Markdown."""
+    return harness.markdown_table(list(COLUMNS), [[cell(row) for cell in COLUMNS.values()] for row in rows])
+
+
+def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
+    """One data set of Figures 2 to 11: accuracies and support against rho, and test accuracy against support."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12, 3.8), layout="constrained")
+    accuracy, support, both = figure.subplots(1, 3)
+    for method, colour in zip(PARAMETERS, ("tab:blue", "tab:orange"), strict=True):
+        mine = sorted((row for row in rows if row["method"] == method), key=lambda row: row["margin"])
+        if not mine:
+            continue
+        margin, tested, trained, rules = (np.array([row[key] for row in mine]) for key in ("margin", "accuracy", "training_accuracy", "support"))
+        accuracy.plot(margin, tested, "o-", color=colour, label=f"{method}, test")
+        accuracy.plot(margin, trained, "o--", color=colour, alpha=0.5, label=f"{method}, training")
+        support.plot(margin, rules, "o-", color=colour, label=method)
+        both.plot(rules, tested, "o", color=colour, label=method)
+    accuracy.set(xlabel="margin that is achieved", ylabel="accuracy", xscale="symlog", title=f"{rows[0]['set']}, K = {rows[0]['max_order']}")
+    support.set(xlabel="margin that is achieved", ylabel="rules", xscale="symlog")
+    both.set(xlabel="rules", ylabel="test accuracy")
+    for axes in (accuracy, support, both):
+        axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path, dpi=110)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -253,6 +299,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     rows = summarise(read_lines(lines), settings["max_order"])
     output.write_text(json.dumps({"settings": settings, "rows": rows}, indent=1) + "\n")
     print(show(rows))
+    if any(len(values_of(settings, method)) > 1 for method in settings["methods"]):
+        for name in sorted({row["set"] for row in rows}):
+            plot([row for row in rows if row["set"] == name], output.with_name(f"{output.stem}-{name.lower()}.png"))
     return 0
 
 

@@ -1,6 +1,7 @@
 """The command that reproduces Table 1: data from a folder and from OpenML, runs that are cut off, and the table beside the published one."""
 
 import json
+import urllib.error
 from types import SimpleNamespace
 
 import numpy as np
@@ -43,9 +44,9 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
             raise KeyboardInterrupt
         assert features.shape[0] == len(labels) == 30
         assert not features[:, num_attributes:].any()
-        calls.append((method, training.tobytes()))
+        calls.append((method, training.tobytes(), float(knobs["nu"])))
         right = int((~training).sum()) - 1
-        return right, int(training.sum()), 3, 2, 0, 1.0, 2.0
+        return right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
 
     monkeypatch.setattr(paper001, "learn", learn)
     arguments = ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
@@ -72,6 +73,27 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
         paper001.main(arguments)
 
 
+def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
+    def learn(method, sizes, features, labels, training, num_attributes, knobs, key):
+        asked.add((method, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))
+        return 5, 20, 3, float(knobs["nu"]), 2, 0, 1.0, 2.0
+
+    asked = set()
+    monkeypatch.setattr(paper001, "learn", learn)
+    (folder / "settings.toml").write_text(SETTINGS.replace("nu = 0.56", "nu = [0.1, 0.5]").replace("m = 20.0", "m = [1.0, 20.0, 40.0]"))
+    arguments = ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
+    assert paper001.main(arguments) == 0
+    assert asked == {("l0", 0.1, 1), ("l0", 0.1, 20), ("l0", 0.1, 40), ("lpboost", 0.1, 1), ("lpboost", 0.5, 1), ("slipper", 0.1, 1)}
+    rows = json.loads((folder / "out.json").read_text())["rows"]
+    assert [(row["method"], row["parameter"], row["num_folds"]) for row in rows][:4] == [
+        ("l0", 1, 6),
+        ("l0", 20, 6),
+        ("l0", 40, 6),
+        ("lpboost", 0.1, 6),
+    ]
+    assert (folder / "out-bcw.png").stat().st_size > 10_000
+
+
 def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
     def fetch(*, data_id, as_frame, parser):
         assert (data_id, as_frame) == (paper001.OPENML["VOTE"], False)
@@ -87,3 +109,12 @@ def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
     assert all(value != value for value in table[2])
     binarizer = paper001.binarization.fit(table, labels, names=names, cuts="midpoints")
     assert paper001.binarization.apply(binarizer, paper001.binarization.encode(binarizer, table)).shape[0] == 3
+
+
+def test_without_a_file_and_without_a_network(tmp_path, monkeypatch):
+    def fetch(**options):
+        raise urllib.error.URLError("no route")
+
+    monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
+    with pytest.raises(SystemExit, match=r"BCW.csv is not there, and OpenML cannot be reached .*no route.*: hand in --data"):
+        paper001.read_set("BCW", tmp_path)
