@@ -39,6 +39,7 @@ PUBLISHED = {  # accuracy, support: Table 1
     ("lpboost", 5): {"BCW": (0.937, 5.5), "VOTE": (0.957, 2.1), "CLVHEART": (0.810, 25.3), "HUHEART": (0.797, 11.2), "SONAR": (0.734, 30.8)},
     ("slipper", 1): {"BCW": (0.959, 19.5), "VOTE": (0.952, 3.9), "CLVHEART": (0.802, 14.0), "HUHEART": (0.802, 14.7), "SONAR": (0.674, 18.8)},
 }
+_ADABOOST_ROUNDS = 50
 OPENML = {"BCW": 15, "VOTE": 56, "CLVHEART": 53, "HUHEART": 51, "SONAR": 40}
 
 
@@ -126,7 +127,11 @@ def _fit_slipper(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes)
     return jboost.slipper.fit(dataset, key=key)  # rules of its own, all options as they are
 
 
-FITS = {"l0": _fit_l0, "lpboost": _fit_lpboost, "slipper": _fit_slipper}
+def _fit_adaboost(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    return jboost.adaboost.fit(dataset, jboost.learners.literals(), max_rounds=_ADABOOST_ROUNDS)  # over the same columns
+
+
+FITS = {"adaboost": _fit_adaboost, "l0": _fit_l0, "lpboost": _fit_lpboost, "slipper": _fit_slipper}
 PARAMETERS = {"l0": "margin_times_m", "lpboost": "nu"}  # what may be a list in the settings, and is in the figures
 
 

@@ -8,6 +8,7 @@ from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
+from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
 
 __all__ = [
     "Choice",
@@ -19,6 +20,7 @@ __all__ = [
     "MarginSearch",
     "RelaxationConfig",
     "SearchConfig",
+    "Unnormalised",
     "WarmStart",
     "choose",
     "finish",
@@ -29,5 +31,6 @@ __all__ = [
     "search_margin",
     "solve_exact",
     "solve_relaxation",
+    "solve_unnormalised",
     "step",
 ]

@@ -1,0 +1,159 @@
+"""The sparse minimum disagreement problem without a normalised vote: the program (9) of paper 001, its linear relaxation, and a point of both.
+
+Without sum lambda = 1 there is no margin to be chosen: an example is right where y_i H_i lambda >= 1, and lambda_u <= K mu_u. In the relaxation mu_u
+is lambda_u / K, so that it is the linear program of the hinge loss with a penalty on sum c_u lambda_u, and weak where K is large.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import brackets, check
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.l0 import relaxation
+from jboost.l0.types import Instance
+from jboost.lp import make_program, solve
+from jboost.lp.first_order import FirstOrderConfig
+from jboost.lp.interior_point import InteriorPointConfig
+
+_SMALL = 1e-3  # relative, what may be the rounding of a coefficient that is 0, or of a margin that is 1
+
+
+class Unnormalised(NamedTuple):
+    """Both sides of the relaxation of (9), and the point of (9) next to it."""
+
+    coefficients: Array  # [U] lambda in [0, K]
+    loss: Array  # [] of (9) at lambda: weights of the examples with y_i H_i lambda < 1, costs of the hypotheses with lambda_u > 0; rounded up
+    lower_bound: Array  # [] of the relaxation, hence of (9)
+    upper_bound: Array  # [] of the relaxation
+    example_weights: Array  # [m] w in [0, weight / (M K + 1)], which prove the lower bound: sum w + sum_u min(0, c_u - K sum_i y_i H_iu w_i)
+    status: Array  # [] int32, of the linear program
+
+
+def solve_unnormalised(
+    outputs: ArrayLike,
+    labels: ArrayLike,
+    costs: ArrayLike,
+    *,
+    largest: ArrayLike,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    column_mask: ArrayLike | None = None,
+    tolerance: ArrayLike | None = None,
+    config: InteriorPointConfig | FirstOrderConfig | None = None,
+) -> Unnormalised:
+    """The relaxation of (9) over a pool: errors plus costs of hypotheses, for votes that are not normalised and need no margin rho.
+
+    Minimises sum_i weight_i xi_i + sum_u c_u mu_u s.t. y_i H_i lambda + (M K + 1) xi_i >= 1, 0 <= lambda <= K mu, mu and xi in [0, 1], of m = M
+    examples. Jittable and vmappable.
+
+    Args:
+      outputs: H [m, U], entries -1, 0, +1.
+      labels: [m] -1 or +1.
+      costs: c [U] >= 0.
+      largest: [] K > 0, the most that a coefficient can be.
+      weights: [m] positive price of an error; None for ones.
+      mask: [m] bool, False for examples that only pad; None for all True.
+      column_mask: [U] bool, False for slots that hold no hypothesis; None for all True.
+      tolerance: as for `jboost.lp.solve`.
+      config: as for `jboost.lp.solve`.
+
+    Returns:
+      An `Unnormalised`: lower_bound <= optimum of (9), and `loss` is attained in it. INVALID_INPUT comes with bounds that say nothing.
+
+    Raises:
+      ValueError: naming the argument, for shapes, kinds, and values where they are known.
+
+    Paper 001, (9).
+
+    >>> import jboost
+    >>> found = jboost.l0.solve_unnormalised([[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5], largest=4.0)
+    >>> round(float(found.loss), 3), bool(found.lower_bound <= found.loss)
+    (0.5, True)
+    """
+    data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
+    largest = check.number("largest", largest, low=0, open_low=True).astype(float)
+    shape = data[0].shape
+    found = _solve(relaxation.with_one_masked(data) if 0 in shape else data, largest, tolerance, config=config)
+    return found._replace(coefficients=found.coefficients[: shape[1]], example_weights=found.example_weights[: shape[0]])
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _solve(
+    data: tuple[Array, ...], largest: Array, tolerance: ArrayLike | None, *, config: InteriorPointConfig | FirstOrderConfig | None
+) -> Unnormalised:
+    outputs, labels, costs, weights, mask, column_mask = data
+    instance, is_valid = relaxation.make_instance(outputs, labels, costs, weights, mask, column_mask, jnp.ones_like(largest))
+    is_valid &= (largest > 0) & (largest < jnp.inf)
+    largest = jnp.where(is_valid, largest, 1.0)
+    num_examples, num_columns = instance.margins.shape
+    is_example = instance.weights > 0
+    # A slack in the unit of a margin, s = (M K + 1) xi, keeps the matrix of moderate size.
+    eps = jnp.finfo(largest.dtype).eps
+    unit = (jnp.sum(is_example) * largest + 1) * (1 + 4 * eps)
+    matrix = jnp.concatenate([instance.margins, jnp.eye(num_examples, dtype=largest.dtype)], axis=1)
+    program = make_program(
+        jnp.concatenate([instance.costs / largest, instance.weights / unit]),
+        matrix,
+        row_lower=jnp.where(is_example, 1.0, -jnp.inf),
+        lower=0.0,
+        upper=jnp.concatenate([jnp.where(instance.is_column, largest, 0.0), jnp.where(is_example, unit, 0.0)]),
+    )
+    solution = solve(program, tolerance=tolerance, config=config)
+    coefficients = jnp.clip(solution.primal[:num_columns], 0.0, jnp.where(instance.is_column, largest, 0.0))
+    points = jnp.stack([jnp.zeros_like(coefficients), coefficients, _cleaned(instance, coefficients, largest)])
+    losses = jax.vmap(lambda point: _loss(instance, point))(points)
+    attained = jnp.min(jax.vmap(lambda point: _relaxed(instance, point, largest, unit))(points))
+    best = jnp.argmin(losses)
+    duals = jnp.clip(solution.dual, 0.0, instance.weights / unit * (1 - 4 * eps))
+    return Unnormalised(
+        points[best],
+        jnp.where(is_valid, losses[best], jnp.inf),
+        jnp.where(is_valid, jnp.maximum(_proven(instance, duals, largest), 0.0), -jnp.inf),
+        jnp.where(is_valid, attained, jnp.inf),
+        jnp.zeros((num_examples,), largest.dtype).at[instance.order].set(duals),
+        jnp.where(is_valid, solution.status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _cleaned(instance: Instance, coefficients: Array, largest: Array) -> Array:
+    """The coefficients that are more than rounding, scaled up so that margins of about 1 are above it."""
+    kept = jnp.where(coefficients > _SMALL * jnp.max(coefficients, initial=0.0), coefficients, 0.0)
+    reached = jnp.matmul(instance.margins, kept, precision=lax.Precision.HIGHEST)
+    least = jnp.min(jnp.where(reached > 0.5, reached, jnp.inf), initial=jnp.inf)
+    wanted = jnp.where(least < jnp.inf, (1 + _SMALL) / jnp.where(least < jnp.inf, least, 1.0), 1.0)
+    room = largest / jnp.maximum(jnp.max(kept, initial=0.0), jnp.finfo(kept.dtype).tiny)
+    return jnp.minimum(kept * jnp.clip(wanted, 1.0, jnp.maximum(room, 1.0)), largest)
+
+
+def _proven(instance: Instance, duals: Array, largest: Array) -> Array:
+    """What duals of the margins prove of the relaxation, rounded down."""
+    signed = instance.margins.T * duals[None, :]
+    ones = jnp.ones((), duals.dtype)
+    left = jnp.concatenate([signed, instance.costs[:, None]], axis=1)
+    right = jnp.concatenate([jnp.full_like(signed, -largest), jnp.ones_like(instance.costs)[:, None]], axis=1)
+    gained = jnp.minimum(brackets.bracket_dot(left, right)[0], 0.0)
+    terms = jnp.concatenate([duals, gained])
+    return brackets.bracket_dot(terms, jnp.broadcast_to(ones, terms.shape))[0]
+
+
+def _relaxed(instance: Instance, coefficients: Array, largest: Array, unit: Array) -> Array:
+    """The objective of the relaxation at lambda, rounded up; infinite where it asks for a xi above 1."""
+    reached, _ = brackets.bracket_dot(instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape))
+    slacks = jnp.where(instance.weights > 0, jnp.maximum(1 - reached, 0.0), 0.0)
+    shares = jnp.concatenate([slacks / unit, coefficients / largest]) * (1 + 16 * jnp.finfo(unit.dtype).eps)
+    paid = brackets.bracket_dot(shares, jnp.concatenate([instance.weights, instance.costs]))[1]
+    return jnp.where(jnp.all(slacks <= unit), paid, jnp.inf)
+
+
+def _loss(instance: Instance, coefficients: Array) -> Array:
+    """(9) at a point, rounded up: an example counts as right where its margin, rounded down, is 1 or more."""
+    reached, _ = brackets.bracket_dot(instance.margins, jnp.broadcast_to(coefficients, instance.margins.shape))
+    paid = jnp.concatenate([(reached < 1).astype(reached.dtype), (coefficients > 0).astype(reached.dtype)])
+    return brackets.bracket_dot(paid, jnp.concatenate([instance.weights, instance.costs]))[1]
