@@ -67,6 +67,7 @@ _SLOW_DOCTESTS = {
     "jboost.l0.margins.path",
     "jboost.l0.margins.search_margin",
     "jboost.l0.relaxation.solve_relaxation",
+    "jboost.l0.strengthen.strengthen",
     "jboost.l0.unnormalised.solve_unnormalised",
     "jboost.lpboost.booster.fit",
     "jboost.lpboost.path.path",

@@ -7,6 +7,7 @@ from jboost.l0.exact_fit import ExactFit, fit_exact
 from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
+from jboost.l0.strengthen import StrengthenConfig, Strengthened, strengthen
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
 
@@ -20,6 +21,8 @@ __all__ = [
     "MarginSearch",
     "RelaxationConfig",
     "SearchConfig",
+    "StrengthenConfig",
+    "Strengthened",
     "Unnormalised",
     "WarmStart",
     "choose",
@@ -33,4 +36,5 @@ __all__ = [
     "solve_relaxation",
     "solve_unnormalised",
     "step",
+    "strengthen",
 ]
