@@ -262,26 +262,33 @@ def show(rows: Sequence[dict[str, Any]]) -> str:
     return harness.markdown_table(list(COLUMNS), [[cell(row) for cell in COLUMNS.values()] for row in rows])
 
 
+PANELS = (("l0", "parameter", "rho M"), ("lpboost", "parameter", "nu"), ("lpboost", "margin", "margin achieved"))
+
+
 def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """One data set of Figures 2 to 11: accuracies and support against rho, and test accuracy against support."""
+    """One data set of Figures 2 to 11: accuracies and rules against what is tuned, and test accuracy against rules."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(12, 3.8), layout="constrained")
-    accuracy, support, both = figure.subplots(1, 3)
-    for method, colour in zip(PARAMETERS, ("tab:blue", "tab:orange"), strict=True):
-        mine = sorted((row for row in rows if row["method"] == method), key=lambda row: row["margin"])
-        if not mine:
-            continue
-        margin, tested, trained, rules = (np.array([row[key] for row in mine]) for key in ("margin", "accuracy", "training_accuracy", "support"))
-        accuracy.plot(margin, tested, "o-", color=colour, label=f"{method}, test")
-        accuracy.plot(margin, trained, "o--", color=colour, alpha=0.5, label=f"{method}, training")
-        support.plot(margin, rules, "o-", color=colour, label=method)
-        both.plot(rules, tested, "o", color=colour, label=method)
-    accuracy.set(xlabel="margin that is achieved", ylabel="accuracy", xscale="symlog", title=f"{rows[0]['set']}, K = {rows[0]['max_order']}")
-    support.set(xlabel="margin that is achieved", ylabel="rules", xscale="symlog")
+    figure = Figure(figsize=(14, 6), layout="constrained")
+    figure.suptitle(f"{rows[0]['set']}, K = {rows[0]['max_order']}, {rows[0]['num_folds']} folds")
+    panels = figure.subplots(2, len(PANELS) + 1)
+    colours = {"l0": "tab:blue", "lpboost": "tab:orange"}
+    for (upper, lower), (method, abscissa, label) in zip(panels.T, PANELS, strict=False):
+        mine = sorted((row for row in rows if row["method"] == method), key=lambda row: row[abscissa])
+        place, tested, trained, rules = ([row[key] for row in mine] for key in (abscissa, "accuracy", "training_accuracy", "support"))
+        upper.plot(place, tested, "o-", color=colours[method], label="test")
+        upper.plot(place, trained, "o--", color=colours[method], alpha=0.5, label="training")
+        lower.plot(place, rules, "o-", color=colours[method])
+        upper.set(title=method, ylabel="accuracy")
+        lower.set(xlabel=label, ylabel="rules")
+        upper.legend(frameon=False)
+    both, empty = panels.T[-1]
+    empty.axis("off")
+    for method, colour in colours.items():
+        mine = [row for row in rows if row["method"] == method]
+        both.plot([row["support"] for row in mine], [row["accuracy"] for row in mine], "o", color=colour, label=method)
     both.set(xlabel="rules", ylabel="test accuracy")
-    for axes in (accuracy, support, both):
-        axes.legend(frameon=False, fontsize=8)
+    both.legend(frameon=False)
     figure.savefig(path, dpi=110)
 
 
