@@ -337,8 +337,10 @@ def test_mdl_costs_are_those_of_the_paper():
 
 @pytest.mark.slow
 def test_the_pair_matrix_adds_up_its_list():
-    relaxation = jboost.l0.solve_relaxation([[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5], margin=0.1)
-    matrix = np.asarray(pricing.pair_matrix(relaxation, 3))
+    outputs = [[1, 1, -1, 1, -1], [1, -1, 1, 1, -1], [-1, 1, 1, 1, -1], [-1, -1, -1, 1, -1]]
+    relaxation = jboost.l0.solve_relaxation(outputs, [1, 1, 1, -1], [0.3, 0.3, 0.3, 0.0, 0.0], margin=0.05)
+    matrix = np.asarray(pricing.pair_matrix(relaxation))
+    assert np.sum(relaxation.pair_weights) > 0.1
     assert matrix.sum() == pytest.approx(float(np.sum(relaxation.pair_weights)), abs=1e-6)
     for (first, second), one in zip(np.asarray(relaxation.pairs), np.asarray(relaxation.pair_weights), strict=True):
         if one:

@@ -95,7 +95,7 @@ def _prove(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, toleran
     order = jnp.argsort(floors)
     chosen = order[:capacity]
     left_out = jnp.min(jnp.where(jnp.arange(len(order)) >= capacity, floors[order], jnp.inf), initial=jnp.inf)
-    is_in_play = _are_first(every.outputs[chosen]) & (floors[chosen] < upper)
+    is_in_play = _are_cheapest(every.outputs[chosen], every.costs[chosen]) & (floors[chosen] < upper)
     pool = jax.tree.map(lambda leaf: _padded(leaf[chosen], capacity), every)
 
     ones = jnp.where(dataset.mask, 1.0, 0.0).astype(pool.outputs.dtype)
@@ -148,12 +148,14 @@ def _floors(proof: Proof, every: Everything, dataset: Dataset, least_price: Arra
     return jnp.where(jnp.isfinite(floor), floor, -jnp.inf)
 
 
-def _are_first(outputs: Array) -> Array:
-    """Which rows [k, m] of -1, 0 and +1 equal no row before them, [k] bool."""
+def _are_cheapest(outputs: Array, costs: Array) -> Array:
+    """Which rows [k, m] of -1, 0 and +1 equal none that costs less, nor one before them that costs the same, [k] bool."""
     inner = jnp.matmul(outputs, outputs.T, precision=lax.Precision.HIGHEST)
     sizes = jnp.diagonal(inner)
     is_same = sizes[:, None] + sizes[None, :] == 2 * inner
-    return ~jnp.any(is_same & jnp.tri(outputs.shape[0], k=-1, dtype=bool), axis=1)
+    is_earlier = jnp.tri(outputs.shape[0], k=-1, dtype=bool)
+    is_better = (costs[None, :] < costs[:, None]) | ((costs[None, :] == costs[:, None]) & is_earlier)
+    return ~jnp.any(is_same & is_better, axis=1)
 
 
 def _padded(leaf: Array, size: int) -> Array:

@@ -241,6 +241,7 @@ def solve_instance(config: RelaxationConfig, data: Any, margin: Array, tolerance
     outputs, labels, costs, weights, mask, column_mask, features = data
     instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, either)
     instance = with_distances(instance, features, config.distance_factor)
+    is_valid &= jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
     method = interior.Method(config.solver) if isinstance(config.solver, InteriorPointConfig) else first_order.Method(config.solver)
     state = _begin(instance, warm, method, config)
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)

@@ -50,10 +50,14 @@ class StrengthenConfig:
 
 
 class Strengthened(NamedTuple):
-    """A lower bound on (15) over a pool, and all it takes to work it out anew: `proven`."""
+    """A lower bound on (15) over a pool: the greater of that of the relaxation and of what the duals here prove.
+
+    With s the sums of v and t over the cuts that hold a variable, these prove rho sum w + sum v + 2 sum t + min_u (max(0, c_u - s_u) - g_u)
+    + sum_i min(0, weight_i - (1 + rho) w_i - s_i) + sum_u min(0, c_u - s_u), whatever numbers from 0 up they are.
+    """
 
     lower_bound: Array  # []
-    relaxation_bound: Array  # [] of the relaxation without the new cuts
+    relaxation_bound: Array  # [] of the relaxation without the new cuts; `solve_relaxation` with cuts="either" proves it
     example_weights: Array  # [m] w, duals of the margins
     pairs: Array  # [P, 2] int32, -1 for an empty slot
     pair_weights: Array  # [P] v
