@@ -18,9 +18,14 @@ from jboost.base.types import ArrayLike, PyTree
 _CACHE_BYTES = 1 << 18
 
 
-def in_chunks(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
-    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members that fit the cache; derivatives are not its business."""
-    return _chunked(function, None)
+def in_chunks(function: Callable[..., PyTree], *, at_once: int | None = None) -> Callable[..., PyTree]:
+    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; derivatives are not its business.
+
+    Args:
+      function: what a member is to go through.
+      at_once: how many members make a chunk, static; as many as fit the cache where None.
+    """
+    return _chunked(function, None if at_once is None else max(_CACHE_BYTES // at_once, 1))
 
 
 def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callable[..., PyTree]:

@@ -79,6 +79,11 @@ def is_subnormal(values: Array) -> Array:
     return (magnitude != 0) & (magnitude < mantissa)
 
 
+def spread(size: int, dtype: jnp.dtype) -> Array:
+    """Numbers [size] in [1, 2) without structure."""
+    return 1 + jnp.mod(0.6180339887 * jnp.arange(size, dtype=dtype), 1.0)
+
+
 def start_loop_beside(carry: PyTree, data: Array) -> PyTree:
     """The first carry of a loop, marked as varying over the mesh wherever `data` does; `shard_map` wants it so of constants."""
     never = jnp.zeros((), bool) & jnp.any(data != data)

@@ -102,7 +102,7 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
     scaling = equilibrate(problem, config.scaling_rounds)
     scaled = scale(problem, scaling)
     start, weight = _first_point(problem, scaled, scaling, initial)
-    norm, direction = _power_iterations(scaled, _spread(scaled.objective), _POWER_ITERATIONS)
+    norm, direction = _power_iterations(scaled, numerics.spread(scaled.objective.shape[0], scaled.objective.dtype), _POWER_ITERATIONS)
     zero, none = jnp.zeros((), norm.dtype), jnp.zeros((), jnp.int32)
     status = jnp.where(is_valid(problem), int(Status.UNFINISHED), int(Status.INVALID_INPUT)).astype(jnp.int32)
     state = State(
@@ -177,11 +177,6 @@ def _padded(name: str, vector: Any, size: int) -> Array:
     if missing < 0:
         raise ValueError(f"{name} has length {vector.shape[0]}: at most {size}, as the program has, is wanted")
     return jnp.pad(vector, (0, missing))
-
-
-def _spread(vector: Array) -> Array:
-    """Positive numbers without structure, as many as there are entries."""
-    return 1 + jnp.mod(0.6180339887 * jnp.arange(vector.shape[0], dtype=vector.dtype), 1.0)
 
 
 def _norm(vector: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from jboost.lpboost.booster import LPBoost, finish, fit, init, step
 from jboost.lpboost.path import path
+from jboost.lpboost.simplex import SimplexConfig
 from jboost.lpboost.solve import LPBoostSolution, solve
 
-__all__ = ["LPBoost", "LPBoostSolution", "finish", "fit", "init", "path", "solve", "step"]
+__all__ = ["LPBoost", "LPBoostSolution", "SimplexConfig", "finish", "fit", "init", "path", "solve", "step"]

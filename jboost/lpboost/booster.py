@@ -125,8 +125,9 @@ class LPBoost:
     def solve(self, memory: Memory, count: Array) -> tuple[Memory, Array]:
         """The master over the columns so far, and the lower bound of its votes; also whether the master could be no more precise, [] bool.
 
-        An interior point votes for all columns of the optimal face. So where the gap is closed, masters follow that do without the smallest votes
-        for as long as it stays closed: a quarter of the votes goes at a time, and half as many after each master that fails.
+        Only a simplex method ends in a vertex; others vote for all columns of the optimal face. So where the gap is closed, masters follow that
+        do without the smallest votes for as long as it stays closed: a quarter of the votes goes at a time, and half as many after each master
+        that fails.
         """
         goal = memory.proven.goal(self.stop_on)
         gap = jnp.where(goal == jnp.inf, memory.proven.seen_upper, goal) - memory.proven.lower
@@ -160,7 +161,8 @@ class LPBoost:
             return memory, jnp.where(goal - lower <= self.tolerance, num_dropped, 0), jnp.zeros((), bool)
 
         start = (memory, jnp.zeros((), jnp.int32), jnp.ones((), bool))
-        (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=1 + _MAX_DROPS)
+        max_masters = 1 if master.finds_vertices(self.config) else 1 + _MAX_DROPS
+        (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=max_masters)
         return memory, wanted <= finest
 
     def reopen(self, memory: Memory, count: Array) -> Memory:

@@ -22,17 +22,21 @@ from jboost.lp.first_order import FirstOrderConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import ProofConfig
+from jboost.lpboost import simplex
+from jboost.lpboost.simplex import Basis, SimplexConfig
 from jboost.projections import projection_capped_simplex
 
-Config = InteriorPointConfig | FirstOrderConfig
+Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig
+Warm = Basis | WarmStart | tuple[()]
 _NO_PROOF = ProofConfig(max_repaired_rows=0, num_tightenings=0)  # the bounds of the linear program are not looked at, and it is scaled as it stands
 _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 
 
 def judge_config(config: Any) -> None:
     """Raises ValueError unless `config` is one of a solver of linear programs, or None."""
-    if config is not None and not isinstance(config, InteriorPointConfig | FirstOrderConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+    if config is not None and not isinstance(config, Config):
+        kinds = "jboost.lpboost.SimplexConfig, jboost.lp.InteriorPointConfig or jboost.lp.FirstOrderConfig"
+        raise ValueError(f"config is a {type(config).__name__}: a {kinds} is wanted")
 
 
 class Solved(NamedTuple):
@@ -40,15 +44,29 @@ class Solved(NamedTuple):
 
     votes: Array  # [capacity]
     example_weights: Array  # [m]
-    warm: WarmStart | tuple[()]  # for the next master, where the method takes one
+    warm: Warm  # for the next master, where the method takes one
     num_iterations: Array  # [] int32
 
 
-def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> WarmStart | tuple[()]:
+def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
     """What to hand in as `warm` before the first master."""
+    if isinstance(config, SimplexConfig):
+        return simplex.nothing(num_examples, capacity, dtype)
     if isinstance(config, InteriorPointConfig):
         return ()
     return WarmStart(jnp.zeros((num_examples + 1,), dtype), jnp.zeros((capacity + 1,), dtype), jnp.zeros((), dtype))
+
+
+def finds_vertices(config: Config) -> bool:
+    """Whether masters end with as few votes as a vertex has."""
+    return isinstance(config, SimplexConfig)
+
+
+def grown(warm: Warm, num_new: int) -> Warm:
+    """The same for a master with so many columns more, at the end."""
+    if isinstance(warm, Basis):
+        return simplex.grown(warm, num_new)
+    return warm._replace(dual=jnp.insert(warm.dual, -1, jnp.zeros((num_new,)))) if isinstance(warm, WarmStart) else warm
 
 
 def program(columns: Array, is_used: Array, caps: Array) -> LinearProgram:
@@ -87,21 +105,26 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0.
       config: static; which method, and its sizes.
     """
-    problem = program(columns, is_used, caps)
-    warm = before.warm
-    if isinstance(config, InteriorPointConfig):
-        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=_NO_PROOF, scaling_rounds=0))
-        primal, dual, num_iterations = solution.primal, solution.dual, solution.num_iterations
-    else:
-        last = first_order.run(problem, tolerance, config, before.warm)
-        warm, num_iterations = first_order.warm_start(last), last.num_iterations
-        primal, dual = warm.primal, warm.dual
-    votes = _distribution(jnp.where(is_used, jnp.maximum(-dual[:-1], 0.0), 0.0), before.votes)
+    found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
+    votes = _distribution(jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0), before.votes)
     votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
-    weights = jnp.maximum(primal[:-1], 0.0)
+    weights = jnp.maximum(found.example_weights, 0.0)
     is_known = jnp.all(jnp.isfinite(weights)) & (jnp.sum(weights) > 0)
     weights = projection_capped_simplex(jnp.where(is_known, weights, before.example_weights), caps, mask=caps > 0)
-    return Solved(votes, weights, warm, num_iterations)
+    return found._replace(votes=votes, example_weights=weights)
+
+
+def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm: Any, tolerance: Array) -> Solved:
+    if isinstance(config, SimplexConfig):
+        vertex = simplex.solve(columns, is_used, caps, basis=warm, tolerance=tolerance, config=config)
+        return Solved(vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations)
+    problem = program(columns, is_used, caps)
+    if isinstance(config, InteriorPointConfig):
+        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=_NO_PROOF, scaling_rounds=0))
+        return Solved(-solution.dual[:-1], solution.primal[:-1], (), solution.num_iterations)
+    last = first_order.run(problem, tolerance, config, warm)
+    found = first_order.warm_start(last)
+    return Solved(-found.dual[:-1], found.primal[:-1], found, last.num_iterations)
 
 
 def _distribution(votes: Array, otherwise: Array) -> Array:

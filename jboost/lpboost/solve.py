@@ -13,9 +13,11 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lpboost import master, value
-from jboost.lpboost.master import Config, Solved, judge_config
+from jboost.lpboost.master import Config, Solved, Warm, judge_config
+from jboost.lpboost.simplex import Basis, SimplexConfig
 from jboost.relaxations import certify
 
+_SMALL = 1 << 14  # entries of a matrix, up to which pivots are cheaper than factors
 _SHARE_OF_TOLERANCE = 0.4  # how precise the linear program is: its gap is relative, and the certified one gathers what its residuals add
 
 
@@ -28,6 +30,7 @@ class LPBoostSolution(NamedTuple):
     upper_bound: Array  # [] what no votes exceed, as the example weights prove, rounded up
     num_iterations: Array  # [] int32
     status: Array  # [] int32
+    warm: Warm  # what the method begins with where this is `initial`
 
 
 def solve(
@@ -37,6 +40,7 @@ def solve(
     tolerance: ArrayLike | None = None,
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
+    initial: LPBoostSolution | None = None,
     config: Config | None = None,
 ) -> LPBoostSolution:
     """The votes of largest soft margin over the columns of a matrix, between certified bounds (paper 001, formulation (3)).
@@ -50,7 +54,9 @@ def solve(
       tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in float32.
       weights: [m] positive importance of each example, D_i = p_i / nu with p_i its share; None for ones.
       mask: [m] bool, False for rows that only pad.
-      config: static; `jboost.lp.InteriorPointConfig()` where None, or a `jboost.lp.FirstOrderConfig`.
+      initial: a solution by the same method over these columns or the first of them, to begin with; the interior point method has no use for it.
+      config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the simplex method for small
+        matrices on a CPU, from `initial` for all that it solved, and the interior point method otherwise.
 
     Returns:
       An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` alone, in exact arithmetic.
@@ -72,18 +78,45 @@ def solve(
     if tolerance is None:
         tolerance = 1e-7 if jnp.result_type(float) == jnp.dtype("float64") else 1e-4
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
-    judge_config(config)
+    config = _choose(config, initial, margins)
+    initial = None if initial is None else _grown(initial, margins, config)
     examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
-    return _solve(examples, nu, tolerance, config=InteriorPointConfig() if config is None else config)
+    return _solve(examples, nu, tolerance, initial, config=config)
+
+
+def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Array) -> Config:
+    """The method that is asked for, or the one that is faster."""
+    judge_config(config)
+    if config is not None:
+        return config
+    is_small = margins.size <= _SMALL and jax.default_backend() == "cpu"
+    return SimplexConfig() if is_small or (initial is not None and isinstance(initial.warm, Basis)) else InteriorPointConfig()
+
+
+def _grown(initial: LPBoostSolution, margins: Array, config: Config) -> LPBoostSolution:
+    """A solution for a matrix that got columns. Raises ValueError where it is none."""
+    if not isinstance(initial, LPBoostSolution):
+        raise ValueError(f"initial is a {type(initial).__name__}: a jboost.lpboost.LPBoostSolution is wanted")
+    (num_examples, num_columns), found = margins.shape, (*initial.example_weights.shape, *initial.coefficients.shape)
+    if found[0] != num_examples or found[1] > num_columns:
+        raise ValueError(
+            f"initial is a solution of {found[0]} x {found[1]} margins: {num_examples} rows and at most {num_columns} columns are wanted"
+        )
+    wanted = type(master.start(config, 1, 1, float))
+    if type(initial.warm) is not wanted:
+        raise ValueError(f"initial is by another method than config, {type(config).__name__}")
+    votes = jnp.pad(initial.coefficients, (0, num_columns - found[1]))
+    return initial._replace(coefficients=votes, warm=master.grown(initial.warm, num_columns - found[1]))
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _solve(examples: Dataset, nu: Array, tolerance: Array, *, config: Config) -> LPBoostSolution:
+def _solve(examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None, *, config: Config) -> LPBoostSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
-    return batching.in_chunks(functools.partial(_solve_one, config))(examples, nu, tolerance)
+    at_once = 1 if isinstance(config, SimplexConfig) else None  # members of unlike lengths, and a table that is read again and again
+    return batching.in_chunks(functools.partial(_solve_one, config), at_once=at_once)(examples, nu, tolerance, initial)
 
 
-def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array) -> LPBoostSolution:
+def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None) -> LPBoostSolution:
     dtype = jnp.result_type(float)
     nu, tolerance = nu.astype(dtype), tolerance.astype(dtype)
     is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(examples.features) <= 1) | ~examples.mask[:, None])
@@ -95,8 +128,11 @@ def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array) -
 
     num_columns, num_examples = columns.shape
     all_used = jnp.ones((num_columns,), bool)
-    even = jnp.full((num_columns,), 1 / num_columns, dtype)
-    before = Solved(even, prior, master.start(config, num_examples, num_columns, dtype), jnp.zeros((), jnp.int32))
+    if initial is None:
+        even, warm = jnp.full((num_columns,), 1 / num_columns, dtype), master.start(config, num_examples, num_columns, dtype)
+        before = Solved(even, prior, warm, jnp.zeros((), jnp.int32))
+    else:
+        before = Solved(initial.coefficients, initial.example_weights, initial.warm, jnp.zeros((), jnp.int32))
     solved = master.solve(
         columns,
         all_used,
@@ -120,4 +156,5 @@ def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array) -
         upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
         num_iterations=solved.num_iterations,
         status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+        warm=solved.warm,
     )
