@@ -31,7 +31,8 @@ def degenerate_games(seed):
     weights = np.where(np.arange(GAMES)[:, None] % 3, 1.0, random.integers(1, 5, (GAMES, ROWS)))
     mask = random.random((GAMES, ROWS)) < np.where(np.arange(GAMES) % 5, 1.0, 0.7)[:, None]
     mask[:, 0] = True
-    return games, random.choice([1e-3, 0.1, 0.25, 0.5, 1.0, 0.37], GAMES), weights, mask
+    nus = random.choice([1e-3, 0.1, 0.25, 0.5, 1.0, 0.37], GAMES)
+    return games.astype(np.float32).astype(float), nus.astype(np.float32).astype(float), weights, mask
 
 
 @functools.partial(jax.jit, static_argnames="config")

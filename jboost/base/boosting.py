@@ -236,7 +236,10 @@ def signs(dataset: Dataset) -> Array:
 def initial_distribution(dataset: Dataset) -> Array:
     """The weights that the user gives, as a distribution over the examples, [m]."""
     weights = jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0)
-    return numerics.safe_divide(weights, jnp.full_like(weights, jnp.sum(weights)))
+    plain = jnp.sum(weights)
+    rounded = numerics.in_64_bits(lambda given: jnp.sum(given.astype(jnp.dtype("float64"))).astype(given.dtype))(weights)
+    total = plain + lax.stop_gradient(rounded - plain)  # rounded once, with the derivative of the sum
+    return numerics.safe_divide(weights, jnp.full_like(weights, total))
 
 
 def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:

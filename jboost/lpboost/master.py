@@ -102,15 +102,17 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       caps: [m].
       before: the master's last solution; a side on which the solver fails comes back as it was.
       tolerance: [] for the residuals and the gap of the linear program.
-      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0.
+      spare: [] of the sum of the votes, how much may be dropped with the smallest of them, unless the method finds vertices.
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
     votes = _distribution(jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0), before.votes)
-    votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
     weights = jnp.maximum(found.example_weights, 0.0)
     is_known = jnp.all(jnp.isfinite(weights)) & (jnp.sum(weights) > 0)
-    weights = projection_capped_simplex(jnp.where(is_known, weights, before.example_weights), caps, mask=caps > 0)
+    weights = jnp.where(is_known, weights, before.example_weights)
+    if not finds_vertices(config):  # whose zeros and caps are what they are
+        votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
+        weights = projection_capped_simplex(weights, caps, mask=caps > 0)
     return found._replace(votes=votes, example_weights=weights)
 
 

@@ -75,7 +75,7 @@ class _Table(NamedTuple):
     prices: Array  # [n] devex
     slopes: Array  # [n] of the objective where a slot rises
     num_pivots: Array  # [] int32 since the table was worked out
-    is_blocked: Array  # [] bool, rounding hides where the step ends
+    is_lost: Array  # [] bool, rounding hides where a step ends
 
 
 class _Run(NamedTuple):
@@ -153,15 +153,13 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis, toleranc
 
 
 def _first_basis(program: _Program) -> Basis:
-    """The single hypothesis of the largest edge, with rho where it is best."""
+    """The single hypothesis of the largest edge, with rho its least margin."""
     num_votes, num_examples = program.columns.shape
     caps = program.caps[num_votes:]
     edges = jnp.where(program.is_used, _product(program.columns, caps), -jnp.inf)
     vote = jnp.minimum(numerics.first_true(edges == jnp.max(edges)), num_votes - 1)
-    margins = program.columns[vote] + program.raised
-    order = jnp.argsort(margins)
-    spent = jnp.cumsum(caps[order])
-    margin = order[jnp.minimum(numerics.first_true(spent >= jnp.minimum(1.0, spent[-1])), num_examples - 1)].astype(jnp.int32)
+    margins = jnp.where(caps > 0, program.columns[vote] + program.raised, jnp.inf)
+    margin = jnp.minimum(numerics.first_true(margins == jnp.min(margins)), num_examples - 1)
     votes, examples = jnp.arange(num_votes, dtype=jnp.int32), jnp.arange(num_examples, dtype=jnp.int32)
     others = jnp.where(votes == vote, 0.0, -1.0)
     lone = jnp.concatenate([others, jnp.ones((1,), others.dtype)])
@@ -171,7 +169,7 @@ def _first_basis(program: _Program) -> Basis:
     return Basis(
         slots=jnp.where(votes == vote, num_votes + margin, votes),
         basics=jnp.where(examples == margin, vote, num_votes + examples),
-        is_below=(margins < margins[margin]) & (examples != margin),
+        is_below=jnp.zeros((num_examples,), bool),
         inverse=jnp.concatenate([by_votes, rho[:, None]], axis=1),
     )
 
@@ -240,7 +238,7 @@ def _gains(program: _Program, table: _Table) -> Array:
 
 
 def _is_steep(program: _Program, table: _Table) -> Array:
-    return ~table.is_blocked & (jnp.max(_gains(program, table)) > program.flat)
+    return ~table.is_lost & (jnp.max(_gains(program, table)) > program.flat)
 
 
 def _pivot(program: _Program, table: _Table) -> _Table:
@@ -253,7 +251,7 @@ def _pivot(program: _Program, table: _Table) -> _Table:
     gain, cap = gains[slot], table.slot_caps[slot]
     rises = table.slopes[slot] >= -table.slopes[slot] - cap
     row = entries[slot]
-    basic, is_passed, is_blocked = _peak(table, jnp.where(rises, row[:-1], -row[:-1]), gain)
+    basic, is_passed, is_lost = _peak(table, jnp.where(rises, row[:-1], -row[:-1]), gain, program.flat)
     turned = basis.is_below ^ is_passed
 
     is_slot, is_basic = jnp.arange(num_votes + 1) == slot, jnp.arange(num_examples + 1) == basic
@@ -273,25 +271,27 @@ def _pivot(program: _Program, table: _Table) -> _Table:
         num_pivots=table.num_pivots + 1,
     )
     after = _with_slopes(after)
-    return jax.tree.map(lambda new, old: jnp.where(is_blocked, old, new), after, table)._replace(is_blocked=is_blocked)
+    return jax.tree.map(lambda new, old: jnp.where(is_lost, old, new), after, table)._replace(is_lost=is_lost)
 
 
-def _peak(table: _Table, changes: Array, gain: Array) -> tuple[Array, Array, Array]:
-    """The basic that takes the slot [], those passed on the way [m], and whether there is no end to be seen []."""
+def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
+    """The basic that takes the slot [], those passed on the way [m], and whether none stands in the way []."""
     is_below, values = table.basis.is_below, table.entries[-1, :-1]
     sizes = jnp.abs(changes)
     turns = jnp.where(is_below, changes, -changes) > jnp.finfo(sizes.dtype).eps ** _LEAST_PIVOT
     lengths = jnp.where(turns, jnp.maximum(jnp.where(is_below, -values, values), 0.0) / jnp.where(turns, sizes, 1.0), jnp.inf)
     drops = jnp.where(turns, table.basic_caps * sizes, 0.0)
 
-    def climbs(carry: tuple[Array, Array]) -> Array:
-        return (carry[1] > 0) & (carry[0] < jnp.inf)
+    def climbs(carry: tuple[Array, Array, Array]) -> Array:
+        _, following, slope = carry
+        return (following < jnp.inf) & (slope > flat)
 
-    def go_on(carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        length = jnp.min(jnp.where(lengths > carry[0], lengths, jnp.inf))
-        return length, carry[1] - jnp.sum(jnp.where(lengths == length, drops, 0.0))
+    def go_on(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        _, length, slope = carry
+        following = jnp.min(jnp.where(lengths > length, lengths, jnp.inf))
+        return length, following, slope - jnp.sum(jnp.where(lengths == length, drops, 0.0))
 
-    length, _ = lax.while_loop(climbs, go_on, (jnp.full_like(gain, -1.0), gain))
+    length, _, _ = lax.while_loop(climbs, go_on, (jnp.full_like(gain, jnp.inf), jnp.min(lengths), gain))
     ends = jnp.where((lengths == length) & turns, sizes, -1.0)
     basic = jnp.minimum(numerics.first_true(ends == jnp.max(ends)), sizes.shape[0] - 1)
     return basic, lengths < length, length == jnp.inf

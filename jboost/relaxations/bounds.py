@@ -53,6 +53,11 @@ def root_share_down(square: Array) -> Array:
     return jnp.minimum(2 * square / (1 + square), 1.0) * (1 - 4 * UNIT)
 
 
+def share_rounding(prior: Array, dtype: jnp.dtype) -> float:
+    """How far, relative to it, a share in this dtype may be from a weight over the sum of all, the weights being what the user gave."""
+    return float(jnp.finfo(dtype).eps) + (prior.shape[0] + 8) * UNIT
+
+
 def lowered(bound: Array, *terms: Array) -> Array:
     """A sum of terms, less its rounding."""
     return bound - 4 * UNIT * sum((jnp.abs(term) for term in terms), jnp.abs(bound))

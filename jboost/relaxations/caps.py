@@ -83,7 +83,7 @@ class SoftMargin:
         dtype = margins.dtype
 
         def bound(relaxation: SoftMargin, margins: Array, prior: Array) -> Array:
-            caps = relaxation.caps(prior)
+            caps = relaxation.caps(prior) * (1 + bounds.share_rounding(prior, dtype))
             keys, sorted_caps = lax.sort((jnp.where(prior > 0, margins, jnp.inf), caps), num_keys=1, is_stable=False)
             before = jnp.cumsum(sorted_caps) - sorted_caps
             place = jnp.sum((before < 1) & (sorted_caps > 0), dtype=jnp.int32) - 1
@@ -99,9 +99,9 @@ class SoftMargin:
         dtype = example_weights.dtype
 
         def bound(relaxation: SoftMargin, example_weights: Array, prior: Array) -> Array:
-            weights, caps = bounds.scaled(example_weights, prior), relaxation.caps(prior)
+            weights, caps = bounds.scaled(example_weights, prior), relaxation.caps(prior) * (1 - bounds.share_rounding(prior, dtype))
             grown = weights * (1 + (weights.shape[0] + 8) * bounds.UNIT)  # at least what they stand for
-            return numerics.round_up(2 * bounds.sum_up(jnp.maximum(grown - caps * (1 - 4 * bounds.UNIT), 0.0)), dtype)
+            return numerics.round_up(2 * bounds.sum_up(jnp.maximum(grown - caps, 0.0)), dtype)
 
         return jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
 
