@@ -216,7 +216,7 @@ def test_other_sizes(attributes, with_pairs):
     "config",
     [
         SearchConfig(missing=True, capacity=2048),
-        SearchConfig(missing=True, capacity=512, beam_depth=0, num_matchings=0, num_nested=0, num_passes=1, batch=1),
+        SearchConfig(missing=True, capacity=512, beam_depth=0, num_matchings=0, num_nested=0, batch=1),
     ],
 )
 @pytest.mark.parametrize("max_order", [0, 1, 2, 3, 4, None])
@@ -577,10 +577,10 @@ def test_bad_values_and_arguments():
     fails("features has 262145 rows", np.ones((262145, 1)), np.ones(262145), np.ones(262145), max_order=1)
     with pytest.raises(ValueError, match="max_order"):
         jax.jit(lambda w: maximum_agreement(table, labels, w, max_order=4))(jnp.ones(3))
-    for name in ("capacity", "beam_width", "num_best", "num_passes", "batch", "children"):
+    for name in ("capacity", "beam_width", "num_best", "batch", "children"):
         with pytest.raises(ValueError, match=rf"config\.{name}"):
             SearchConfig(**{name: 0})
-    for name in ("max_steps", "beam_depth", "num_matchings", "num_nested"):
+    for name in ("max_steps", "beam_depth", "num_matchings", "num_nested", "narrow"):
         with pytest.raises(ValueError, match=rf"config\.{name}"):
             SearchConfig(**{name: -1})
     for wrong in ({}, 5):

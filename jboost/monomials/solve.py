@@ -209,16 +209,20 @@ def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: 
     num_literals = 2 * num_attributes
     batch = config.batch
     if batch is None:
-        batch = min(256, max(8, _PRODUCT_ENTRIES // max(num_rows, num_literals)))
-    wanted = 2 * batch if config.children is None else config.children
+        batch = min(256, max(32, _PRODUCT_ENTRIES // max(num_rows, num_literals)))
+    flows = max(1, min(batch, 32))
+    wanted = 8 * flows if config.children is None else config.children
     return Sizes(
         batch,
+        flows,
         max(wanted, num_literals, 1),
+        config.narrow if num_literals > 2 * config.narrow else 0,
         config.capacity,
         config.max_steps,
         config.beam_width,
         min(config.beam_depth, max_order + 1),
-        config.num_passes,
+        config.num_matchings,
+        config.num_nested,
         adds_free,
     )
 
@@ -273,8 +277,7 @@ def _search(
             None if rewards is None else rewards[index],
             costs,
             is_attribute,
-            num_nested=config.num_nested if branches else 0,
-            num_matchings=config.num_matchings if branches else 0,
+            branches=branches,
         )
 
     both = jax.tree.map(lambda first, second: jnp.stack([first, second]), make(0), make(1))

@@ -25,21 +25,21 @@ class SearchConfig:
     """Monomials kept by the beam search that finds the first incumbent."""
     beam_depth: int = 8
     """Orders that the beam search visits, at most."""
-    num_matchings: int = 4
-    """Matchings of nearest examples of the two classes along which weight may flow in a bound."""
-    num_passes: int = 2
-    """Times that a node's bounds are worked out, each time with the literals that the last one left."""
+    num_matchings: int = 1024
+    """Matchings of the examples of the two classes along which weight may flow in a bound; as many as examples, and all pairs have their turn."""
     num_nested: int = 2
     """Nearest nested literals, on either side, that a literal is compared with."""
+    narrow: int = 128
+    """Where there are more than twice as many literals, what is below a node of at most this many is searched as an instance of its own."""
     num_best: int = 1
     """Monomials returned: the best one, which is certified, and the best others that the beam met."""
     missing: bool = False
     """Under jit: whether features may be NaN, an attribute of which neither literal holds. It doubles some products."""
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "beam_width", "num_best", "num_passes"):
+        for name in ("capacity", "beam_width", "num_best"):
             check.count(f"config.{name}", getattr(self, name), low=1)
-        for name in ("max_steps", "beam_depth", "num_matchings", "num_nested"):
+        for name in ("max_steps", "beam_depth", "num_matchings", "num_nested", "narrow"):
             check.count(f"config.{name}", getattr(self, name), low=0)
         for name in ("batch", "children"):
             if getattr(self, name) is not None:
