@@ -152,6 +152,7 @@ def screen(instance: Instance, nodes: Node, is_node: Array, measured: Measured, 
     live = is_node & (nodes.bound > to_beat)
     usable = measured.allowed & live[None, :] & (measured.gained - nodes.lost[None, :] - _least(instance, nodes)[None, :] > to_beat)
     usable &= (measured.is_useful & ~is_beaten(instance, measured, num_nested)) | ~instance.costs_rise
+    usable &= measured.gained - (_lost(instance, nodes, usable) + _least(instance, nodes))[None, :] > to_beat
     is_open = _is_open(instance, usable)
     allowed, literals, is_new = integers.pack(usable.T), nodes.literals, jnp.zeros_like(is_open)
     if adds_free:
@@ -161,6 +162,12 @@ def screen(instance: Instance, nodes: Node, is_node: Array, measured: Measured, 
         literals = jnp.where(is_new[:, None], literals | free_words, literals)
         allowed = allowed & ~free_words & ~integers.pack(_opposite(instance, free).T)
     return Screened(nodes._replace(literals=literals, allowed=allowed), is_open & ~is_new, is_new)
+
+
+def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
+    """Rule 3: loss [B] of the unwanted examples that the monomials and all their literals [L, B] cover."""
+    is_stuck = covered(instance.unwanted, nodes.literals.T | integers.pack(usable.T).T)
+    return jnp.sum(jnp.where(is_stuck, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
 
 
 def _least(instance: Instance, nodes: Node) -> Array:
@@ -203,51 +210,54 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
     """
     left = jnp.where(wanted, instance.gains[:, None], 0)
     size = left.shape[0]
-    rounds = min(num_matchings, size)
-    twice = jnp.concatenate([instance.wanted.words, instance.wanted.words])
+    line = jnp.arange(size + min(num_matchings, size)) % instance.extent  # the wanted rows that take part, round and round
+    words = instance.wanted.words[line]
 
     def stays(shift: Array) -> Array:
         """Whether the wanted example `shift` rows further on stays only with the unwanted one of the row, [R, B] bool."""
-        parting = lax.dynamic_slice_in_dim(twice, shift, size) & ~instance.unwanted.words
+        parting = lax.dynamic_slice_in_dim(words, shift, size) & ~instance.unwanted.words
         return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) == 0
 
     if instance.rewards is not None:
         earned = jnp.sum(instance.rewards, axis=1, dtype=left.dtype)[:, None]
         earned -= _products_of_integers(instance.rewards, is_stuck.astype(instance.wanted.covers.dtype))
-        rows = jnp.arange(size)
-        by_shift = instance.rewards[(rows[None, :] + rows[:, None]) % size, rows[None, :]]  # [shift, unwanted]
 
         def miss(shift: Array, earned: Array, nothing: None) -> tuple[Array, None]:
-            return earned - jnp.where(stays(shift) & removable, by_shift[shift][:, None], 0), nothing
+            missed = instance.rewards[lax.dynamic_slice_in_dim(line, shift, size), jnp.arange(size)]
+            return earned - jnp.where(stays(shift) & removable, missed[:, None], 0), nothing
 
-        left += jnp.where(wanted, _meet_all(miss, earned, None, rounds), 0)
+        left += jnp.where(wanted, _meet_all(miss, earned, None, line, instance.extent), 0)
 
     def flow(shift: Array, left: Array, capacity: Array) -> tuple[Array, Array]:
         flow = lax.optimization_barrier(jnp.where(stays(shift), jnp.minimum(left, capacity), 0))
         return left - flow, capacity - flow
 
-    return _meet_all(flow, left, jnp.where(removable, instance.losses[:, None], 0), rounds)
+    left = _meet_all(flow, left, jnp.where(removable, instance.losses[:, None], 0), line, instance.extent)
+    return jnp.where(wanted, left, 0)
 
 
-def _meet_all(meet: Callable[[Array, Array, Any], tuple[Array, Any]], first: Array, second: Any, rounds: int) -> Array:
-    """Rows `first` [R, B] after each row has met, in each of the rounds, the row of `second` that stands so much before it, round and round.
+def _meet_all(meet: Callable[[Array, Array, Any], tuple[Array, Any]], first: Array, second: Any, line: Array, extent: Array) -> Array:
+    """Rows `first` [R, B], of which `extent` count, after each has met, in each round, the row of `second` that stands so much before it.
 
     Args:
-      meet: (shift, rows, second) -> (rows, second), where row i of the rows is row i + shift of `first`.
+      meet: (shift, rows, second) -> (rows, second), where row i of the rows is the one that stands `shift` further on.
       first: [R, B].
       second: a pytree.
-      rounds: static, R at most.
+      line: [R + rounds] which rows stand in line: the first `extent` round and round.
+      extent: [], R at most.
     """
     size = first.shape[0]
+    rounds = jnp.minimum(line.shape[0] - size, extent)
 
     def one_round(shift: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
-        line, second = carry  # the rows stand from `shift` on; the first of them goes to the end of the line
-        rows, second = meet(shift, lax.dynamic_slice_in_dim(line, shift, size), second)
-        line = lax.dynamic_update_slice_in_dim(line, rows, shift, 0)
-        return lax.dynamic_update_slice_in_dim(line, rows[:1], shift + size, 0), second
+        standing, second = carry  # from `shift` on; the first of them goes to the end of the line
+        rows, second = meet(shift, lax.dynamic_slice_in_dim(standing, shift, size), second)
+        standing = lax.dynamic_update_slice_in_dim(standing, rows, shift, 0)
+        return lax.dynamic_update_slice_in_dim(standing, rows[:1], shift + extent, 0), second
 
-    line, _ = lax.fori_loop(0, rounds, one_round, (jnp.concatenate([first, first])[: size + rounds], second))
-    return jnp.concatenate([line[size : size + rounds], line[rounds:size]])
+    standing, _ = lax.fori_loop(0, rounds, one_round, (first[line], second))
+    index = jnp.arange(size)
+    return standing[jnp.where(index < rounds, index + extent, index)]
 
 
 def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:

@@ -43,6 +43,7 @@ class Instance(NamedTuple):
     opposites: Array  # [L] int32, the place of the literal that wants the contrary; L where there is none
     chains: Array  # [L] int32: within a chain, literals side by side, each literal's cover holds that of the one before it
     allowed: Array  # [L] bool: False for literals that only pad
+    extent: Array  # [] int32: the examples that take part are among so many first ones of either class
 
 
 def rows_of(ones: Array, known: Array | None) -> Rows:
@@ -106,13 +107,11 @@ def make(
         jnp.roll(names, num_literals // 2),
         names,
         jnp.concatenate([is_attribute, is_attribute]),
+        jnp.asarray(gains.shape[0], jnp.int32),
     )
     if not branches or num_literals == 0:
         return whole
-    near = _near(wanted, unwanted)
-    paired = whole._replace(
-        wanted=jax.tree.map(lambda leaf: leaf[near], whole.wanted), gains=gains[near], rewards=None if rewards is None else rewards[near]
-    )
+    paired = _fronted(_ordered(whole, _near(wanted, unwanted), jnp.arange(gains.shape[0])))
     order, chains = _chains(jnp.concatenate([part.covers * part.counts[:, None] for part in (wanted, unwanted)]))
     return select(paired._replace(chains=chains), order, jnp.ones_like(order, bool))
 
@@ -140,7 +139,25 @@ def below(instance: Instance, node_literals: Array, index: Array, is_literal: Ar
     """The instance of what a monomial, words [W], covers, with some of the literals, as in `select`."""
     part = select(instance, index, is_literal)
     wanted, unwanted = (covered(rows, node_literals[:, None])[:, 0] for rows in (instance.wanted, instance.unwanted))
-    return part._replace(wanted=part.wanted._replace(counts=wanted), unwanted=part.unwanted._replace(counts=unwanted))
+    return _fronted(part._replace(wanted=part.wanted._replace(counts=wanted), unwanted=part.unwanted._replace(counts=unwanted)))
+
+
+def _ordered(instance: Instance, wanted: Array, unwanted: Array) -> Instance:
+    """The instance with its examples in other orders, [R] each."""
+    return instance._replace(
+        wanted=jax.tree.map(lambda leaf: leaf[wanted], instance.wanted),
+        unwanted=jax.tree.map(lambda leaf: leaf[unwanted], instance.unwanted),
+        gains=instance.gains[wanted],
+        losses=instance.losses[unwanted],
+        rewards=None if instance.rewards is None else instance.rewards[wanted][:, unwanted],
+    )
+
+
+def _fronted(instance: Instance) -> Instance:
+    """The instance with the examples that take part before the others."""
+    front = _ordered(instance, *(jnp.argsort(~rows.counts, stable=True) for rows in (instance.wanted, instance.unwanted)))
+    counts = [jnp.sum(rows.counts, dtype=jnp.int32) for rows in (front.wanted, front.unwanted)]
+    return front._replace(extent=jnp.maximum(jnp.maximum(*counts), 1))
 
 
 def _chains(literals: Array) -> tuple[Array, Array]:
