@@ -1,6 +1,7 @@
 """Maximum monomial agreement: many small instances by brute force, bounds in rational arithmetic, known optima, limits, and bad input."""
 
 import csv
+import dataclasses
 import functools
 import itertools
 import math
@@ -187,6 +188,16 @@ def test_thousands_of_small_instances(with_pairs, wide):
             solved = solve(instances)
             assert solved.value.dtype == (np.float64 if wide else np.float32)
             check_all(instances, solved)
+
+
+NARROW = dataclasses.replace(SMALL, narrow=4)  # every search goes on in instances of at most four literals
+
+
+@pytest.mark.parametrize("with_pairs", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_thousands_of_small_instances_by_parts(with_pairs):
+    for seed in range(7):
+        instances = random_instances(COUNT, ROWS, ATTRIBUTES, 50 + seed, with_pairs=with_pairs, with_costs=seed % 2 == 0)
+        check_all(instances, solve(instances, None, NARROW))
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from jboost.monomials.instance import Instance, amounts_by_literal, below, membe
 from jboost.search import stack
 from jboost.search.stack import Stack
 
-_INNER_CAPACITY = 1 << 12  # nodes of an instance of few literals
+_INNER_CAPACITY = 1 << 14  # nodes of an instance of few literals
 
 
 class Found(NamedTuple):
