@@ -10,7 +10,7 @@ A node is a monomial and a list F of literals that its descendants may add. With
 5. literal m beats l if l keeps no wanted example that m loses, and m keeps no unwanted one that l loses: tested where one cover holds the other;
 6. where literals are free and may be many, those that remove no wanted example are added at once.
 
-`measure` and `screen` value a node and apply 1, 5 and 6; `bound` applies 3 and 4, time and again until F stays as it is; then `children` has its turn.
+`measure` and `screen` value a node and apply 1, 3, 5 and 6; `bound` applies 3 and 4 until F stays as it is; `children` are made then.
 Rule 1 is of Webb 1995 (OPUS), 3 and 4 generalise the class bound of Goldberg, Shan 2007 and Eckstein, Goldberg 2012.
 """
 

@@ -32,10 +32,11 @@ class Found(NamedTuple):
 class Sizes(NamedTuple):
     """Static sizes, chosen from the shapes."""
 
-    batch: int
-    flows: int
-    children: int
-    narrow: int
+    batch: int  # nodes measured at once
+    flows: int  # nodes bounded at once
+    children: int  # made at once
+    narrow: int  # literals of an instance of few; 0 for none
+    narrow_batch: int  # nodes measured at once there
     capacity: int
     max_steps: int
     beam_width: int
@@ -214,10 +215,11 @@ def _sorted_in(state: State, nodes: Node, is_open: Array, begin: Array, sizes: S
 def _measure_some(instance: Instance, state: State, sizes: Sizes) -> State:
     nodes, is_node, begin = stack.top(state.new, sizes.batch)
     measured = expand.measure(instance, nodes)
-    num = jnp.sum(is_node & (nodes.bound > state.best.value), dtype=jnp.int32)
+    is_live = is_node & (nodes.bound > state.best.value)
     best = _better(state.best, nodes, is_node, measured)
     screened = expand.screen(instance, nodes, is_node, measured, best.value, num_nested=sizes.num_nested, adds_free=sizes.adds_free)
-    state = state._replace(new=_push(state.new, screened.is_new, screened.nodes, begin), best=best, num_nodes=state.num_nodes + num - jnp.sum(screened.is_new, dtype=jnp.int32))
+    num = jnp.sum(is_live & ~screened.is_new, dtype=jnp.int32)
+    state = state._replace(new=_push(state.new, screened.is_new, screened.nodes, begin), best=best, num_nodes=state.num_nodes + num)
     return _sorted_in(state, screened.nodes, screened.is_open, state.screened.count, sizes)
 
 
@@ -237,7 +239,9 @@ def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> State:
     part = below(instance, node.literals, index, jnp.arange(sizes.narrow) < num)
     words = integers.pack(part.allowed)
     start = Node(jnp.zeros_like(words), words, node.lost, node.bound, node.order)
-    inner = sizes._replace(narrow=0, children=max(sizes.narrow, 8 * sizes.flows), capacity=min(sizes.capacity, _INNER_CAPACITY))
+    inner = sizes._replace(
+        narrow=0, batch=sizes.narrow_batch, children=max(sizes.narrow, sizes.narrow_batch), capacity=min(sizes.capacity, _INNER_CAPACITY)
+    )
     best = Best(state.best.value, state.best.key, words)
     end = explore(part, start, best, inner, state.num_steps)
     flags = jnp.zeros((instance.names.shape[0],), bool).at[index].max(integers.unpack(end.best.literals, sizes.narrow))
@@ -256,38 +260,42 @@ def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> State:
 def open_bound(state: State) -> Array:
     """No monomial that has not been looked at has a larger value."""
     bound = state.given_up
-    for nodes in (state.new, state.screened, state.narrow):
-        if nodes is not None:
-            is_left = jnp.arange(nodes.nodes.bound.shape[0]) < nodes.count
-            bound = jnp.maximum(bound, jnp.max(jnp.where(is_left, nodes.nodes.bound, bound)))
+    for part in _stacks(state):
+        is_left = jnp.arange(part.nodes.bound.shape[0]) < part.count
+        bound = jnp.maximum(bound, jnp.max(jnp.where(is_left, part.nodes.bound, bound)))
     return bound
+
+
+def _stacks(state: State) -> list[Stack]:
+    return [part for part in (state.new, state.screened, state.narrow) if part is not None]
+
+
+def _most_nodes(state: State) -> Array:
+    return functools.reduce(jnp.maximum, (part.count for part in _stacks(state)))
 
 
 def explore(instance: Instance, start: Node, best: Best, sizes: Sizes, num_steps: Array) -> State:
     """Searches below a node, until nothing is left or a limit is met."""
-    slack = max(sizes.children, sizes.batch, sizes.flows)
-    empty = stack.start(start, capacity=sizes.capacity, slack=slack)._replace(count=jnp.zeros((), jnp.int32))
+    one = stack.start(start, capacity=sizes.capacity, slack=max(sizes.children, sizes.batch, sizes.flows))
     none = jnp.zeros((), jnp.int32)
+    empty = one._replace(count=none)
     lowest = jnp.full_like(start.bound, jnp.iinfo(start.bound.dtype).min)
-    first = State(stack.start(start, capacity=sizes.capacity, slack=slack), empty, empty if sizes.narrow else None, best, lowest, none > 0, none, num_steps)
-    first = numerics.start_loop_beside(first, instance.gains)
+    first = State(one, empty, empty if sizes.narrow else None, best, lowest, none > 0, none, num_steps)
+    stages = [_measure_some, _bound_some] + [_search_narrow] * (sizes.narrow > 0)
 
     def step(now: State) -> State:
-        now = now._replace(num_steps=now.num_steps + 1)
         is_time_to_bound = (now.screened.count >= sizes.flows) | (now.new.count == 0)
-        stage = jnp.where(is_time_to_bound, 1, 0)
-        stages = [_measure_some, _bound_some]
+        stage = is_time_to_bound.astype(jnp.int32)
         if now.narrow is not None:
             stage = jnp.where(now.narrow.count > 0, 2, stage)
-            stages.append(_search_narrow)
+        now = now._replace(num_steps=now.num_steps + 1)
         now = lax.switch(stage, [functools.partial(work, instance, sizes=sizes) for work in stages], now)
-        parts = [part.count for part in (now.new, now.screened, now.narrow) if part is not None]
-        return now._replace(is_full=now.is_full | (functools.reduce(jnp.maximum, parts) > sizes.capacity))
+        return now._replace(is_full=now.is_full | (_most_nodes(now) > sizes.capacity))
 
     def unfinished(now: State) -> Array:
-        parts = [part.count for part in (now.new, now.screened, now.narrow) if part is not None]
-        return (functools.reduce(jnp.maximum, parts) > 0) & ~now.is_full & (now.num_steps < sizes.max_steps)
+        return (_most_nodes(now) > 0) & ~now.is_full & (now.num_steps < sizes.max_steps)
 
+    first = numerics.start_loop_beside(first, instance.gains)
     return loops.bounded_loop(step, unfinished, first, max_checks=sizes.max_steps)[0]
 
 

@@ -14,11 +14,11 @@ class SearchConfig:
     """Static sizes of the search; the defaults suit up to some thousand examples and attributes."""
 
     batch: int | None = None
-    """Nodes expanded at once; None: as many as keep the products in the cache, 8 at least and 256 at most."""
+    """Nodes measured at once; None: as many as keep the products in the cache, 32 at least and 256 at most. Bounds are worked out for 32 at most."""
     children: int | None = None
-    """Children made at once, twice the attributes at least; None: the larger of that and 2 for each node of a batch."""
+    """Children made at once, twice the attributes at least; None: the larger of that and 256."""
     capacity: int = 1 << 16
-    """Nodes that the stack holds; when it is full the search ends, with a valid bound."""
+    """Nodes that a stack holds; when one is full the search ends, with a valid bound."""
     max_steps: int = 1_000_000
     """Batches, at most; then the search ends, with a valid bound."""
     beam_width: int = 32
