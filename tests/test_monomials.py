@@ -1,6 +1,7 @@
 """Maximum monomial agreement: many small instances by brute force, bounds in rational arithmetic, known optima, limits, and bad input."""
 
 import csv
+import dataclasses
 import functools
 import itertools
 import math
@@ -189,6 +190,16 @@ def test_thousands_of_small_instances(with_pairs, wide):
             check_all(instances, solved)
 
 
+NARROW = dataclasses.replace(SMALL, narrow=4)  # every search goes on in instances of at most four literals
+
+
+@pytest.mark.parametrize("with_pairs", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_thousands_of_small_instances_by_parts(with_pairs):
+    for seed in range(7):
+        instances = random_instances(COUNT, ROWS, ATTRIBUTES, 50 + seed, with_pairs=with_pairs, with_costs=seed % 2 == 0)
+        check_all(instances, solve(instances, None, NARROW))
+
+
 @pytest.mark.slow
 def test_thousands_of_small_instances_of_free_literals():
     for seed in range(7):
@@ -216,7 +227,7 @@ def test_other_sizes(attributes, with_pairs):
     "config",
     [
         SearchConfig(missing=True, capacity=2048),
-        SearchConfig(missing=True, capacity=512, beam_depth=0, num_matchings=0, num_nested=0, num_passes=1, batch=1),
+        SearchConfig(missing=True, capacity=512, beam_depth=0, num_matchings=0, num_nested=0, batch=1),
     ],
 )
 @pytest.mark.parametrize("max_order", [0, 1, 2, 3, 4, None])
@@ -577,10 +588,10 @@ def test_bad_values_and_arguments():
     fails("features has 262145 rows", np.ones((262145, 1)), np.ones(262145), np.ones(262145), max_order=1)
     with pytest.raises(ValueError, match="max_order"):
         jax.jit(lambda w: maximum_agreement(table, labels, w, max_order=4))(jnp.ones(3))
-    for name in ("capacity", "beam_width", "num_best", "num_passes", "batch", "children"):
+    for name in ("capacity", "beam_width", "num_best", "batch", "children"):
         with pytest.raises(ValueError, match=rf"config\.{name}"):
             SearchConfig(**{name: 0})
-    for name in ("max_steps", "beam_depth", "num_matchings", "num_nested"):
+    for name in ("max_steps", "beam_depth", "num_matchings", "num_nested", "narrow"):
         with pytest.raises(ValueError, match=rf"config\.{name}"):
             SearchConfig(**{name: -1})
     for wrong in ({}, 5):

@@ -1,35 +1,37 @@
-"""One batch of nodes: exact values, bounds, and the children that may still hold a better monomial.
+"""Nodes of the search, in batches: exact values, the literals that may still pay, bounds, and children.
 
 A node is a monomial and a list F of literals that its descendants may add. With C the cover and z the value to beat:
 
 1. a literal leaves F if what its cover can gain, less what cannot be avoided, does not exceed z, or if it removes no unwanted example;
 2. children are ordered by their bounds, ascending, and each keeps the later literals: no monomial comes twice, and large bounds get short lists;
 3. unwanted examples that every literal of F covers can never leave (`lost`);
-4. if every literal of F that covers the wanted p covers the unwanted n, then p stays only with n: weight of p flows to n, along fixed
-   matchings of near examples, and what is left of p bounds what it can gain;
+4. if every literal of F that covers the wanted p covers the unwanted n, then p stays only with n: weight of p flows to n, and what is left of p
+   bounds what it can gain; all pairs have their turn, near ones first;
 5. literal m beats l if l keeps no wanted example that m loses, and m keeps no unwanted one that l loses: tested where one cover holds the other;
 6. where literals are free and may be many, those that remove no wanted example are added at once.
 
+`measure` and `screen` value a node and apply 1, 3, 5 and 6; `bound` applies 3 and 4 until F stays as it is; `children` are made then.
 Rule 1 is of Webb 1995 (OPUS), 3 and 4 generalise the class bound of Goldberg, Shan 2007 and Eckstein, Goldberg 2012.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.instance import Instance, Matchings, Rows, amounts_by_literal, covered
+from jboost.monomials.instance import Instance, amounts_by_literal, covered, most_gains
 
 
 class Node(NamedTuple):
     """A monomial and what may be added to it; leaves have a leading axis in batches."""
 
-    literals: Array  # [W] words of 2N bits
+    literals: Array  # [W] words of L bits
     allowed: Array  # [W] words: F
     lost: Array  # [] loss of unwanted examples that can never leave
     bound: Array  # [] above the value of every descendant
@@ -39,17 +41,32 @@ class Node(NamedTuple):
 class Measured(NamedTuple):
     """What the monomials of a batch attain."""
 
-    wanted: Array  # [R, B] bool, covered
-    unwanted: Array  # [R, B] bool
-    allowed: Array  # [2N, B] bool: F
+    allowed: Array  # [L, B] bool: F
     value: Array  # [B] exact
     own_gained: Array  # [B] what the wanted examples covered can gain
     own_kept: Array  # [B] loss of the unwanted examples covered; with rewards their number
-    child_values: Array  # [2N, B] of the monomial with one more literal: exact without rewards, from below with them
-    gained: Array  # [2N, B] what the wanted examples in a child's cover can gain, from above
-    kept: Array  # [2N, B] loss of the unwanted examples in a child's cover; with rewards their number
-    is_useful: Array  # [2N, B] bool: the literal removes an unwanted example
-    removes_no_wanted: Array  # [2N, B] bool
+    child_values: Array  # [L, B] of the monomial with one more literal: exact without rewards, from below with them
+    gained: Array  # [L, B] what the wanted examples in a child's cover can gain, from above
+    kept: Array  # [L, B] loss of the unwanted examples in a child's cover; with rewards their number
+    is_useful: Array  # [L, B] bool: the literal removes an unwanted example
+
+
+class Screened(NamedTuple):
+    """A batch after the rules that look at one literal at a time."""
+
+    nodes: Node
+    is_open: Array  # [B] bool: there may be something better below
+    is_new: Array  # [B] bool: literals have been added to the monomial, and it is to be measured again
+
+
+class Bounded(NamedTuple):
+    """A batch with bounds of the children."""
+
+    nodes: Node  # with the literals that are left, and what is lost
+    usable: Array  # [L, B] bool: the same literals
+    bounds: Array  # [L, B] of the children
+    is_settled: Array  # [B] bool: no literal left the list
+    is_open: Array  # [B] bool: there may be something better below
 
 
 class Children(NamedTuple):
@@ -57,15 +74,13 @@ class Children(NamedTuple):
 
     nodes: Node  # leaves [S, ...]
     num: Array  # []
-    num_done: Array  # [] how many nodes of the batch, from its top, have all their children here
+    is_done: Array  # [B] bool: the node is settled, and all its children are here
 
 
 def root(instance: Instance) -> Node:
     """The empty monomial, with all literals allowed."""
     words = integers.pack(instance.allowed)
-    most = jnp.sum(instance.gains, dtype=instance.gains.dtype)
-    if instance.rewards is not None:
-        most += jnp.sum(instance.rewards.amounts, dtype=most.dtype)
+    most = jnp.sum(most_gains(instance), dtype=instance.gains.dtype)
     return Node(jnp.zeros_like(words), words, jnp.zeros_like(most), most - instance.least_costs[0], jnp.zeros((), jnp.int32))
 
 
@@ -76,24 +91,21 @@ def cost(costs: Array, order: Array) -> Array:
 
 def measure(instance: Instance, nodes: Node) -> Measured:
     """Values of the monomials and of those with one more literal, by products of matrices."""
-    num_literals = 2 * instance.wanted.ones.shape[1]
-    dtype = instance.wanted.ones.dtype
+    num_literals = instance.names.shape[0]
+    dtype = instance.wanted.covers.dtype
     literals = nodes.literals.T
     allowed = integers.unpack(nodes.allowed, num_literals).T
     wanted, unwanted = covered(instance.wanted, literals), covered(instance.unwanted, literals)
     price, next_price = cost(instance.costs, nodes.order), cost(instance.costs, nodes.order + 1)
-    most = instance.gains if instance.rewards is None else instance.gains + jnp.sum(instance.rewards.amounts, axis=1, dtype=instance.gains.dtype)
-    gained, own_gained = _amounts(instance.wanted, jnp.where(wanted, most[:, None], 0))
-    kept, own_kept = _amounts(instance.unwanted, jnp.where(unwanted, instance.losses[:, None], 0))
+    gained, own_gained = _amounts(instance.wanted.covers, jnp.where(wanted, most_gains(instance)[:, None], 0))
+    kept, own_kept = _amounts(instance.unwanted.covers, jnp.where(unwanted, instance.losses[:, None], 0))
     earned, own_earned, burden, own_burden = gained, own_gained, kept, own_kept
     if instance.rewards is not None:
-        missed = jnp.where(wanted, _products_of_integers(instance.rewards.amounts, unwanted.astype(dtype)), 0)
-        missed, own_missed = _amounts(instance.wanted, missed)
+        missed = jnp.where(wanted, _products_of_integers(instance.rewards, unwanted.astype(dtype)), 0)
+        missed, own_missed = _amounts(instance.wanted.covers, missed)
         earned, own_earned = gained - missed, own_gained - own_missed
-        burden, own_burden = _amounts(instance.unwanted, unwanted.astype(most.dtype))  # an example without loss may stand in the way of a reward
+        burden, own_burden = _amounts(instance.unwanted.covers, unwanted.astype(gained.dtype))  # one without loss may stand in the way of a reward
     return Measured(
-        wanted,
-        unwanted,
         allowed,
         own_earned - own_kept - price,
         own_gained,
@@ -102,13 +114,12 @@ def measure(instance: Instance, nodes: Node) -> Measured:
         gained,
         burden,
         burden < own_burden[None, :],
-        gained == own_gained[None, :],
     )
 
 
-def _amounts(rows: Rows, amounts: Array) -> tuple[Array, Array]:
-    """What amounts [R, B] come to with one more literal, [2N, B], and as they are, [B]."""
-    return amounts_by_literal(rows, amounts), jnp.sum(amounts, axis=0, dtype=amounts.dtype)
+def _amounts(covers: Array, amounts: Array) -> tuple[Array, Array]:
+    """What amounts [R, B] come to with one more literal, [L, B], and as they are, [B]."""
+    return lax.optimization_barrier(integers.product(covers.T, amounts)), jnp.sum(amounts, axis=0, dtype=amounts.dtype)
 
 
 def _products_of_integers(amounts: Array, flags: Array) -> Array:
@@ -116,111 +127,158 @@ def _products_of_integers(amounts: Array, flags: Array) -> Array:
     return integers.product(flags.T, amounts.T).T
 
 
-def is_beaten(instance: Instance, measured: Measured) -> Array:
-    """Rule 5, [2N, B] bool."""
-
-    def beside(values: Array, fill: int | bool) -> Array:
-        return jnp.concatenate([values, jnp.full((1, values.shape[1]), fill, values.dtype)])
-
-    allowed, gained, kept = beside(measured.allowed, False), beside(measured.gained, 0), beside(measured.kept, 0)
+def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
+    """Rule 5 among literals at most `num_nested` places apart, [L, B] bool."""
+    num_literals = measured.allowed.shape[0]
     beaten = jnp.zeros_like(measured.allowed)
-    for tighter in instance.nested.tighter:
-        beaten |= allowed[tighter] & (gained[tighter] == measured.gained)
-    for looser in instance.nested.looser:
-        beaten |= allowed[looser] & (kept[looser] == measured.kept) & (gained[looser] > measured.gained)
+    for apart in range(1, min(num_nested, num_literals - 1) + 1):
+
+        def tight(values: Array, apart: int = apart) -> Array:
+            return values[:-apart]
+
+        def loose(values: Array, apart: int = apart) -> Array:
+            return values[apart:]
+
+        is_pair = (tight(instance.chains) == loose(instance.chains))[:, None] & tight(measured.allowed) & loose(measured.allowed)
+        gains_equal = tight(measured.gained) == loose(measured.gained)
+        loose_is_beaten = is_pair & gains_equal
+        tight_is_beaten = is_pair & ~gains_equal & (tight(measured.kept) == loose(measured.kept))
+        beaten |= jnp.pad(loose_is_beaten, ((apart, 0), (0, 0))) | jnp.pad(tight_is_beaten, ((0, apart), (0, 0)))
     return beaten
 
 
-def residual_gains(instance: Instance, measured: Measured, usable: Array, is_stuck: Array) -> Array:
-    """Rule 4: what each covered wanted example can gain, less what flows to the unwanted ones it stays with, [R, B]."""
-    left = jnp.where(measured.wanted, instance.gains[:, None], 0)
-    if instance.rewards is not None:
-        earned = jnp.sum(instance.rewards.amounts, axis=1, dtype=left.dtype)[:, None] - _products_of_integers(
-            instance.rewards.amounts, is_stuck.astype(instance.wanted.ones.dtype)
-        )
-        left += jnp.where(measured.wanted, earned, 0)
-    removable = jnp.where(measured.unwanted & ~is_stuck, instance.losses[:, None], 0)
-    stays = _stays_together(instance.matchings, integers.pack(usable.T).T) & (measured.unwanted & ~is_stuck)[None, :, :]
-    num_wanted = left.shape[0]
-
-    def one_round(carry: tuple[Array, Array], part: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
-        left, removable = carry
-        stays, partner, inverse, *of_pairs = part
-        together = stays & measured.wanted[partner]
-        mine = left[partner]
-        missed = jnp.where(together, of_pairs[0][:, None], 0) if of_pairs else 0
-        flow = jnp.where(together, jnp.minimum(mine - missed, removable), 0)
-        gone = lax.optimization_barrier(flow + missed)
-        left -= jnp.where((inverse < num_wanted)[:, None], gone[jnp.minimum(inverse, num_wanted - 1)], 0)
-        return (left, removable - flow), None
-
-    rewards = () if instance.rewards is None else (instance.rewards.of_pairs,)
-    (left, _), _ = lax.scan(one_round, (left, removable), (stays, instance.matchings.partner, instance.matchings.inverse, *rewards))
-    return left
-
-
-def _stays_together(matchings: Matchings, usable: Array) -> Array:
-    """Whether no usable literal, words [W, B], covers the wanted example alone of a pair, [rounds, R, B] bool."""
-    parting = (matchings.parting[:, :, None, word] & usable[None, None, word, :] for word in range(usable.shape[0]))
-    return lax.optimization_barrier((functools.reduce(jnp.bitwise_or, parting) == 0) & matchings.is_pair[:, :, None])
-
-
-def children(
-    instance: Instance, nodes: Node, is_node: Array, measured: Measured, to_beat: Array, *, num_slots: int, num_passes: int, adds_free: bool
-) -> Children:
-    """The children that may hold a monomial of value above `to_beat`."""
-    order = nodes.order + (1 if instance.rewards is not None else 2)  # without rewards the children themselves have been valued
-    least = cost(instance.least_costs, order)[None, :]
+def screen(instance: Instance, nodes: Node, is_node: Array, measured: Measured, to_beat: Array, *, num_nested: int, adds_free: bool) -> Screened:
+    """Rules 1, 5 and 6 for nodes that have been measured."""
     live = is_node & (nodes.bound > to_beat)
-    usable = measured.allowed & live[None, :] & (measured.gained - nodes.lost[None, :] - least > to_beat)
-    usable &= (measured.is_useful & ~is_beaten(instance, measured)) | ~instance.costs_rise
-    lost, bounds = nodes.lost, measured.gained
-    for _ in range(num_passes):
-        is_stuck = covered(instance.unwanted, integers.pack(usable.T).T) & measured.unwanted
-        lost = jnp.sum(jnp.where(is_stuck, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
-        left = residual_gains(instance, measured, usable, is_stuck)
-        bounds = lax.optimization_barrier(amounts_by_literal(instance.wanted, left) - lost[None, :] - least)
-        usable &= bounds > to_beat
-    index = lax.broadcasted_iota(jnp.int32, usable.shape, 0)
-    has_child = usable
-    if instance.rewards is None:  # what has no later literal has been valued
-        highest = jnp.max(jnp.where(usable, bounds, jnp.iinfo(bounds.dtype).min), axis=0, keepdims=True)
-        last = jnp.max(jnp.where(usable & (bounds == highest), index, -1), axis=0, keepdims=True)
-        has_child = usable & (index != last)
-    free = jnp.zeros_like(usable)
+    usable = measured.allowed & live[None, :] & (measured.gained - nodes.lost[None, :] - _least(instance, nodes)[None, :] > to_beat)
+    usable &= (measured.is_useful & ~is_beaten(instance, measured, num_nested)) | ~instance.costs_rise
+    usable &= measured.gained - (_lost(instance, nodes, usable) + _least(instance, nodes))[None, :] > to_beat
+    is_open = _is_open(instance, usable)
+    allowed, literals, is_new = integers.pack(usable.T), nodes.literals, jnp.zeros_like(is_open)
     if adds_free:
-        free = usable & measured.removes_no_wanted
-        first_free = jnp.argmax(free, axis=0)[None, :]
-        has_child = jnp.where(jnp.any(free, axis=0)[None, :], index == first_free, has_child)
-    return _gather(nodes, usable, free, has_child, bounds, lost, num_slots=num_slots)
+        free = usable & (measured.gained == measured.own_gained[None, :])
+        is_new = is_open & jnp.any(free, axis=0)
+        free_words = integers.pack(free.T)
+        literals = jnp.where(is_new[:, None], literals | free_words, literals)
+        allowed = allowed & ~free_words & ~integers.pack(_opposite(instance, free).T)
+    return Screened(nodes._replace(literals=literals, allowed=allowed), is_open & ~is_new, is_new)
 
 
-def _gather(nodes: Node, usable: Array, free: Array, has_child: Array, bounds: Array, lost: Array, *, num_slots: int) -> Children:
-    """The children in the order of their parents, as many whole families as fit, from the top of the batch."""
+def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
+    """Rule 3: loss [B] of the unwanted examples that the monomials and all their literals [L, B] cover."""
+    is_stuck = covered(instance.unwanted, nodes.literals.T | integers.pack(usable.T).T)
+    return jnp.sum(jnp.where(is_stuck, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
+
+
+def _least(instance: Instance, nodes: Node) -> Array:
+    """The least cost [B] of what has not been valued below a node: without rewards the children have been."""
+    return cost(instance.least_costs, nodes.order + (1 if instance.rewards is not None else 2))
+
+
+def _is_open(instance: Instance, usable: Array) -> Array:
+    """Whether something below the nodes has not been valued, by their literals [L, B]: without rewards a child's child at least."""
+    return jnp.sum(usable, axis=0, dtype=jnp.int32) > (0 if instance.rewards is not None else 1)
+
+
+def _opposite(instance: Instance, literals: Array) -> Array:
+    """The literals [L, B] that contradict some."""
+    return jnp.pad(literals, ((0, 1), (0, 0)))[instance.opposites]
+
+
+def bound(instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, num_matchings: int) -> Bounded:
+    """Rules 3 and 4, once, and rule 1 by the bounds found."""
+    allowed = integers.unpack(nodes.allowed, instance.names.shape[0]).T & is_node[None, :] & (nodes.bound > to_beat)[None, :]
+    literals, usable = nodes.literals.T, nodes.allowed.T
+    wanted, unwanted = covered(instance.wanted, literals), covered(instance.unwanted, literals)
+    is_stuck = covered(instance.unwanted, literals | usable)
+    lost = jnp.sum(jnp.where(is_stuck, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
+    left = residual_gains(instance, wanted, unwanted & ~is_stuck, is_stuck, usable, num_matchings)
+    bounds = lax.optimization_barrier(amounts_by_literal(instance.wanted, left) - (lost + _least(instance, nodes))[None, :])
+    kept = allowed & (bounds > to_beat)
+    return Bounded(nodes._replace(allowed=integers.pack(kept.T), lost=lost), kept, bounds, jnp.all(kept == allowed, axis=0), _is_open(instance, kept))
+
+
+def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck: Array, usable: Array, num_matchings: int) -> Array:
+    """Rule 4: what each covered wanted example can gain, less what flows to the unwanted ones it stays with, [R, B].
+
+    Args:
+      wanted: [R, B] bool, covered.
+      removable: [R, B] bool, the unwanted examples covered that may leave.
+      is_stuck: [R, B] bool, those that can never leave.
+      usable: [W, B] words.
+      num_matchings: static.
+    """
+    left = jnp.where(wanted, instance.gains[:, None], 0)
+    size = left.shape[0]
+    line = jnp.arange(size + min(num_matchings, size)) % instance.extent  # the wanted rows that take part, round and round
+    words = instance.wanted.words[line]
+
+    def stays(shift: Array) -> Array:
+        """Whether the wanted example `shift` rows further on stays only with the unwanted one of the row, [R, B] bool."""
+        parting = lax.dynamic_slice_in_dim(words, shift, size) & ~instance.unwanted.words
+        return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) == 0
+
+    if instance.rewards is not None:
+        earned = jnp.sum(instance.rewards, axis=1, dtype=left.dtype)[:, None]
+        earned -= _products_of_integers(instance.rewards, is_stuck.astype(instance.wanted.covers.dtype))
+
+        def miss(shift: Array, earned: Array, nothing: None) -> tuple[Array, None]:
+            missed = instance.rewards[lax.dynamic_slice_in_dim(line, shift, size), jnp.arange(size)]
+            return earned - jnp.where(stays(shift) & removable, missed[:, None], 0), nothing
+
+        left += jnp.where(wanted, _meet_all(miss, earned, None, line, instance.extent), 0)
+
+    def flow(shift: Array, left: Array, capacity: Array) -> tuple[Array, Array]:
+        flow = lax.optimization_barrier(jnp.where(stays(shift), jnp.minimum(left, capacity), 0))
+        return left - flow, capacity - flow
+
+    left = _meet_all(flow, left, jnp.where(removable, instance.losses[:, None], 0), line, instance.extent)
+    return jnp.where(wanted, left, 0)
+
+
+def _meet_all(meet: Callable[[Array, Array, Any], tuple[Array, Any]], first: Array, second: Any, line: Array, extent: Array) -> Array:
+    """Rows `first` [R, B], of which `extent` count, after each has met, in each round, the row of `second` that stands so much before it.
+
+    Args:
+      meet: (shift, rows, second) -> (rows, second), where row i of the rows is the one that stands `shift` further on.
+      first: [R, B].
+      second: a pytree.
+      line: [R + rounds] which rows stand in line: the first `extent` round and round.
+      extent: [], R at most.
+    """
+    size = first.shape[0]
+    rounds = jnp.minimum(line.shape[0] - size, extent)
+
+    def one_round(shift: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        standing, second = carry  # from `shift` on; the first of them goes to the end of the line
+        rows, second = meet(shift, lax.dynamic_slice_in_dim(standing, shift, size), second)
+        standing = lax.dynamic_update_slice_in_dim(standing, rows, shift, 0)
+        return lax.dynamic_update_slice_in_dim(standing, rows[:1], shift + extent, 0), second
+
+    standing, _ = lax.fori_loop(0, rounds, one_round, (first[line], second))
+    index = jnp.arange(size)
+    return standing[jnp.where(index < rounds, index + extent, index)]
+
+
+def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:
+    """The children of settled nodes in the order of their parents, as many whole families as fit, from the top of the batch."""
+    nodes, usable, bounds = bounded.nodes, bounded.usable, bounded.bounds
     num_literals = usable.shape[0]
+    index = lax.broadcasted_iota(jnp.int32, usable.shape, 0)
+    ranked = jnp.where(usable, bounds, jnp.iinfo(bounds.dtype).min)
+    has_child = usable & (bounded.is_settled & bounded.is_open)[None, :]
+    if instance.rewards is None:  # what has no later literal has been valued
+        is_highest = usable & (ranked == jnp.max(ranked, axis=0, keepdims=True))
+        has_child &= index != jnp.max(jnp.where(is_highest, index, -1), axis=0, keepdims=True)
     counts = jnp.sum(has_child, axis=0, dtype=jnp.int32)
-    is_done = jnp.cumsum(counts[::-1])[::-1] <= num_slots
-    parent, literal = integers.nth_set(jnp.where(is_done[:, None], integers.pack(has_child.T), jnp.uint32(0)), num_slots)
-    ranked = lax.optimization_barrier(jnp.where(usable, bounds, jnp.iinfo(bounds.dtype).min).T)
-    siblings = ranked[parent]
-    own = ranked[parent, literal]
-    index = jnp.arange(num_literals, dtype=jnp.int32)[None, :]
-    is_later = (siblings > own[:, None]) | ((siblings == own[:, None]) & (index > literal[:, None]))
+    fits = jnp.cumsum(counts[::-1])[::-1] <= num_slots
+    parent, literal = integers.nth_set(jnp.where(fits[:, None], integers.pack(has_child.T), jnp.uint32(0)), num_slots)
+    ranked = lax.optimization_barrier(ranked.T)
+    siblings, own = ranked[parent], ranked[parent, literal]
+    column = jnp.arange(num_literals, dtype=jnp.int32)[None, :]
+    is_later = (siblings > own[:, None]) | ((siblings == own[:, None]) & (column > literal[:, None]))
     num_words = nodes.literals.shape[1]
     added = integers.one_bit(literal, num_words)
-    opposite = integers.one_bit((literal + num_literals // 2) % num_literals, num_words)
-    adds = jnp.any(free, axis=0)[parent]
-    is_out = free | jnp.roll(free, num_literals // 2, axis=0)
-    free_words = integers.pack(free.T)[parent]
-    later = jnp.where(adds[:, None], integers.pack((usable & ~is_out).T)[parent], integers.pack(is_later))
-    return Children(
-        Node(
-            nodes.literals[parent] | jnp.where(adds[:, None], free_words, added),
-            later & ~opposite,
-            lost[parent],
-            own,
-            nodes.order[parent] + 1,
-        ),
-        jnp.sum(jnp.where(is_done, counts, 0), dtype=jnp.int32),
-        jnp.sum(is_done, dtype=jnp.int32),
-    )
+    opposite = integers.one_bit(instance.opposites[literal], num_words)
+    made = Node(nodes.literals[parent] | added, integers.pack(is_later) & ~opposite, nodes.lost[parent], own, nodes.order[parent] + 1)
+    return Children(made, jnp.sum(jnp.where(fits, counts, 0), dtype=jnp.int32), bounded.is_settled & fits)

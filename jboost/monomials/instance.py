@@ -1,7 +1,8 @@
 """An instance of (27), paper 001, for one sign: the examples that a monomial is to cover, those it is not to, what is known at the root.
 
 Symbols: w+ and w- `gains` and `losses`, v_ii' `rewards`, c(k) `costs`. All amounts are integers of one unit (`integers`). Of the 2N literals
-l < N wants attribute l to be 1, N + l wants it to be 0. Examples without gain, loss or reward take no part: a cover never holds them.
+l < N wants attribute l to be 1, N + l wants it to be 0; an instance has L of them, in an order of its own. Examples without gain, loss or reward
+take no part: a cover never holds them.
 """
 
 from __future__ import annotations
@@ -22,56 +23,33 @@ _MOST_ENTRIES = 1 << 22  # of the products of literals that are held at once
 class Rows(NamedTuple):
     """Examples of one class."""
 
-    ones: Array  # [R, N] 1 where the attribute is 1, else 0
-    words: Array  # [R, W] the literals that cover the example, as bits
-    known: Array | None  # [R, N] 0 where the attribute is missing, so that neither of its literals holds; None: nowhere
+    covers: Array  # [R, L] 1 where the literal covers the example, else 0
+    words: Array  # [R, W] the same as bits
     counts: Array  # [R] bool, whether the example takes part
 
 
-class Nested(NamedTuple):
-    """Literals whose covers at the root hold that of a literal, or are held by it, the nearest first; 2N where there is none."""
-
-    tighter: Array  # [k, 2N] int32
-    looser: Array  # [k, 2N] int32
-
-
-class Matchings(NamedTuple):
-    """Pairs of a wanted and an unwanted example, in rounds: in a round no example has two partners."""
-
-    partner: Array  # [rounds, R] int32: the wanted example that goes with an unwanted one
-    inverse: Array  # [rounds, R] int32: the unwanted example that goes with a wanted one
-    is_pair: Array  # [rounds, R] bool, by unwanted example
-    parting: Array  # [rounds, R, W] the literals that cover the wanted one of the pair alone, as bits
-
-
-class Rewards(NamedTuple):
-    """What is earned for a covered wanted example and an unwanted one that is not covered."""
-
-    amounts: Array  # [R, R] v, wanted by unwanted
-    of_pairs: Array  # [rounds, R] v of the pairs of the matchings
-
-
 class Instance(NamedTuple):
-    """What the search for one sign knows."""
+    """What the search for one sign knows. Row i of the wanted examples is near row i of the unwanted ones."""
 
     wanted: Rows
     unwanted: Rows
     gains: Array  # [R]
     losses: Array  # [R]
+    rewards: Array | None  # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not
     costs: Array  # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
     least_costs: Array  # [D + 2] the least cost of this or a higher order
     costs_rise: Array  # [] bool, whether no order costs less than a lower one: else literals that change no cover may still pay
-    nested: Nested
-    matchings: Matchings
-    rewards: Rewards | None
-    allowed: Array  # [2N] bool: False for literals of attributes that only pad
+    names: Array  # [L] int32, which of the 2N literals; 2N and more for those that only pad
+    opposites: Array  # [L] int32, the place of the literal that wants the contrary; L where there is none
+    chains: Array  # [L] int32: within a chain, literals side by side, each literal's cover holds that of the one before it
+    allowed: Array  # [L] bool: False for literals that only pad
+    extent: Array  # [] int32: the examples that take part are among so many first ones of either class
 
 
 def rows_of(ones: Array, known: Array | None) -> Rows:
-    """Examples [R, N] that all take part."""
-    zeros = (1 if known is None else known) - ones
-    words = integers.pack(jnp.concatenate([ones, zeros], axis=1) > 0)
-    return Rows(ones, words, known, jnp.ones((ones.shape[0],), bool))
+    """Examples [R, N] that all take part, with the 2N literals in their order."""
+    covers = jnp.concatenate([ones, (1 if known is None else known) - ones], axis=1)
+    return Rows(covers, integers.pack(covers > 0), jnp.ones((ones.shape[0],), bool))
 
 
 def covered(rows: Rows, literals: Array) -> Array:
@@ -81,122 +59,149 @@ def covered(rows: Rows, literals: Array) -> Array:
 
 
 def amounts_by_literal(rows: Rows, amounts: Array) -> Array:
-    """What integers [R, B] of the examples sum to within each literal's cover, [2N, B]."""
-    positive = integers.product(rows.ones.T, amounts)
-    present = jnp.sum(amounts, axis=0)[None, :] if rows.known is None else integers.product(rows.known.T, amounts)
-    return lax.optimization_barrier(jnp.concatenate([positive, present - positive]))
+    """What integers [R, B] of the examples sum to within each literal's cover, [L, B]."""
+    return lax.optimization_barrier(integers.product(rows.covers.T, amounts))
 
 
-def literals_of(rows: Rows) -> Array:
-    """Which literals cover an example, [R, 2N], 0 or 1; none where it takes no part."""
-    zeros = (1 if rows.known is None else rows.known) - rows.ones
-    return jnp.concatenate([rows.ones, zeros], axis=1) * rows.counts[:, None]
+def most_gains(instance: Instance) -> Array:
+    """What each wanted example can gain at most, [R]."""
+    if instance.rewards is None:
+        return instance.gains
+    return instance.gains + jnp.sum(instance.rewards, axis=1, dtype=instance.gains.dtype)
 
 
 def make(
-    wanted: Rows,
-    unwanted: Rows,
-    gains: Array,
-    losses: Array,
-    rewards: Array | None,
-    costs: Array,
-    is_attribute: Array,
-    *,
-    num_nested: int,
-    num_matchings: int,
+    wanted: Rows, unwanted: Rows, gains: Array, losses: Array, rewards: Array | None, costs: Array, is_attribute: Array, *, branches: bool
 ) -> Instance:
     """The instance of one sign.
 
     Args:
-      wanted: R examples of the sign's class; `counts` is worked out here.
+      wanted: R examples of the sign's class, with 2N literals; `counts` is worked out here.
       unwanted: R examples of the other class.
       gains: [R] integers, 0 for padding.
       losses: [R] integers, 0 for padding.
       rewards: [R, R] integers, wanted by unwanted; None for none.
       costs: [D] integers.
       is_attribute: [N] bool, False for attributes that only pad.
-      num_nested: static, see `SearchConfig`.
-      num_matchings: static.
+      branches: static, whether nodes will be expanded, so that chains and neighbours are of use.
     """
-    earned = 0 if rewards is None else jnp.sum(rewards, axis=1, dtype=gains.dtype)
-    at_stake = 0 if rewards is None else jnp.sum(rewards, axis=0, dtype=gains.dtype)
+    earned = jnp.zeros_like(gains) if rewards is None else jnp.sum(rewards, axis=1, dtype=gains.dtype)
+    at_stake = jnp.zeros_like(gains) if rewards is None else jnp.sum(rewards, axis=0, dtype=gains.dtype)
     wanted = wanted._replace(counts=gains + earned > 0)
     unwanted = unwanted._replace(counts=losses + at_stake > 0)
-    matchings = _match(wanted, unwanted, num_matchings)
     most = jnp.asarray(2 ** integers.bits(integers.float_of(gains.dtype)) - 1, gains.dtype)
     everything = jnp.sum(gains, dtype=gains.dtype) + jnp.sum(losses, dtype=gains.dtype) + jnp.sum(earned, dtype=gains.dtype)
     costs = jnp.concatenate([jnp.where(costs > everything, most, costs), jnp.full((2,), most)])
-    return Instance(
+    num_literals = 2 * is_attribute.shape[0]
+    names = jnp.arange(num_literals, dtype=jnp.int32)
+    whole = Instance(
         wanted,
         unwanted,
         gains,
         losses,
+        rewards,
         costs,
         lax.cummin(costs, reverse=True),
         jnp.all(costs[1:] >= costs[:-1]),
-        _nest(jnp.concatenate([literals_of(wanted), literals_of(unwanted)]), num_nested),
-        matchings,
-        None if rewards is None else Rewards(rewards, _rewards_of_pairs(rewards, matchings)),
+        names,
+        jnp.roll(names, num_literals // 2),
+        names,
         jnp.concatenate([is_attribute, is_attribute]),
+        jnp.asarray(gains.shape[0], jnp.int32),
+    )
+    if not branches or num_literals == 0:
+        return whole
+    paired = _fronted(_ordered(whole, _near(wanted, unwanted), jnp.arange(gains.shape[0])))
+    order, chains = _chains(jnp.concatenate([part.covers * part.counts[:, None] for part in (wanted, unwanted)]))
+    return select(paired._replace(chains=chains), order, jnp.ones_like(order, bool))
+
+
+def select(instance: Instance, index: Array, is_literal: Array) -> Instance:
+    """The instance with some of its literals: places `index` [k], True in `is_literal` [k] for those that do not only pad."""
+    back = jnp.full((instance.names.shape[0] + 1,), index.shape[0], jnp.int32)
+    back = back.at[jnp.where(is_literal, index, back.shape[0])].set(jnp.arange(index.shape[0], dtype=jnp.int32), mode="drop")
+
+    def of_rows(rows: Rows) -> Rows:
+        covers = jnp.where(is_literal[None, :], rows.covers[:, index], 0)
+        return Rows(covers, integers.pack(covers > 0), rows.counts)
+
+    return instance._replace(
+        wanted=of_rows(instance.wanted),
+        unwanted=of_rows(instance.unwanted),
+        names=instance.names[index],
+        opposites=jnp.where(is_literal, back[instance.opposites[index]], index.shape[0]),
+        chains=instance.chains[index],
+        allowed=is_literal & instance.allowed[index],
     )
 
 
-def _rewards_of_pairs(rewards: Array, matchings: Matchings) -> Array:
-    columns = jnp.arange(rewards.shape[1])
-    return jnp.where(matchings.is_pair, rewards[matchings.partner, columns[None, :]], 0)
+def below(instance: Instance, node_literals: Array, index: Array, is_literal: Array) -> Instance:
+    """The instance of what a monomial, words [W], covers, with some of the literals, as in `select`."""
+    part = select(instance, index, is_literal)
+    wanted, unwanted = (covered(rows, node_literals[:, None])[:, 0] for rows in (instance.wanted, instance.unwanted))
+    return _fronted(part._replace(wanted=part.wanted._replace(counts=wanted), unwanted=part.unwanted._replace(counts=unwanted)))
 
 
-def _nest(literals: Array, num: int) -> Nested:
-    """The nearest nested literals of each, by their covers [examples, 2N] at the root."""
+def _ordered(instance: Instance, wanted: Array, unwanted: Array) -> Instance:
+    """The instance with its examples in other orders, [R] each."""
+    return instance._replace(
+        wanted=jax.tree.map(lambda leaf: leaf[wanted], instance.wanted),
+        unwanted=jax.tree.map(lambda leaf: leaf[unwanted], instance.unwanted),
+        gains=instance.gains[wanted],
+        losses=instance.losses[unwanted],
+        rewards=None if instance.rewards is None else instance.rewards[wanted][:, unwanted],
+    )
+
+
+def _fronted(instance: Instance) -> Instance:
+    """The instance with the examples that take part before the others."""
+    front = _ordered(instance, *(jnp.argsort(~rows.counts, stable=True) for rows in (instance.wanted, instance.unwanted)))
+    counts = [jnp.sum(rows.counts, dtype=jnp.int32) for rows in (front.wanted, front.unwanted)]
+    return front._replace(extent=jnp.maximum(jnp.maximum(*counts), 1))
+
+
+def _chains(literals: Array) -> tuple[Array, Array]:
+    """Literals, by their covers [examples, L] at the root, put into chains of nested ones: their order [L], and the chain of each literal [L].
+
+    Each literal is followed by the one of least cover that holds its own and does not follow another one.
+    """
     size = literals.shape[1]
-    num = min(num, size)
-    if num == 0:
-        nothing = jnp.zeros((0, size), jnp.int32)
-        return Nested(nothing, nothing)
-    sizes, others = jnp.sum(literals, axis=0), jnp.arange(size)
+    sizes, others = jnp.sum(literals, axis=0), jnp.arange(size, dtype=jnp.int32)
 
-    def nearest(holds: Array, distance: Array) -> Array:
-        _, found = lax.top_k(jnp.where(holds, -distance, -jnp.inf), num)
-        return jnp.where(holds[found], found, size).astype(jnp.int32)
-
-    def around(index: Array) -> tuple[Array, Array]:
+    def next_wider(index: Array) -> Array:
         common, own = integers.dot(literals.T, literals[:, index][:, None])[:, 0], sizes[index]
-        is_same = (common == sizes) & (common == own)
-        is_tighter = (common == sizes) & (~is_same | (others < index))
-        is_wider = (common == own) & (~is_same | (index < others))
-        return nearest(is_tighter, own - sizes), nearest(is_wider, sizes - own)
+        is_wider = (common == own) & ((sizes > own) | (index < others))
+        place = jnp.argmin(jnp.where(is_wider, sizes, jnp.inf))
+        return jnp.where(is_wider[place], place, size).astype(jnp.int32)
 
-    tighter, wider = lax.map(around, others, batch_size=max(1, min(size, _MOST_ENTRIES // size)))
-    return Nested(tighter.T, wider.T)
+    wider = lax.map(next_wider, others, batch_size=max(1, min(size, _MOST_ENTRIES // size)))
+    rank = jnp.argsort(jnp.argsort(sizes, stable=True), stable=True).astype(jnp.int32)
+    last = jnp.full((size + 1,), -1, jnp.int32).at[wider].max(rank)[:size]  # of those that a literal might follow, the largest
+    before = jnp.where(last >= 0, jnp.argsort(rank).astype(jnp.int32)[jnp.maximum(last, 0)], others)
+
+    def leap(_: int, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        first, steps = carry
+        return first[first], steps + steps[first]
+
+    first, steps = lax.fori_loop(0, size.bit_length(), leap, (before, (before != others).astype(jnp.int32)))
+    return jnp.argsort(first * size + steps).astype(jnp.int32), first
 
 
-def _match(wanted: Rows, unwanted: Rows, rounds: int) -> Matchings:
-    """Rounds in which each unwanted example takes the nearest wanted one that is free and has not been its partner."""
-    mine, theirs = literals_of(wanted), literals_of(unwanted)
+def _near(wanted: Rows, unwanted: Rows) -> Array:
+    """An order of the wanted examples [R] that puts each beside an unwanted one near it: each takes the nearest that is free."""
+    mine, theirs = wanted.covers * wanted.counts[:, None], unwanted.covers * unwanted.counts[:, None]
     size = mine.shape[0]
-    if rounds == 0:
-        nothing = jnp.zeros((0, size), jnp.int32)
-        return Matchings(nothing, nothing, nothing > 0, jnp.zeros((0, *wanted.words.shape), jnp.uint32))
     parted = jnp.sum(mine, axis=1)[None, :] - integers.dot(theirs, mine.T)  # [unwanted, wanted]
-    may = unwanted.counts[:, None] & wanted.counts[None, :]
+    distance = jnp.where(wanted.counts[None, :], parted, mine.shape[1])
 
-    def take(index: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        partner, is_taken, distance = carry
-        row = jnp.where(is_taken, jnp.inf, distance[index])
-        best = jnp.argmin(row)
-        found = jnp.where(row[best] < jnp.inf, best, size).astype(jnp.int32)
-        return partner.at[index].set(found), is_taken.at[found].set(True, mode="drop"), distance
+    choosers = jnp.argsort(~unwanted.counts, stable=True)
 
-    def one_round(distance: Array, _: None) -> tuple[Array, tuple[Array, ...]]:
-        partner, _, _ = lax.fori_loop(0, size, take, (jnp.full((size,), size, jnp.int32), jnp.zeros((size,), bool), distance))
-        is_pair = partner < size
-        inverse = jnp.full((size,), size, jnp.int32).at[partner].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
-        safe = jnp.where(is_pair, partner, 0)
-        parting = wanted.words[safe] & ~unwanted.words
-        return distance.at[jnp.arange(size), partner].set(jnp.inf, mode="drop"), (safe, inverse, is_pair, parting)
+    def choose(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        order, is_taken = carry
+        best = jnp.argmin(jnp.where(is_taken, jnp.inf, distance[choosers[step]])).astype(jnp.int32)
+        return order.at[choosers[step]].set(best), is_taken.at[best].set(True)
 
-    _, found = lax.scan(one_round, jnp.where(may, parted, jnp.inf), None, length=rounds)
-    return Matchings(*found)
+    return lax.fori_loop(0, size, choose, (jnp.zeros((size,), jnp.int32), jnp.zeros((size,), bool)))[0]
 
 
 def member(stacked: Instance, index: Array) -> Instance:

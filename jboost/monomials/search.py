@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -12,9 +13,11 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.monomials import expand, integers
 from jboost.monomials.expand import Node
-from jboost.monomials.instance import Instance, amounts_by_literal, literals_of, member
+from jboost.monomials.instance import Instance, amounts_by_literal, below, member, most_gains
 from jboost.search import stack
 from jboost.search.stack import Stack
+
+_INNER_CAPACITY = 1 << 14  # nodes of an instance of few literals
 
 
 class Found(NamedTuple):
@@ -29,22 +32,39 @@ class Found(NamedTuple):
 class Sizes(NamedTuple):
     """Static sizes, chosen from the shapes."""
 
-    batch: int
-    children: int
+    batch: int  # nodes measured at once
+    flows: int  # nodes bounded at once
+    children: int  # made at once
+    narrow: int  # literals of an instance of few; 0 for none
+    narrow_batch: int  # nodes measured at once there
     capacity: int
     max_steps: int
     beam_width: int
     beam_depth: int
-    num_passes: int
+    num_matchings: int
+    num_nested: int
     adds_free: bool
+
+
+class Best(NamedTuple):
+    """The best monomial met, by integer value."""
+
+    value: Array  # []
+    key: Array  # [2] gain and loss of the cover
+    literals: Array  # [W] words
 
 
 class State(NamedTuple):
     """What the next batch needs."""
 
-    stack: Stack
-    found: Found
+    new: Stack  # nodes to measure
+    screened: Stack  # nodes to bound
+    narrow: Stack | None  # nodes of few literals, to be searched as instances of their own
+    best: Best
+    given_up: Array  # [] no descendant of a node dropped unfinished has a larger value
+    is_full: Array  # [] bool
     num_nodes: Array  # []
+    num_steps: Array  # []
 
 
 class Outcome(NamedTuple):
@@ -92,28 +112,51 @@ def _is_twin(keys: Array, signs: Array) -> Array:
     return jnp.any(is_same & (index[None, :] < index[:, None]), axis=1)
 
 
-def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: int) -> tuple[Array, Array, Array]:
-    """The best values in a batch, own or with one more literal, with keys and words."""
-    batch = measured.allowed.shape[1]
+def _candidates(nodes: Node, is_node: Array, measured: expand.Measured) -> tuple[Array, Array, Array]:
+    """Values of a batch's monomials as they are, then with one more literal: [(1 + L) B], with their gains and losses."""
     low = jnp.iinfo(measured.value.dtype).min
     own = jnp.where(is_node, measured.value, low)
     with_one_more = jnp.where(measured.allowed & is_node[None, :], measured.child_values, low)
     flat = jnp.concatenate([own[None, :], with_one_more]).reshape(-1)
     gained = jnp.concatenate([measured.own_gained[None, :], measured.gained]).reshape(-1)
     kept = jnp.concatenate([measured.own_kept[None, :], measured.kept]).reshape(-1)
-    if num == 1:
-        best = jnp.argmax(flat)[None]
-    else:
-        _, best = lax.top_k(flat, min(num, flat.size))
+    return flat, gained, kept
+
+
+def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: int) -> tuple[Array, Array, Array]:
+    """The best values in a batch, own or with one more literal, with keys and words."""
+    flat, gained, kept = _candidates(nodes, is_node, measured)
+    batch = is_node.shape[0]
+    _, best = lax.top_k(flat, min(num, flat.size))
     literal, parent = best // batch - 1, best % batch
     words = nodes.literals[parent]
     added = integers.one_bit(jnp.maximum(literal, 0), words.shape[1])
-    return flat[best], jnp.stack([gained[best], kept[best]], axis=1), words | jnp.where((literal >= 0)[:, None], added, jnp.uint32(0))
+    words = words | jnp.where((literal >= 0)[:, None], added, jnp.uint32(0))
+    return flat[best], jnp.stack([gained[best], kept[best]], axis=1), words
+
+
+def _better(best: Best, nodes: Node, is_node: Array, measured: expand.Measured) -> Best:
+    """The best monomial with those of a batch, which seldom have a better one."""
+    own = jnp.max(jnp.where(is_node, measured.value, best.value))
+    highest = jnp.max(jnp.where(measured.allowed & is_node[None, :], measured.child_values, own), initial=best.value)
+
+    def replace() -> Best:
+        values, keys, words = _best_of_batch(nodes, is_node, measured, 1)
+        return Best(values[0], keys[0], words[0])
+
+    return lax.cond(jnp.maximum(own, highest) > best.value, replace, lambda: best)
+
+
+def renamed(instance: Instance, words: Array, num_literals: int) -> Array:
+    """Sets of an instance's literals, words [k, W], as sets of those they are named after."""
+    flags = integers.unpack(words, instance.names.shape[0])
+    named = jnp.zeros((words.shape[0], num_literals), bool).at[:, instance.names].max(flags, mode="drop")
+    return integers.pack(named)
 
 
 def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
     """Widens the best monomials of each order by one literal, `beam_depth` times; keeps what is best of all."""
-    num_literals = 2 * instance.wanted.ones.shape[1]
+    num_literals = instance.names.shape[0]
     width = sizes.beam_width
     start = expand.root(instance)
     nodes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), start)
@@ -122,8 +165,9 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
         del nothing
         nodes, is_node, found = carry
         measured = expand.measure(instance, nodes)
-        num = max(2 * found.values.shape[0], 1) if found.values.shape[0] > 1 else 1
-        found = merge(found, *_best_of_batch(nodes, is_node, measured, num), sign)
+        num = 2 * found.values.shape[0] if found.values.shape[0] > 1 else 1
+        values, keys, words = _best_of_batch(nodes, is_node, measured, num)
+        found = merge(found, values, keys, renamed(instance, words, num_literals), sign)
         low = jnp.iinfo(measured.value.dtype).min
         scores = jnp.where(measured.allowed & measured.is_useful & is_node[None, :], measured.child_values, low)
         flat = scores.reshape(-1)
@@ -135,7 +179,7 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
         literal, parent = best[kept] // width, best[kept] % width
         fresh = (jnp.arange(width) < best.size) & (values[kept] > low) & ~is_twin[kept]
         added = integers.one_bit(literal, nodes.literals.shape[1])
-        opposite = integers.one_bit((literal + num_literals // 2) % num_literals, nodes.literals.shape[1])
+        opposite = integers.one_bit(instance.opposites[literal], nodes.literals.shape[1])
         wider = nodes._replace(
             literals=nodes.literals[parent] | added,
             allowed=nodes.allowed[parent] & ~added & ~opposite,
@@ -148,44 +192,130 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
     return found
 
 
-def _step(instance: Instance, state: State, sign: Array, sizes: Sizes) -> State:
-    nodes, is_node, begin = stack.top(state.stack, sizes.batch)
-    measured = expand.measure(instance, nodes)
-    found = merge(state.found, *_best_of_batch(nodes, is_node, measured, 1), sign)
-    made = expand.children(
-        instance, nodes, is_node, measured, found.values[0], num_slots=sizes.children, num_passes=sizes.num_passes, adds_free=sizes.adds_free
+def _chosen(flags: Array, nodes: Node) -> tuple[Node, Array]:
+    """The nodes of a batch with flags [B], in their order at its front, and how many."""
+    _, index = integers.nth_set(integers.pack(flags)[None], flags.shape[0])
+    return jax.tree.map(lambda leaf: leaf[jnp.minimum(index, flags.shape[0] - 1)], nodes), jnp.sum(flags, dtype=jnp.int32)
+
+
+def _push(onto: Stack, flags: Array, nodes: Node, begin: Array) -> Stack:
+    return stack.put(onto, *_chosen(flags, nodes), begin)
+
+
+def _sorted_in(state: State, nodes: Node, is_open: Array, begin: Array, sizes: Sizes) -> State:
+    """Nodes to bound; those of few literals go their own way."""
+    if state.narrow is None:
+        return state._replace(screened=_push(state.screened, is_open, nodes, begin))
+    is_narrow = jnp.sum(lax.population_count(nodes.allowed), axis=1) <= sizes.narrow
+    return state._replace(
+        screened=_push(state.screened, is_open & ~is_narrow, nodes, begin), narrow=_push(state.narrow, is_open & is_narrow, nodes, state.narrow.count)
     )
-    num_here = state.stack.count - begin
-    num_done = jnp.minimum(made.num_done - (sizes.batch - num_here), num_here)
-    begin = state.stack.count - num_done
-    after = stack.put(state.stack, made.nodes, made.num, begin)
-    return State(after, found, state.num_nodes + num_done)
+
+
+def _measure_some(instance: Instance, state: State, sizes: Sizes) -> State:
+    nodes, is_node, begin = stack.top(state.new, sizes.batch)
+    measured = expand.measure(instance, nodes)
+    is_live = is_node & (nodes.bound > state.best.value)
+    best = _better(state.best, nodes, is_node, measured)
+    screened = expand.screen(instance, nodes, is_node, measured, best.value, num_nested=sizes.num_nested, adds_free=sizes.adds_free)
+    num = jnp.sum(is_live & ~screened.is_new, dtype=jnp.int32)
+    state = state._replace(new=_push(state.new, screened.is_new, screened.nodes, begin), best=best, num_nodes=state.num_nodes + num)
+    return _sorted_in(state, screened.nodes, screened.is_open, state.screened.count, sizes)
+
+
+def _bound_some(instance: Instance, state: State, sizes: Sizes) -> State:
+    nodes, is_node, begin = stack.top(state.screened, sizes.flows)
+    bounded = expand.bound(instance, nodes, is_node, state.best.value, num_matchings=sizes.num_matchings)
+    made = expand.children(instance, bounded, num_slots=sizes.children)
+    state = state._replace(new=stack.put(state.new, made.nodes, made.num, state.new.count))
+    return _sorted_in(state, bounded.nodes, bounded.is_open & ~made.is_done, begin, sizes)
+
+
+def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> State:
+    """The topmost node of few literals, as an instance that has no others."""
+    node = jax.tree.map(lambda leaf: leaf[0], stack.top(state.narrow, 1)[0])
+    _, index = integers.nth_set(node.allowed[None], sizes.narrow)
+    num = jnp.sum(lax.population_count(node.allowed), dtype=jnp.int32)
+    part = below(instance, node.literals, index, jnp.arange(sizes.narrow) < num)
+    words = integers.pack(part.allowed)
+    start = Node(jnp.zeros_like(words), words, node.lost, node.bound, node.order)
+    inner = sizes._replace(
+        narrow=0, batch=sizes.narrow_batch, children=max(sizes.narrow, sizes.narrow_batch), capacity=min(sizes.capacity, _INNER_CAPACITY)
+    )
+    best = Best(state.best.value, state.best.key, words)
+    end = explore(part, start, best, inner, state.num_steps)
+    flags = jnp.zeros((instance.names.shape[0],), bool).at[index].max(integers.unpack(end.best.literals, sizes.narrow))
+    is_better = end.best.value > state.best.value
+    literals = jnp.where(is_better, node.literals | integers.pack(flags), state.best.literals)
+    return state._replace(
+        narrow=state.narrow._replace(count=state.narrow.count - 1),
+        best=Best(end.best.value, end.best.key, literals),
+        given_up=jnp.maximum(state.given_up, open_bound(end)),
+        is_full=end.is_full,
+        num_nodes=state.num_nodes + end.num_nodes,
+        num_steps=end.num_steps,
+    )
+
+
+def open_bound(state: State) -> Array:
+    """No monomial that has not been looked at has a larger value."""
+    bound = state.given_up
+    for part in _stacks(state):
+        is_left = jnp.arange(part.nodes.bound.shape[0]) < part.count
+        bound = jnp.maximum(bound, jnp.max(jnp.where(is_left, part.nodes.bound, bound)))
+    return bound
+
+
+def _stacks(state: State) -> list[Stack]:
+    return [part for part in (state.new, state.screened, state.narrow) if part is not None]
+
+
+def _most_nodes(state: State) -> Array:
+    return functools.reduce(jnp.maximum, (part.count for part in _stacks(state)))
+
+
+def explore(instance: Instance, start: Node, best: Best, sizes: Sizes, num_steps: Array) -> State:
+    """Searches below a node, until nothing is left or a limit is met."""
+    one = stack.start(start, capacity=sizes.capacity, slack=max(sizes.children, sizes.batch, sizes.flows))
+    none = jnp.zeros((), jnp.int32)
+    empty = one._replace(count=none)
+    lowest = jnp.full_like(start.bound, jnp.iinfo(start.bound.dtype).min)
+    first = State(one, empty, empty if sizes.narrow else None, best, lowest, none > 0, none, num_steps)
+    stages = [_measure_some, _bound_some] + [_search_narrow] * (sizes.narrow > 0)
+
+    def step(now: State) -> State:
+        is_time_to_bound = (now.screened.count >= sizes.flows) | (now.new.count == 0)
+        stage = is_time_to_bound.astype(jnp.int32)
+        if now.narrow is not None:
+            stage = jnp.where(now.narrow.count > 0, 2, stage)
+        now = now._replace(num_steps=now.num_steps + 1)
+        now = lax.switch(stage, [functools.partial(work, instance, sizes=sizes) for work in stages], now)
+        return now._replace(is_full=now.is_full | (_most_nodes(now) > sizes.capacity))
+
+    def unfinished(now: State) -> Array:
+        return (_most_nodes(now) > 0) & ~now.is_full & (now.num_steps < sizes.max_steps)
+
+    first = numerics.start_loop_beside(first, instance.gains)
+    return loops.bounded_loop(step, unfinished, first, max_checks=sizes.max_steps)[0]
 
 
 def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> tuple[Found, Array, Array, Array]:
-    """Searches all monomials of one sign; returns what was found, a bound on the rest, nodes, and whether the stack was full."""
-    none = jnp.zeros((), jnp.int32)
-    nodes = stack.start(expand.root(instance), capacity=sizes.capacity, slack=max(sizes.children, sizes.batch))
-    state = numerics.start_loop_beside(State(nodes, found, none), instance.gains)
-
-    def unfinished(now: State) -> Array:
-        return (now.stack.count > 0) & (now.stack.count <= sizes.capacity)
-
-    state, _ = loops.bounded_loop(lambda now: _step(instance, now, sign, sizes), unfinished, state, max_checks=sizes.max_steps)
-    is_left = jnp.arange(state.stack.nodes.bound.shape[0]) < state.stack.count
-    bound = jnp.max(jnp.where(is_left, state.stack.nodes.bound, jnp.iinfo(state.found.values.dtype).min))
-    return state.found, bound, state.num_nodes, state.stack.count > sizes.capacity
+    """Searches all monomials of one sign; returns what was found, a bound on the rest, nodes, and whether a stack was full."""
+    start = expand.root(instance)
+    end = explore(instance, start, Best(found.values[0], found.keys[0], start.literals), sizes, jnp.zeros((), jnp.int32))
+    value = jnp.where(end.best.value > found.values[0], end.best.value, jnp.iinfo(end.best.value.dtype).min)
+    words = renamed(instance, end.best.literals[None], instance.names.shape[0])
+    return merge(found, value[None], end.best.key[None], words, sign), open_bound(end), end.num_nodes, end.is_full
 
 
 def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
     """The best of the monomials of no or one literal, all of them valued at once."""
     dtype = instance.gains.dtype
-    most, missed = instance.gains, jnp.zeros((), dtype)
+    missed = jnp.zeros((), dtype)
     if instance.rewards is not None:
-        most = most + jnp.sum(instance.rewards.amounts, axis=1, dtype=dtype)
-        wanted, unwanted = (literals_of(rows) for rows in (instance.wanted, instance.unwanted))
-        missed = jnp.sum(jnp.where(wanted > 0, integers.product(unwanted.T, instance.rewards.amounts.T).T, 0), axis=0, dtype=dtype)
-    gained = amounts_by_literal(instance.wanted, most[:, None])[:, 0]
+        wanted, unwanted = instance.wanted.covers, instance.unwanted.covers
+        missed = jnp.sum(jnp.where(wanted > 0, integers.product(unwanted.T, instance.rewards.T).T, 0), axis=0, dtype=dtype)
+    gained = amounts_by_literal(instance.wanted, most_gains(instance)[:, None])[:, 0]
     kept = amounts_by_literal(instance.unwanted, instance.losses[:, None])[:, 0]
     price = expand.cost(instance.costs, jnp.arange(2))
     values = jnp.where(instance.allowed, gained - kept - missed - price[1], jnp.iinfo(dtype).min)
@@ -194,7 +324,8 @@ def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
     keys = jnp.stack([jnp.concatenate([all_gained[None], gained]), jnp.concatenate([all_kept[None], kept])], axis=1)
     best_values, best = lax.top_k(values, min(values.shape[0], 4 * found.values.shape[0]))
     words = integers.one_bit(jnp.maximum(best - 1, 0), found.literals.shape[1])
-    return merge(found, best_values, keys[best], jnp.where((best > 0)[:, None], words, jnp.uint32(0)), sign)
+    words = jnp.where((best > 0)[:, None], words, jnp.uint32(0))
+    return merge(found, best_values, keys[best], renamed(instance, words, instance.names.shape[0]), sign)
 
 
 def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
@@ -206,13 +337,13 @@ def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
       num_best: static, how many to return.
     """
     first = member(instances, jnp.asarray(0))
-    num_words = -(-2 * first.wanted.ones.shape[1] // 32)
+    num_words = first.wanted.words.shape[1]
     found = nothing(first, num_best=num_best, num_words=num_words)
     signs = jnp.array([1, -1], jnp.int8)
 
     if first.costs.shape[0] <= 2 + 2:  # orders 0 and 1, and those beyond, which are not allowed
         found, _ = lax.scan(lambda found, part: (single_literals(part[0], found, part[1]), None), found, (instances, signs))
-        num_nodes = jnp.asarray(2 * (2 * first.wanted.ones.shape[1] + 1), jnp.int32)
+        num_nodes = jnp.asarray(2 * (first.names.shape[0] + 1), jnp.int32)
         return Outcome(found, jnp.max(found.values), num_nodes, jnp.zeros((), bool), jnp.zeros((), bool))
 
     def look(found: Found, part: tuple[Instance, Array]) -> tuple[Found, None]:

@@ -25,6 +25,8 @@ from jboost.monomials.search import Outcome, Sizes
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
 _PRODUCT_ENTRIES = 1 << 16  # of a batch's covers, about what a cache holds
+_ROOM_FOR_ORDERS = 6  # so many largest orders share a program
+_MOST_FLOWS = 32  # nodes bounded at once: their flows stay in the nearest cache
 _MOST_ROWS = 1 << 18  # beyond it sums of the low bits of integers are not exact in 32 bits
 
 
@@ -207,18 +209,24 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
 
 def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: int, adds_free: bool) -> Sizes:
     num_literals = 2 * num_attributes
-    batch = config.batch
-    if batch is None:
-        batch = min(256, max(8, _PRODUCT_ENTRIES // max(num_rows, num_literals)))
-    wanted = 2 * batch if config.children is None else config.children
+    batch, narrow_batch = (
+        min(256, max(32, _PRODUCT_ENTRIES // max(num_rows, width, 1))) if config.batch is None else config.batch
+        for width in (num_literals, config.narrow)
+    )
+    flows = min(batch, _MOST_FLOWS)
+    wanted = 8 * flows if config.children is None else config.children
     return Sizes(
         batch,
+        flows,
         max(wanted, num_literals, 1),
+        config.narrow if num_literals > 2 * config.narrow else 0,
+        narrow_batch,
         config.capacity,
         config.max_steps,
         config.beam_width,
         min(config.beam_depth, max_order + 1),
-        config.num_passes,
+        config.num_matchings,
+        config.num_nested,
         adds_free,
     )
 
@@ -233,10 +241,16 @@ def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> 
         rewards,
         merge_columns=bool(np.all(costs[1:] >= costs[:-1])),
     )
-    max_order = problem.costs.shape[0] - 1
-    sizes = _sizes(config, small.ones.shape[1], small.ones.shape[2], max_order, adds_free)
-    outcome = _search(small.ones, small.known, small.weights, small.rewards, small.is_attribute, problem.whole_costs, config=config, sizes=sizes)
+    prices = _with_room(problem.whole_costs)
+    sizes = _sizes(config, small.ones.shape[1], small.ones.shape[2], prices.shape[0] - 1, adds_free)
+    outcome = _search(small.ones, small.known, small.weights, small.rewards, small.is_attribute, prices, config=config, sizes=sizes)
     return _finish(problem, outcome, jnp.asarray(small.columns))
+
+
+def _with_room(costs: Array) -> Array:
+    """Integer costs with orders that are not allowed after them, so that one program serves for several largest orders."""
+    missing = max(0, _ROOM_FOR_ORDERS - costs.shape[0]) if costs.shape[0] > 2 else 0
+    return jnp.pad(costs, (0, missing), constant_values=2 ** integers.bits(integers.float_of(costs.dtype)) - 1)
 
 
 def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
@@ -273,8 +287,7 @@ def _search(
             None if rewards is None else rewards[index],
             costs,
             is_attribute,
-            num_nested=config.num_nested if branches else 0,
-            num_matchings=config.num_matchings if branches else 0,
+            branches=branches,
         )
 
     both = jax.tree.map(lambda first, second: jnp.stack([first, second]), make(0), make(1))

@@ -14,32 +14,32 @@ class SearchConfig:
     """Static sizes of the search; the defaults suit up to some thousand examples and attributes."""
 
     batch: int | None = None
-    """Nodes expanded at once; None: as many as keep the products in the cache, 8 at least and 256 at most."""
+    """Nodes measured at once; None: as many as keep the products in the cache, 32 at least and 256 at most. Bounds are worked out for 32 at most."""
     children: int | None = None
-    """Children made at once, twice the attributes at least; None: the larger of that and 2 for each node of a batch."""
+    """Children made at once, twice the attributes at least; None: the larger of that and 256."""
     capacity: int = 1 << 16
-    """Nodes that the stack holds; when it is full the search ends, with a valid bound."""
+    """Nodes that a stack holds; when one is full the search ends, with a valid bound."""
     max_steps: int = 1_000_000
     """Batches, at most; then the search ends, with a valid bound."""
     beam_width: int = 32
     """Monomials kept by the beam search that finds the first incumbent."""
     beam_depth: int = 8
     """Orders that the beam search visits, at most."""
-    num_matchings: int = 4
-    """Matchings of nearest examples of the two classes along which weight may flow in a bound."""
-    num_passes: int = 2
-    """Times that a node's bounds are worked out, each time with the literals that the last one left."""
+    num_matchings: int = 1024
+    """Matchings of the examples of the two classes along which weight may flow in a bound; as many as examples, and all pairs have their turn."""
     num_nested: int = 2
     """Nearest nested literals, on either side, that a literal is compared with."""
+    narrow: int = 128
+    """Where there are more than twice as many literals, what is below a node of at most this many is searched as an instance of its own."""
     num_best: int = 1
     """Monomials returned: the best one, which is certified, and the best others that the beam met."""
     missing: bool = False
     """Under jit: whether features may be NaN, an attribute of which neither literal holds. It doubles some products."""
 
     def __post_init__(self) -> None:
-        for name in ("capacity", "beam_width", "num_best", "num_passes"):
+        for name in ("capacity", "beam_width", "num_best"):
             check.count(f"config.{name}", getattr(self, name), low=1)
-        for name in ("max_steps", "beam_depth", "num_matchings", "num_nested"):
+        for name in ("max_steps", "beam_depth", "num_matchings", "num_nested", "narrow"):
             check.count(f"config.{name}", getattr(self, name), low=0)
         for name in ("batch", "children"):
             if getattr(self, name) is not None:
