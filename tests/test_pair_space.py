@@ -12,6 +12,7 @@ import pytest
 import jboost
 from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
+from jboost.pair.space import cells
 from oracles.pair import check_separator
 from oracles.pair_space import is_split, optimal_space, random_space_sets, splits_by_planes
 
@@ -32,7 +33,7 @@ def solve_batch(batch, *, dtype=np.float32, **options):
     return [jax.tree.map(lambda leaf, row=row: leaf[row], found) for row in range(len(labels))]
 
 
-def solve_by_squares(batch):
+def solve_by_cells(batch):
     points, labels, weights, mask = batch
     solve = functools.partial(jboost.pair.optimal_separator, method="branch_and_bound")
     rows = zip(points.astype(np.float32), labels, weights.astype(np.float32), mask, strict=True)
@@ -224,7 +225,7 @@ def test_bad_arguments_are_named(arguments, message):
 @pytest.mark.parametrize("num_sets", [60, pytest.param(NUM_SETS, marks=pytest.mark.slow)])
 def test_branch_and_bound_on_degenerate_sets(num_sets):
     batch = tuple(array[:num_sets] for array in random_sets(83))
-    judge_all(solve_by_squares(batch), batch)
+    judge_all(solve_by_cells(batch), batch)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2])
@@ -234,12 +235,50 @@ def test_branch_and_bound_of_hardly_any_points(size):
     assert (int(found.status), float(found.loss), found.misclassified.tolist()) == (Status.OPTIMAL, [0, 0, 1][size], [False, True][:size])
 
 
+def place_at_random(rng, size):
+    """Places with weights of either class, or of none, on a grid of 4 bits; a hundred void ones behind them."""
+    points, weights = np.zeros((size + 101, 3)), np.zeros(size + 101, np.int64)
+    points[:size], weights[:size] = rng.integers(-8, 9, (size, 3)) / 8, rng.integers(-3, 4, size)
+    return cells.Places(points, weights, weights > 0, size)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_cells_bound_their_planes_and_leave_none_out(seed):
+    """Random planes through places, each followed down the cells that hold it until they die: what is certain is on its side, and lost if it is."""
+    rng = np.random.default_rng(seed)
+    places = place_at_random(rng, 70)
+    points, weights = places.points[:70], places.weights[:70]
+    plan, best = cells.make_plan(places), int(np.abs(weights).sum())
+    face, slopes = rng.integers(3, size=50), rng.uniform(-1, 1, (50, 2))
+    turned = np.stack([np.roll(points, -number, axis=1) for number in face])
+    heights = turned[:, :, 0] + np.sum(turned[:, :, 1:] * slopes[:, None], axis=2)
+    planes = np.concatenate([slopes, heights[np.arange(50), rng.integers(70, size=50)][:, None]], axis=1)
+    heights -= planes[:, 2:]
+    signed = np.sign(heights) * weights
+    least = 5 + np.minimum(np.sum(np.maximum(signed, 0), axis=1), np.sum(np.maximum(-signed, 0), axis=1))
+    front = cells.root(places, 5)
+    with jax.enable_x64(True):
+        for _ in range(6):
+            front, best = cells.divide(places, plan, front, best)
+            front = front.chosen(front.num_undecided > 0)
+            width = plan.half_widths[front.face, front.depth]
+            first = cells.before(front.num_rows)
+            holds = (front.face == face[:, None]) & np.all(np.abs(front.middle - planes[:, None]) <= width, axis=2)
+            assert np.all(holds.any(axis=1) | (least > best))
+            for plane, cell in np.argwhere(holds):
+                undecided = front.rows[first[cell] : first[cell] + front.num_rows[cell]]
+                certain = ~np.isin(np.arange(70), undecided)
+                assert np.all(heights[plane, certain] != 0)
+                assert front.above[cell] == 5 + np.sum(np.maximum(-signed[plane, certain], 0))
+                assert front.below[cell] == 5 + np.sum(np.maximum(signed[plane, certain], 0))
+
+
 @pytest.mark.slow
 def test_branch_and_bound_equals_the_sweep():
-    """Grids near and far from the origin, coplanar and constant coordinates, floats, labels at random and not."""
+    """Grids near and far from the origin, coplanar and constant coordinates, floats, heavy tails, clusters, binades; labels at random and not."""
     rng = np.random.default_rng(89)
-    for number in range(48):
-        kind, size = number % 6, 40
+    for number in range(81):
+        kind, size = number % 9, 60
         points = rng.integers(-4, 5, (size, 3)).astype(np.float32)
         if kind == 1:
             points[:, number % 3] = 1
@@ -249,6 +288,12 @@ def test_branch_and_bound_equals_the_sweep():
             points[:, 1] = points[:, 0]
         elif kind == 4:
             points = (rng.integers(-1000, 1001, points.shape) + 20_000).astype(np.float32)
+        elif kind == 6:
+            points = rng.standard_t(2, points.shape).astype(np.float32)
+        elif kind == 7:
+            points = (points // 3 + rng.normal(size=points.shape) / 1000).astype(np.float32)
+        elif kind == 8:
+            points = (rng.normal(size=points.shape) * 2.0 ** rng.integers(-10, 10, (size, 1))).astype(np.float32)
         heights = points @ np.array([1.0, -1.0, 0.7]) - points.mean(axis=0) @ np.array([1.0, -1.0, 0.7])
         labels = np.where(heights + (0.5 if number % 2 else 50) * heights.std() * rng.normal(size=size) > 0, 1, -1)
         weights, mask = rng.integers(1, 2 + number % 3, size).astype(np.float32), rng.random(size) < 0.9

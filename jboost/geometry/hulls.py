@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from jboost.base import loops, numerics
@@ -26,11 +27,21 @@ class HullDistance(NamedTuple):
     distance: Array  # []
 
 
+class _Nearest(NamedTuple):
+    """Where a simplex comes closest to the origin."""
+
+    normal_x: Wide  # [] from the origin
+    normal_y: Wide  # []
+    end: Array  # [] int32, one at which the normal touches the simplex
+    distance: Array  # [] no less than the two hulls are apart
+
+
 class _Simplex(NamedTuple):
     """One or two points of the Minkowski difference, by the places of their two ends, and whether they can still move."""
 
     first: Array  # [2] int32, places in the first set
     second: Array  # [2] int32, places in the second set
+    nearest: _Nearest
     moving: Array  # [] bool
 
 
@@ -53,36 +64,34 @@ def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, star
       The distance and its direction; an upper bound of at most `floor` if the search ended early. Distance 0 if the hulls
       meet; the direction is then without meaning.
     """
+    masks, reach = jnp.stack([in_first, in_second]), jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(y))
 
     def step(simplex: _Simplex) -> _Simplex:
-        normal_x, normal_y, end = _nearest(x, y, simplex)
-        origin = simplex.first[end], simplex.second[end]
-        new_first, drop_first = _support(x, y, normal_x, normal_y, in_first, origin[0])
-        negative = exact.wide_negative(normal_x), exact.wide_negative(normal_y)
-        new_second, drop_second = _support(x, y, *negative, in_second, origin[1])
-        gain = -exact.wide_add(drop_first, drop_second).hi
-        reach = (jnp.abs(normal_x.hi) + jnp.abs(normal_y.hi)) * (jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(y)))
-        improves = gain > reach * _RELATIVE_PROGRESS[x.dtype.itemsize]
-        keep = _better_end(x, y, simplex, new_first, new_second, end)
-        first = jnp.stack([simplex.first[keep], new_first])
-        second = jnp.stack([simplex.second[keep], new_second])
-        first, second = jnp.where(improves, first, simplex.first), jnp.where(improves, second, simplex.second)
-        simplex = _Simplex(first, second, improves)
-        return simplex._replace(moving=improves & (_measure(x, y, simplex).distance > floor))
+        normal_x, normal_y, end, _ = simplex.nearest
+        origin = jnp.stack([simplex.first[end], simplex.second[end]])
+        along_x, along_y = _with_negative(normal_x), _with_negative(normal_y)
+        new, drop = jax.vmap(_support, in_axes=(None, None, 0, 0, 0, 0))(x, y, along_x, along_y, masks, origin)
+        gain = -exact.wide_add(*(Wide(drop.hi[side], drop.lo[side]) for side in range(2))).hi
+        improves = gain > (jnp.abs(normal_x.hi) + jnp.abs(normal_y.hi)) * reach * _RELATIVE_PROGRESS[x.dtype.itemsize]
+        first, second = (jnp.stack([old, jnp.broadcast_to(place, (2,))], axis=1) for old, place in zip(simplex[:2], new, strict=True))
+        nearest = jax.vmap(_nearest, in_axes=(None, None, 0, 0))(x, y, first, second)
+        closer = jnp.where(nearest.distance[0] < nearest.distance[1], 0, jnp.where(nearest.distance[1] < nearest.distance[0], 1, end))
+        changed = jax.tree.map(lambda field: field[closer], _Simplex(first, second, nearest, jnp.stack([improves, improves])))
+        simplex = jax.tree.map(lambda now, old: jnp.where(improves, now, old), changed, simplex)
+        return simplex._replace(moving=improves & (simplex.nearest.distance > floor))
 
+    corner_x, corner_y = _difference(x, y, *start)
+    end = jnp.zeros((), jnp.int32)
+    corner = _Nearest(corner_x, corner_y, end, _length(corner_x, corner_y, corner_x, corner_y))
     places = jnp.stack([start[0], start[0]]), jnp.stack([start[1], start[1]])
-    simplex = _Simplex(*places, jnp.any(in_first) & jnp.any(in_second))
+    simplex = _Simplex(*places, corner, jnp.any(in_first) & jnp.any(in_second))
     simplex, _ = loops.bounded_loop(step, lambda s: s.moving, simplex, max_checks=_MAX_STEPS)
-    return _measure(x, y, simplex)
+    nearest = simplex.nearest
+    return HullDistance(nearest.normal_x.hi, nearest.normal_y.hi, nearest.distance)
 
 
-def _measure(x: Array, y: Array, simplex: _Simplex) -> HullDistance:
-    """How far the simplex is from the origin: no less than the two hulls are apart."""
-    normal_x, normal_y, end = _nearest(x, y, simplex)
-    vertex = _difference(x, y, simplex.first[end], simplex.second[end])
-    length = jnp.sqrt(normal_x.hi * normal_x.hi + normal_y.hi * normal_y.hi)
-    gap = _dot(normal_x, normal_y, *vertex).hi
-    return HullDistance(normal_x.hi, normal_y.hi, numerics.safe_divide(gap, length))
+def _with_negative(a: Wide) -> Wide:
+    return Wide(jnp.stack([a.hi, -a.hi]), jnp.stack([a.lo, -a.lo]))
 
 
 def _difference(x: Array, y: Array, place: Array, other: Array) -> tuple[Wide, Wide]:
@@ -100,10 +109,16 @@ def _support(x: Array, y: Array, normal_x: Wide, normal_y: Wide, mask: Array, or
     return lowest, Wide(height.hi[lowest], height.lo[lowest])
 
 
-def _nearest(x: Array, y: Array, simplex: _Simplex) -> tuple[Wide, Wide, Array]:
-    """The direction from the origin to the nearest point of the simplex, and an end at which the normal touches it."""
-    ax, ay = _difference(x, y, simplex.first[0], simplex.second[0])
-    bx, by = _difference(x, y, simplex.first[1], simplex.second[1])
+def _length(normal_x: Wide, normal_y: Wide, vertex_x: Wide, vertex_y: Wide) -> Array:
+    """How far a vertex lies along a normal."""
+    length = jnp.sqrt(normal_x.hi * normal_x.hi + normal_y.hi * normal_y.hi)
+    return numerics.safe_divide(_dot(normal_x, normal_y, vertex_x, vertex_y).hi, length)
+
+
+def _nearest(x: Array, y: Array, first: Array, second: Array) -> _Nearest:
+    """The point nearest to the origin of the simplex between two places of either set, [2] each."""
+    ax, ay = _difference(x, y, first[0], second[0])
+    bx, by = _difference(x, y, first[1], second[1])
     edge_x, edge_y = exact.wide_add(bx, exact.wide_negative(ax)), exact.wide_add(by, exact.wide_negative(ay))
     from_a, from_b = _dot(ax, ay, edge_x, edge_y).hi, _dot(bx, by, edge_x, edge_y).hi
     at_a, at_b = from_a >= 0, from_b <= 0
@@ -113,15 +128,6 @@ def _nearest(x: Array, y: Array, simplex: _Simplex) -> tuple[Wide, Wide, Array]:
     inner_y = exact.wide_where(flip, exact.wide_negative(edge_x), edge_x)
     normal_x = exact.wide_where(at_a, ax, exact.wide_where(at_b, bx, inner_x))
     normal_y = exact.wide_where(at_a, ay, exact.wide_where(at_b, by, inner_y))
-    return normal_x, normal_y, (~at_a & at_b).astype(jnp.int32)
-
-
-def _better_end(x: Array, y: Array, simplex: _Simplex, new_first: Array, new_second: Array, end: Array) -> Array:
-    """Which end of the simplex, joined to the new point, comes closer to the origin."""
-
-    def distance(which: int) -> Array:
-        first, second = jnp.stack([simplex.first[which], new_first]), jnp.stack([simplex.second[which], new_second])
-        return _measure(x, y, _Simplex(first, second, simplex.moving)).distance
-
-    ends = distance(0), distance(1)
-    return jnp.where(ends[0] < ends[1], 0, jnp.where(ends[1] < ends[0], 1, end)).astype(jnp.int32)
+    is_second = ~at_a & at_b
+    vertex_x, vertex_y = exact.wide_where(is_second, bx, ax), exact.wide_where(is_second, by, ay)
+    return _Nearest(normal_x, normal_y, is_second.astype(jnp.int32), _length(normal_x, normal_y, vertex_x, vertex_y))

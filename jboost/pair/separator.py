@@ -71,7 +71,7 @@ def optimal_separator(
 
     Args:
       points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three classifiers (Theorem 4.1): by the sweep
-        O(m n^2 log n) work, for a few hundred points; by branch and bound over squares of directions far less where a plane makes sense.
+        O(m n^2 log n) work, for a few hundred points; by branch and bound over cells of planes far less, for up to a hundred thousand.
       labels: [n], +1 or -1.
       weights: [n], positive; what it costs to misclassify each point, in any unit. None for ones.
       mask: [n] bool, False for rows that only pad.
@@ -118,8 +118,8 @@ def optimal_separator(
         raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
     if points.shape[1] == 3:
         plane_config = space.judge_options(config, on_step, initial)
-        by_squares = method == "branch_and_bound" or (method == "auto" and not is_traced and points.shape[0] > _LARGEST_SPACE_SWEEP)
-        search = space.optimal_plane_by_squares if by_squares else space.optimal_plane
+        by_cells = method == "branch_and_bound" or (method == "auto" and not is_traced and points.shape[0] > _LARGEST_SPACE_SWEEP)
+        search = space.optimal_plane_by_cells if by_cells else space.optimal_plane
         return search(points, labels, weights, mask, config=plane_config, **options)
     if method == "auto":
         method = _choose_method(points.shape[0], is_traced, config, on_step, initial)

@@ -12,10 +12,11 @@ is a class (axis, open interval of angles, orientation, tilt), coplanar, colline
 need be looked at, for ties of angles never open an interval.
 
 `problem` scales the data, `axes` projects along an axis, `sweep` brackets the least loss round every axis, `visits` settles the axes that matter and
-compares margins by `hulls`, `plane` writes the result. `squares` finds the axes that can matter by branch and bound: the directions of an optimal
-class are an open cell of the arrangement, every square of directions that meets it survives, and one of these has the arc of the second point in it.
+compares margins by `hulls`, `plane` writes the result. `search` finds the axes that can matter by branch and bound over `cells` of planes: the planes
+through a centre and a second point whose normals lie in the arc of an optimal class are optimal but for the points on them, and every cell with one
+of these survives.
 """
 
-from jboost.pair.space.separator import judge_options, optimal_plane, optimal_plane_by_squares
+from jboost.pair.space.separator import judge_options, optimal_plane, optimal_plane_by_cells
 
-__all__ = ["judge_options", "optimal_plane", "optimal_plane_by_squares"]
+__all__ = ["judge_options", "optimal_plane", "optimal_plane_by_cells"]

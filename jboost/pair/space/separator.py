@@ -15,7 +15,7 @@ from jboost.base.types import Array
 from jboost.pair.encoding import Encoding, certify, pad_rows
 from jboost.pair.space import plane, visits
 from jboost.pair.space.problem import Problem, encode
-from jboost.pair.space.squares import promising_axes
+from jboost.pair.space.search import promising_axes
 from jboost.pair.space.sweep import Axes, bracket_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
@@ -85,7 +85,7 @@ def optimal_plane(
     return separator._replace(misclassified=separator.misclassified[:num_points])
 
 
-def optimal_plane_by_squares(
+def optimal_plane_by_cells(
     points: Array, labels: Array, weights: Array, mask: Array, *, all_optima: bool, flip_misclassified: bool, config: SweepConfig
 ) -> Separator:
     """`optimal_plane` of concrete arrays, where branch and bound leaves few axes to the sweep; the sweep of all where it does not."""
