@@ -91,6 +91,7 @@ def test_columns_may_be_added_to_a_solution():
         assert float(steeper.lower_bound) == pytest.approx(highs.solve(lpboost_dual_program(game, 0.6)).objective, abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [lp.FirstOrderConfig(), lp.InteriorPointConfig()], ids=["first order", "interior point"])
 def test_other_methods_take_a_solution_too(config):
     game = np.random.default_rng(4).choice([-1.0, 1.0], (12, 6))

@@ -102,7 +102,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       caps: [m].
       before: the master's last solution; a side on which the solver fails comes back as it was.
       tolerance: [] for the residuals and the gap of the linear program.
-      spare: [] of the sum of the votes, how much may be dropped with the smallest of them, unless the method finds vertices.
+      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0.
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
@@ -110,9 +110,11 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
     weights = jnp.maximum(found.example_weights, 0.0)
     is_known = jnp.all(jnp.isfinite(weights)) & (jnp.sum(weights) > 0)
     weights = jnp.where(is_known, weights, before.example_weights)
-    if not finds_vertices(config):  # whose zeros and caps are what they are
-        votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
-        weights = projection_capped_simplex(weights, caps, mask=caps > 0)
+    if finds_vertices(config):  # weights are as they should be, and a vote may stand for nothing but rounding
+        is_small = votes * votes.shape[0] <= spare
+    else:
+        is_small, weights = _is_small(votes, spare), projection_capped_simplex(weights, caps, mask=caps > 0)
+    votes = _distribution(jnp.where(is_small, 0.0, votes), before.votes)
     return found._replace(votes=votes, example_weights=weights)
 
 

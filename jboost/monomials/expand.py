@@ -218,12 +218,13 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
         parting = lax.dynamic_slice_in_dim(words, shift, size) & ~instance.unwanted.words
         return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) == 0
 
-    if instance.rewards is not None:
-        earned = jnp.sum(instance.rewards, axis=1, dtype=left.dtype)[:, None]
-        earned -= _products_of_integers(instance.rewards, is_stuck.astype(instance.wanted.covers.dtype))
+    rewards = instance.rewards
+    if rewards is not None:
+        earned = jnp.sum(rewards, axis=1, dtype=left.dtype)[:, None]
+        earned -= _products_of_integers(rewards, is_stuck.astype(instance.wanted.covers.dtype))
 
         def miss(shift: Array, earned: Array, nothing: None) -> tuple[Array, None]:
-            missed = instance.rewards[lax.dynamic_slice_in_dim(line, shift, size), jnp.arange(size)]
+            missed = rewards[lax.dynamic_slice_in_dim(line, shift, size), jnp.arange(size)]
             return earned - jnp.where(stays(shift) & removable, missed[:, None], 0), nothing
 
         left += jnp.where(wanted, _meet_all(miss, earned, None, line, instance.extent), 0)

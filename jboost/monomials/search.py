@@ -233,6 +233,7 @@ def _bound_some(instance: Instance, state: State, sizes: Sizes) -> State:
 
 def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> State:
     """The topmost node of few literals, as an instance that has no others."""
+    assert state.narrow is not None
     node = jax.tree.map(lambda leaf: leaf[0], stack.top(state.narrow, 1)[0])
     _, index = integers.nth_set(node.allowed[None], sizes.narrow)
     num = jnp.sum(lax.population_count(node.allowed), dtype=jnp.int32)
