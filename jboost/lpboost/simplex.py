@@ -254,8 +254,9 @@ def _pivot(program: _Program, table: _Table) -> _Table:
     basic, is_passed, is_lost = _peak(table, jnp.where(rises, row[:-1], -row[:-1]), gain, program.flat)
     turned = basis.is_below ^ is_passed
 
-    is_slot, is_basic = jnp.arange(num_votes + 1) == slot, jnp.arange(num_examples + 1) == basic
-    ratios = jnp.where(is_slot, 1.0, -entries[:, basic]) / row[basic]
+    row = jnp.where(is_lost, 0.0, row)  # and with it nothing changes
+    is_slot, is_basic = (jnp.arange(num_votes + 1) == slot) & ~is_lost, (jnp.arange(num_examples + 1) == basic) & ~is_lost
+    ratios = jnp.where(is_slot, 1.0, -entries[:, basic]) / jnp.where(is_lost, 1.0, row[basic])
     passed_on = jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :]
     prices = jnp.maximum(table.prices, ratios[:-1] ** 2 * table.prices[slot])
     after = table._replace(
@@ -268,10 +269,10 @@ def _pivot(program: _Program, table: _Table) -> _Table:
         slot_caps=jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps),
         basic_caps=jnp.where(is_basic[:-1], cap, table.basic_caps),
         prices=jnp.where(is_slot[:-1], jnp.maximum(prices, 1.0), prices),
-        num_pivots=table.num_pivots + 1,
+        num_pivots=table.num_pivots + jnp.where(is_lost, 0, 1).astype(jnp.int32),
+        is_lost=is_lost,
     )
-    after = _with_slopes(after)
-    return jax.tree.map(lambda new, old: jnp.where(is_lost, old, new), after, table)._replace(is_lost=is_lost)
+    return _with_slopes(after)
 
 
 def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
