@@ -101,6 +101,30 @@ def test_other_methods_take_a_solution_too(config):
     assert after.lower_bound - 1e-6 <= highs.solve(lpboost_dual_program(game, 0.3)).objective <= after.upper_bound + 1e-6
 
 
+def test_a_solution_of_something_else_does_no_harm():
+    random = np.random.default_rng(8)
+    game, other = random.choice([-1.0, 1.0], (2, 60, 20))
+    elsewhere = lpboost.solve(other, nu=0.2, config=SIMPLEX)
+    spoiled = elsewhere._replace(warm=jax.tree.map(lambda leaf: leaf * jnp.nan if leaf.dtype.kind == "f" else leaf, elsewhere.warm))
+    optimum = highs.solve(lpboost_dual_program(game, 0.2)).objective
+    for initial in (elsewhere, spoiled, elsewhere._replace(warm=elsewhere.warm._replace(basics=elsewhere.warm.basics[::-1]))):
+        solved = lpboost.solve(game, nu=0.2, initial=initial)
+        assert int(solved.status) == Status.OPTIMAL
+        assert solved.lower_bound <= optimum + 1e-9
+        assert solved.upper_bound >= optimum - 1e-9
+    with jax.enable_x64(True):  # a solution in fewer digits
+        assert int(lpboost.solve(other, nu=0.2, tolerance=1e-8, initial=elsewhere).status) == Status.OPTIMAL
+
+
+def test_the_method_is_that_of_the_solution_to_begin_with():
+    game = np.ones((4, 3))
+    for config in (lp.FirstOrderConfig(), lp.InteriorPointConfig()):
+        before = lpboost.solve(game, tolerance=1e-2, config=config)
+        assert type(lpboost.solve(game, tolerance=1e-2, initial=before).warm) is type(before.warm)
+    with pytest.raises(ValueError, match="initial is a dict"):
+        lpboost.solve(np.ones((200, 100)), initial={})
+
+
 def test_what_is_no_solution_to_begin_with():
     game = np.ones((4, 3))
     solved = lpboost.solve(game, config=SIMPLEX)

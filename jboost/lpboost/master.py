@@ -57,6 +57,13 @@ def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
     return WarmStart(jnp.zeros((num_examples + 1,), dtype), jnp.zeros((capacity + 1,), dtype), jnp.zeros((), dtype))
 
 
+def method_of(warm: Warm) -> Config:
+    """The method that leaves this behind, with sizes of its own."""
+    if isinstance(warm, Basis):
+        return SimplexConfig()
+    return FirstOrderConfig() if isinstance(warm, WarmStart) else InteriorPointConfig()
+
+
 def finds_vertices(config: Config) -> bool:
     """Whether masters end with as few votes as a vertex has."""
     return isinstance(config, SimplexConfig)

@@ -24,6 +24,7 @@ from jboost.base.types import Array
 _RAISED = 0.75  # by which power of the rounding unit margins are raised, and steeper than what a slope must be
 _LEAST_PIVOT = 0.6  # the same for entries of the table to divide by
 _LEAST_GAIN = 0.5  # a new table has to leave so much of the gap, or less
+_NEAR = 1e-3  # what an inverse and votes may miss to begin with
 _STEEP = 0.01  # slopes this far below the tolerance are flat
 
 
@@ -44,7 +45,6 @@ class Basis(NamedTuple):
 
     slots: Array  # [n] int32
     basics: Array  # [m] int32
-    is_below: Array  # [m] bool, a margin that is negative
     inverse: Array  # [n + 1, n + 1] votes and rho, in columns, for a unit of each slot, and last for votes of sum one
 
 
@@ -70,6 +70,7 @@ class _Table(NamedTuple):
 
     entries: Array  # [n + 1, m + 1] the last row holds the values where all slots are 0
     basis: Basis
+    is_below: Array  # [m] bool, a margin that is negative
     slot_caps: Array  # [n]
     basic_caps: Array  # [m]
     prices: Array  # [n] devex
@@ -96,7 +97,7 @@ def nothing(num_examples: int, capacity: int, dtype: Any) -> Basis:
     """No basis: the method begins with a single hypothesis."""
     slots = jnp.arange(capacity, dtype=jnp.int32)
     basics = capacity + jnp.arange(num_examples, dtype=jnp.int32)
-    return Basis(slots, basics, jnp.zeros((num_examples,), bool), jnp.zeros((capacity + 1, capacity + 1), dtype))
+    return Basis(slots, basics, jnp.zeros((capacity + 1, capacity + 1), dtype))
 
 
 def grown(basis: Basis, num_new: int) -> Basis:
@@ -106,7 +107,7 @@ def grown(basis: Basis, num_new: int) -> Basis:
     new = num_votes + jnp.arange(num_new, dtype=jnp.int32)
     inverse = jnp.eye(num_votes + 1 + num_new, dtype=basis.inverse.dtype)
     old = jnp.r_[:num_votes, num_votes + num_new]
-    return Basis(jnp.concatenate([slots, new]), basics, basis.is_below, inverse.at[jnp.ix_(old, old)].set(basis.inverse))
+    return Basis(jnp.concatenate([slots, new]), basics, inverse.at[jnp.ix_(old, old)].set(basis.inverse))
 
 
 def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis, tolerance: Array, config: SimplexConfig) -> Solution:
@@ -116,7 +117,8 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis, toleranc
       columns: [n, m] y_i h_j(x_i), 0 where an example only pads.
       is_used: [n] bool, at least one.
       caps: [m] D_i, 0 where an example only pads.
-      basis: to begin with, of the same sizes, its votes in use; `nothing` to begin with the hypothesis of the largest edge.
+      basis: to begin with, of the same sizes, its votes in use; `nothing`, or what is no vertex of this program, to begin with the hypothesis
+        of the largest edge.
       tolerance: [] for the gap.
       config: static.
     """
@@ -129,8 +131,9 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis, toleranc
         rounding * numerics.spread(num_examples, dtype),
         jnp.maximum(_STEEP * tolerance, rounding).astype(dtype),
     )
-    is_known = jnp.any(basis.basics < num_votes)
-    basis = lax.cond(is_known, lambda: _corrected(program, basis), lambda: _first_basis(program))
+    has_votes = jnp.any(basis.basics < num_votes)
+    basis, is_vertex = lax.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
+    basis = lax.cond(is_vertex, lambda: basis, lambda: _first_basis(program))
 
     def unfinished(run: _Run) -> Array:
         return ~run.is_settled & (run.num_iterations < config.max_iterations)
@@ -169,13 +172,12 @@ def _first_basis(program: _Program) -> Basis:
     return Basis(
         slots=jnp.where(votes == vote, num_votes + margin, votes),
         basics=jnp.where(examples == margin, vote, num_votes + examples),
-        is_below=jnp.zeros((num_examples,), bool),
         inverse=jnp.concatenate([by_votes, rho[:, None]], axis=1),
     )
 
 
-def _corrected(program: _Program, basis: Basis) -> Basis:
-    """A basis whose inverse X is X (2 - K X) with K the equations of the slots: that squares its error, and takes new votes in without one."""
+def _equations(program: _Program, basis: Basis) -> Array:
+    """K [n + 1, n + 1]: the slots, and last the sum of the votes, by votes and rho."""
     num_votes, num_examples = program.columns.shape
     holds_vote = basis.slots < num_votes
     example = jnp.clip(basis.slots - num_votes, 0, num_examples - 1)
@@ -183,8 +185,21 @@ def _corrected(program: _Program, basis: Basis) -> Basis:
     rows = jnp.where(holds_vote[:, None], is_vote, program.columns[:, example].T)
     rows = jnp.concatenate([rows, jnp.ones((1, num_votes), rows.dtype)])
     rho = jnp.concatenate([jnp.where(holds_vote, 0.0, -1.0), jnp.zeros((1,))]).astype(rows.dtype)
-    reached = _product(basis.inverse, jnp.concatenate([rows, rho[:, None]], axis=1).T)
+    return jnp.concatenate([rows, rho[:, None]], axis=1)
+
+
+def _corrected(program: _Program, basis: Basis) -> Basis:
+    """A basis whose inverse X is X (2 - K X) instead: that squares its error, and takes new votes in without one."""
+    reached = _product(basis.inverse, _equations(program, basis).T)
     return basis._replace(inverse=2 * basis.inverse - _product(reached, basis.inverse))
+
+
+def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
+    """A basis from elsewhere, corrected, and whether its inverse is one here, and no vote negative, but for rounding."""
+    basis = _corrected(program, basis)
+    missed = _product(basis.inverse, _equations(program, basis).T) - jnp.eye(basis.inverse.shape[0], dtype=basis.inverse.dtype)
+    votes = _product(jnp.concatenate([-_lift(program, basis.slots), jnp.ones((1,), missed.dtype)]), basis.inverse[:, :-1])
+    return basis, (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -_NEAR)
 
 
 def _table(program: _Program, basis: Basis) -> _Table:
@@ -198,6 +213,7 @@ def _table(program: _Program, basis: Basis) -> _Table:
         _Table(
             entries.at[-1].set(values),
             basis,
+            (values[:-1] < 0) & (basis.basics >= num_votes),
             program.caps[basis.slots],
             program.caps[basis.basics],
             jnp.ones((num_votes,), rho.dtype),
@@ -225,7 +241,7 @@ def _with_inverse(program: _Program, table: _Table) -> Basis:
 
 
 def _with_slopes(table: _Table) -> _Table:
-    paid = jnp.concatenate([jnp.where(table.basis.is_below, table.basic_caps, 0.0), jnp.ones((1,), table.entries.dtype)])
+    paid = jnp.concatenate([jnp.where(table.is_below, table.basic_caps, 0.0), jnp.ones((1,), table.entries.dtype)])
     return table._replace(slopes=_product(table.entries, paid)[:-1])
 
 
@@ -252,7 +268,7 @@ def _pivot(program: _Program, table: _Table) -> _Table:
     rises = table.slopes[slot] >= -table.slopes[slot] - cap
     row = entries[slot]
     basic, is_passed, is_lost = _peak(table, jnp.where(rises, row[:-1], -row[:-1]), gain, program.flat)
-    turned = basis.is_below ^ is_passed
+    turned = table.is_below ^ is_passed
 
     row = jnp.where(is_lost, 0.0, row)  # and with it nothing changes
     is_slot, is_basic = (jnp.arange(num_votes + 1) == slot) & ~is_lost, (jnp.arange(num_examples + 1) == basic) & ~is_lost
@@ -264,8 +280,8 @@ def _pivot(program: _Program, table: _Table) -> _Table:
         basis=basis._replace(
             slots=jnp.where(is_slot[:-1], basis.basics[basic], basis.slots),
             basics=jnp.where(is_basic[:-1], basis.slots[slot], basis.basics),
-            is_below=jnp.where(is_basic[:-1], ~rises, turned),
         ),
+        is_below=jnp.where(is_basic[:-1], ~rises, turned),
         slot_caps=jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps),
         basic_caps=jnp.where(is_basic[:-1], cap, table.basic_caps),
         prices=jnp.where(is_slot[:-1], jnp.maximum(prices, 1.0), prices),
@@ -277,7 +293,7 @@ def _pivot(program: _Program, table: _Table) -> _Table:
 
 def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
     """The basic that takes the slot [], those passed on the way [m], and whether none stands in the way []."""
-    is_below, values = table.basis.is_below, table.entries[-1, :-1]
+    is_below, values = table.is_below, table.entries[-1, :-1]
     sizes = jnp.abs(changes)
     turns = jnp.where(is_below, changes, -changes) > jnp.finfo(sizes.dtype).eps ** _LEAST_PIVOT
     lengths = jnp.where(turns, jnp.maximum(jnp.where(is_below, -values, values), 0.0) / jnp.where(turns, sizes, 1.0), jnp.inf)
@@ -304,7 +320,7 @@ def _vertex(table: _Table) -> tuple[Array, Array]:
     nothing, basis = jnp.zeros((num_votes + num_examples,), table.entries.dtype), table.basis
     values = nothing.at[basis.basics].set(table.entries[-1, :-1])
     in_slots = jnp.where(basis.slots < num_votes, 0.0, jnp.clip(-table.slopes, 0.0, table.slot_caps))
-    weights = nothing.at[basis.slots].set(in_slots).at[basis.basics].set(jnp.where(basis.is_below, table.basic_caps, 0.0))
+    weights = nothing.at[basis.slots].set(in_slots).at[basis.basics].set(jnp.where(table.is_below, table.basic_caps, 0.0))
     return jnp.maximum(values[:num_votes], 0.0), weights[num_votes:]
 
 

@@ -14,7 +14,7 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.master import Config, Solved, Warm, judge_config
-from jboost.lpboost.simplex import Basis, SimplexConfig
+from jboost.lpboost.simplex import SimplexConfig
 from jboost.relaxations import certify
 
 _SMALL = 1 << 14  # entries of a matrix, up to which pivots are cheaper than factors
@@ -55,8 +55,8 @@ def solve(
       weights: [m] positive importance of each example, D_i = p_i / nu with p_i its share; None for ones.
       mask: [m] bool, False for rows that only pad.
       initial: a solution by the same method over these columns or the first of them, to begin with; the interior point method has no use for it.
-      config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the simplex method for small
-        matrices on a CPU, from `initial` for all that it solved, and the interior point method otherwise.
+      config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`;
+        without that the simplex method for small matrices on a CPU, and else the interior point method.
 
     Returns:
       An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` alone, in exact arithmetic.
@@ -85,28 +85,30 @@ def solve(
 
 
 def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Array) -> Config:
-    """The method that is asked for, or the one that is faster."""
+    """The method that is asked for, or that of the solution to begin with, or the faster one."""
     judge_config(config)
+    if initial is not None and not isinstance(initial, LPBoostSolution):
+        raise ValueError(f"initial is a {type(initial).__name__}: a jboost.lpboost.LPBoostSolution is wanted")
     if config is not None:
         return config
-    is_small = margins.size <= _SMALL and jax.default_backend() == "cpu"
-    return SimplexConfig() if is_small or (initial is not None and isinstance(initial.warm, Basis)) else InteriorPointConfig()
+    if initial is not None:
+        return master.method_of(initial.warm)
+    return SimplexConfig() if margins.size <= _SMALL and jax.default_backend() == "cpu" else InteriorPointConfig()
 
 
 def _grown(initial: LPBoostSolution, margins: Array, config: Config) -> LPBoostSolution:
     """A solution for a matrix that got columns. Raises ValueError where it is none."""
-    if not isinstance(initial, LPBoostSolution):
-        raise ValueError(f"initial is a {type(initial).__name__}: a jboost.lpboost.LPBoostSolution is wanted")
     (num_examples, num_columns), found = margins.shape, (*initial.example_weights.shape, *initial.coefficients.shape)
     if found[0] != num_examples or found[1] > num_columns:
         raise ValueError(
             f"initial is a solution of {found[0]} x {found[1]} margins: {num_examples} rows and at most {num_columns} columns are wanted"
         )
-    wanted = type(master.start(config, 1, 1, float))
-    if type(initial.warm) is not wanted:
+    if type(master.method_of(initial.warm)) is not type(config):
         raise ValueError(f"initial is by another method than config, {type(config).__name__}")
     votes = jnp.pad(initial.coefficients, (0, num_columns - found[1]))
-    return initial._replace(coefficients=votes, warm=master.grown(initial.warm, num_columns - found[1]))
+    grown = initial._replace(coefficients=votes, warm=master.grown(initial.warm, num_columns - found[1]))
+    dtype = jnp.result_type(float)
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, grown)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
