@@ -27,11 +27,12 @@ import numpy as np
 
 import jboost
 from benchmarks import harness
+from benchmarks.peers import slipper
 from jboost.data import binarization, readers
 from jboost.monomials import costs
 
 DEFAULT_CONFIG = harness.ROOT / "configs" / "paper001-k1.toml"
-DEFAULT_FOLDER = harness.ROOT.parent / "shared" / "data" / "papers"
+DEFAULT_FOLDERS = tuple(harness.ROOT.parent / "shared" / "data" / part for part in ("papers", "more"))
 PUBLISHED = {  # accuracy, support: Table 1
     ("l0", 1): {"BCW": (0.963, 9.1), "VOTE": (0.950, 6.0), "CLVHEART": (0.846, 10.3), "HUHEART": (0.812, 10.4), "SONAR": (0.712, 7.2)},
     ("l0", 5): {"BCW": (0.950, 9.4), "VOTE": (0.960, 3.0), "CLVHEART": (0.833, 38.9), "HUHEART": (0.807, 27.4), "SONAR": (0.725, 21.3)},
@@ -40,7 +41,7 @@ PUBLISHED = {  # accuracy, support: Table 1
     ("slipper", 1): {"BCW": (0.959, 19.5), "VOTE": (0.952, 3.9), "CLVHEART": (0.802, 14.0), "HUHEART": (0.802, 14.7), "SONAR": (0.674, 18.8)},
 }
 _ADABOOST_ROUNDS = 50
-OPENML = {"BCW": 15, "VOTE": 56, "CLVHEART": 53, "HUHEART": 51, "SONAR": 40}
+OPENML = {"BCW": 15, "VOTE": 56, "CLVHEART": 53, "HUHEART": 51, "SONAR": 40, "PIMA": 37, "GERMAN": 31, "IONOSPHERE": 59, "TICTACTOE": 50}
 
 
 class Prepared(NamedTuple):
@@ -51,19 +52,21 @@ class Prepared(NamedTuple):
     num_attributes: int
 
 
-def read_set(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """A table [m, n] of numbers and text, labels [m], and the names of its columns: from the folder, or from OpenML where it is not there."""
-    path = folder / f"{name}.csv"
-    if path.is_file():
+def read_set(name: str, folders: Sequence[Path]) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """A table [m, n] of numbers and text, labels [m], and the names of its columns: from the first folder that has it, or else from OpenML."""
+    for path in (folder / f"{name}.csv" for folder in folders):
+        if not path.is_file():
+            continue
         table = readers.read_table(path, label="label")
         assert table.labels is not None
         return table.matrix(tuple(table.numeric), tuple(table.categorical)), table.labels, table.columns
+    remedy = f"hand in --data with a folder that holds {name}.csv"
+    if name not in OPENML:
+        raise SystemExit(f"{name}.csv is not there, and its number at OpenML is not known: {remedy}")
     try:
         return read_openml(OPENML[name])
     except OSError as error:
-        raise SystemExit(
-            f"{path} is not there, and OpenML cannot be reached ({error}): hand in --data with a folder that holds {name}.csv"
-        ) from error
+        raise SystemExit(f"{name}.csv is not there, and OpenML cannot be reached ({error}): {remedy}") from error
 
 
 def read_openml(number: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -111,27 +114,36 @@ class Sizes(NamedTuple):
     max_rounds: int
     num_proposed: int
     max_columns: int
+    inner_folds: int = 0  # of the cross-validation that chooses kappa and rho of l0-chosen
 
 
-def _fit_l0(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+def _fit_l0(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
     margin = knobs["margin_times_m"] / jnp.sum(dataset.mask)
     room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns}
-    return jboost.l0.fit(dataset, learner, margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
+    return jboost.l0.fit(dataset, make_learner(knobs["kappa"]), margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
 
 
-def _fit_lpboost(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+def _fit_l0_chosen(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    grid = {"margins": knobs["inner_margins_times_m"] / jnp.sum(dataset.mask), "kappas": knobs["inner_kappas"]}
+    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "num_folds": sizes.inner_folds}
+    return jboost.l0.choose(dataset, make_learner, key=key, tolerance=knobs["tolerance"], **grid, **room).fit
+
+
+def _fit_lpboost(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    learner = make_learner(knobs["kappa"])
     return jboost.lpboost.fit(dataset, learner, nu=knobs["nu"], tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds)
 
 
-def _fit_slipper(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+def _fit_slipper(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
     return jboost.slipper.fit(dataset, key=key)  # rules of its own, all options as they are
 
 
-def _fit_adaboost(dataset: Any, learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+def _fit_adaboost(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
     return jboost.adaboost.fit(dataset, jboost.learners.literals(), max_rounds=_ADABOOST_ROUNDS)  # over the same columns
 
 
-FITS = {"adaboost": _fit_adaboost, "l0": _fit_l0, "lpboost": _fit_lpboost, "slipper": _fit_slipper}
+FITS = {"adaboost": _fit_adaboost, "l0": _fit_l0, "l0-chosen": _fit_l0_chosen, "lpboost": _fit_lpboost, "slipper": _fit_slipper}
+PEERS = {"imodels-slipper": slipper.fit_and_count}
 PARAMETERS = {"l0": "margin_times_m", "lpboost": "nu"}  # what may be a list in the settings, and is in the figures
 
 
@@ -139,9 +151,12 @@ PARAMETERS = {"l0": "margin_times_m", "lpboost": "nu"}  # what may be a list in 
 def learn(method: str, sizes: Sizes, features: Any, labels: Any, training: Any, num_attributes: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
     """Right answers on held-out rows and on the others, support, the margin that a share nu of the others falls short of, rounds, status, bounds."""
     dataset = jboost.make_dataset(features, labels, mask=training)
-    cost = costs.mdl(knobs["kappa"], num_attributes=num_attributes)
-    learner = jboost.learners.monomials(sizes.max_order, cost=cost, num_proposed=sizes.num_proposed)
-    fit = FITS[method](dataset, learner, key, knobs, sizes)
+
+    def make_learner(kappa: Any) -> Any:
+        cost = costs.mdl(kappa, num_attributes=num_attributes)
+        return jboost.learners.monomials(sizes.max_order, cost=cost, num_proposed=sizes.num_proposed)
+
+    fit = FITS[method](dataset, make_learner, key, knobs, sizes)
     scores = jboost.predict_scores(fit.ensemble, features)
     right = jnp.where(scores > 0, 1, -1) == labels
     support = jnp.sum(jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1))
@@ -150,20 +165,20 @@ def learn(method: str, sizes: Sizes, features: Any, labels: Any, training: Any, 
     return jnp.sum(right & ~training), jnp.sum(right & training), support, margin, fit.num_rounds, fit.status, *bounds
 
 
-def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]) -> None:
+def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, only: Sequence[str]) -> None:
     """All folds that the file does not hold yet, one line for each method and each value of its parameter."""
     old, digest = read_lines(lines), digest_of(settings)
     if any(line["settings"] != digest for line in old):
         raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
     done = {tuple(line[name] for name in KEYS) for line in old}
-    sizes = Sizes(**{name: settings[name] for name in Sizes._fields})
-    knobs = {name: settings[name] for name in ("kappa", "tolerance")} | {name: np.atleast_1d(settings[name])[0] for name in PARAMETERS.values()}
+    sizes = Sizes(**{name: settings[name] for name in Sizes._fields if name in settings})
+    knobs = {name: settings[name] for name in KNOBS if name in settings} | {name: np.atleast_1d(settings[name])[0] for name in PARAMETERS.values()}
     runs = [(method, value) for method in settings["methods"] for value in values_of(settings, method)]
     for name in only or settings["sets"]:
         folds = [(replication, fold) for replication in range(settings["replications"]) for fold in range(settings["folds"])]
         if {(name, *place, *one) for place in folds for one in runs} <= done:
             continue
-        table, labels, names = read_set(name, folder)
+        table, labels, names = read_set(name, folders)
         for replication, fold, part in prepare(table, labels, names, settings):
             for method, value in runs:
                 if (name, replication, fold, method, value) in done:
@@ -171,12 +186,15 @@ def run(settings: dict[str, Any], folder: Path, lines: Path, only: Sequence[str]
                 here = {**knobs, PARAMETERS[method]: value} if method in PARAMETERS else knobs
                 key = jax.random.key(replication * settings["folds"] + fold)
                 line = {"settings": digest, "set": name, "replication": replication, "fold": fold, "method": method, "parameter": value}
-                line |= judge(method, sizes, part, labels.astype(np.float32), {name: jnp.float32(knob) for name, knob in here.items()}, key)
+                line |= judge(
+                    method, sizes, part, labels.astype(np.float32), {name: jnp.asarray(knob, jnp.float32) for name, knob in here.items()}, key
+                )
                 with lines.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(json.dumps(line), flush=True)
 
 
+KNOBS = ("kappa", "tolerance", "inner_kappas", "inner_margins_times_m")
 KEYS = ("set", "replication", "fold", "method", "parameter")
 
 
@@ -186,20 +204,22 @@ def values_of(settings: dict[str, Any], method: str) -> list[float | None]:
 
 
 def judge(method: str, sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: dict[str, Any], key: Any) -> dict[str, Any]:
-    """What `learn` finds on one fold, in words and shares."""
+    """What a method finds on one fold, in words and shares; of a peer accuracies and support alone."""
     start = time.process_time()
-    result = learn(method, sizes, part.features, labels, part.training, part.num_attributes, knobs, key)
-    right, right_in_training, support, margin, rounds, status, lower, upper = map(float, result)
+    found: dict[str, Any] = {}
+    if method in PEERS:
+        right, right_in_training, support = PEERS[method](part.features, labels, part.training)
+    else:
+        result = learn(method, sizes, part.features, labels, part.training, part.num_attributes, knobs, key)
+        right, right_in_training, support, margin, rounds, status, lower, upper = map(float, result)
+        status_name = jboost.status.Status(int(status)).name
+        found = {"margin": margin, "rounds": rounds, "status": status_name, "lower_bound": lower, "upper_bound": upper}
     num_training = int(part.training.sum())
     return {
         "accuracy": right / (len(labels) - num_training),
         "training_accuracy": right_in_training / num_training,
         "support": support,
-        "margin": margin,
-        "rounds": rounds,
-        "status": jboost.status.Status(int(status)).name,
-        "lower_bound": lower,
-        "upper_bound": upper,
+        **found,
         "num_attributes": part.num_attributes,
         "cpu_seconds": time.process_time() - start,
     }
@@ -223,7 +243,8 @@ def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str,
         groups[line["method"], line["set"], line["parameter"]].append(line)
     rows = []
     for (method, name, parameter), mine in sorted(groups.items(), key=lambda item: (*item[0][:2], item[0][2] or 0)):
-        means = {key: float(np.mean([line[key] for line in mine])) for key in ("accuracy", "training_accuracy", "support", "margin")}
+        wanted = [key for key in ("accuracy", "training_accuracy", "support", "margin") if key in mine[0]]
+        means = {key: float(np.mean([line[key] for line in mine])) for key in wanted}
         published = PUBLISHED.get((method, max_order), {}).get(name, (None, None))
         rows.append(
             {
@@ -236,7 +257,7 @@ def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str,
                 "standard_error": float(np.std([line["accuracy"] for line in mine], ddof=1) / np.sqrt(len(mine))) if len(mine) > 1 else None,
                 "published_accuracy": published[0],
                 "published_support": published[1],
-                "optimal": sum(line["status"] == "OPTIMAL" for line in mine),
+                "optimal": sum(line.get("status") == "OPTIMAL" for line in mine),
                 "cpu_seconds_each": float(np.median([line["cpu_seconds"] for line in mine])),
             }
         )
@@ -258,8 +279,19 @@ COLUMNS = {  # of the table, by the title of each
 
 
 def show(rows: Sequence[dict[str, Any]]) -> str:
-    """The table in Markdown."""
-    return harness.markdown_table(list(COLUMNS), [[cell(row) for cell in COLUMNS.values()] for row in rows])
+    """The table in Markdown, and the means over all data sets."""
+    table = harness.markdown_table(list(COLUMNS), [[cell(row) for cell in COLUMNS.values()] for row in rows])
+    return table + "\n\n" + harness.markdown_table(["method", "data sets", "mean accuracy", "mean rules"], _means_by_method(rows))
+
+
+def _means_by_method(rows: Sequence[dict[str, Any]]) -> list[list[str]]:
+    groups = collections.defaultdict(list)
+    for row in rows:
+        groups[COLUMNS["method"](row)].append((row["accuracy"], row["support"]))
+    return [
+        [name, str(len(mine)), *(f"{mean:.{digits}f}" for mean, digits in zip(np.mean(mine, axis=0), (4, 1), strict=True))]
+        for name, mine in groups.items()
+    ]
 
 
 PANELS = (("l0", "parameter", "rho M"), ("lpboost", "parameter", "nu"), ("lpboost", "margin", "margin achieved"))
@@ -296,7 +328,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="scripts/reproduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="settings, TOML (default: %(default)s)")
-    parser.add_argument("--data", type=Path, default=DEFAULT_FOLDER, help="folder with BCW.csv and the others; what is not there comes from OpenML")
+    parser.add_argument(
+        "--data", type=Path, nargs="+", default=DEFAULT_FOLDERS, help="folders with BCW.csv and others; what is missing is from OpenML"
+    )
     parser.add_argument("--only", nargs="*", default=(), metavar="SET", help="data sets, of those in the settings")
     parser.add_argument("--replications", type=int, help="in place of that in the settings")
     parser.add_argument("--output", type=Path, help="JSON file (default: benchmarks/results/paper001, by the name of the settings)")

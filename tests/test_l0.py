@@ -365,7 +365,7 @@ def test_columns_that_find_no_room_are_said():
     bits = rng.integers(0, 2, (40, 12)).astype(np.float32)
     labels = np.where(bits[:, 0] + bits[:, 3] + bits[:, 5] + rng.random(40) > 2, 1, -1)
     dataset, learner = jboost.make_dataset(bits, labels), jboost.learners.monomials(2, kappa=0.2, num_proposed=4)
-    tight, roomy = (jboost.l0.fit(dataset, learner, margin=0.5, max_rounds=40, max_columns=columns) for columns in (16, 96))
+    tight, roomy = (jboost.l0.fit(dataset, learner, margin=0.5, max_rounds=40, max_columns=columns) for columns in (8, 96))
     assert [jboost.status.Status(int(fitted.status)).name for fitted in (tight, roomy)] == ["CAPACITY_LIMIT", "OPTIMAL"]
     assert int(tight.num_rounds) < 40
     assert tight.certificate.lower_bound <= roomy.certificate.upper_bound

@@ -31,7 +31,7 @@ _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the n
 _MAX_IDLE = 12  # rounds with hardly better bounds, and no new column or no room for more
 _FINER = 0.5  # what is asked of the relaxation after each such round, of what was asked before
 _LEAST_GAIN = 0.98  # of the gap, what may be left of it once rounds have brought something
-_WORTHLESS = 1e-6  # mu + lambda of a column that may go
+_WORTHLESS = 1e-3  # mu + lambda of a column that may go
 
 
 class L0Certificate(NamedTuple):

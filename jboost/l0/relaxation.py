@@ -155,7 +155,7 @@ def _judge_values(*data: Array) -> None:
 def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     """How many cuts are held at a time, static."""
     everything = max(1, pair_cuts.num_pairs(shape[0]))
-    wanted = max(4 * shape[0] + 2 * shape[1], 1024) if config.capacity is None else config.capacity
+    wanted = max(shape[0] + 2 * shape[1], 1024) if config.capacity is None else config.capacity
     return min(everything, wanted)
 
 
