@@ -102,7 +102,7 @@ def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
         return SimpleNamespace(data=codes, target=target, feature_names=["size", "kind"], categories={"kind": ["a", "b"]})
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
-    table, labels, names = paper001.read_set("VOTE", tmp_path)
+    table, labels, names = paper001.read_set("VOTE", [tmp_path])
     assert names == ("size", "kind")
     assert labels.tolist() == [-1, 1, -1]
     assert table[:2].tolist() == [[1.5, "a"], [2.5, "b"]]
@@ -117,4 +117,28 @@ def test_without_a_file_and_without_a_network(tmp_path, monkeypatch):
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
     with pytest.raises(SystemExit, match=r"BCW.csv is not there, and OpenML cannot be reached .*no route.*: hand in --data"):
-        paper001.read_set("BCW", tmp_path)
+        paper001.read_set("BCW", [tmp_path])
+
+
+def test_what_is_neither_there_nor_known(tmp_path):
+    with pytest.raises(SystemExit, match=r"MUSHROOM.csv is not there, and its number at OpenML is not known: hand in --data"):
+        paper001.read_set("MUSHROOM", [tmp_path])
+
+
+def test_a_peer_stands_in_the_same_table(folder, monkeypatch, capsys):
+    monkeypatch.setitem(paper001.PEERS, "imodels-slipper", lambda features, labels, training: (int((~training).sum()), 0, 7))
+    (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', '["imodels-slipper"]'))
+    assert paper001.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
+    (row,) = json.loads((folder / "out.json").read_text())["rows"]
+    assert (row["accuracy"], row["training_accuracy"], row["support"], row["num_folds"]) == (1.0, 0.0, 7.0, 6)
+    assert capsys.readouterr().out.rstrip().endswith("| imodels-slipper | 1 | 1.0000 | 7.0 |")
+
+
+def test_l0_with_inner_folds_learns(folder):
+    chosen = "\n".join(["inner_folds = 2", "inner_kappas = [0.1, 1.5]", "inner_margins_times_m = [2.0]"])
+    text = SETTINGS.replace('["l0", "lpboost", "slipper"]', '["l0-chosen"]').replace("replications = 2", "replications = 1") + chosen
+    (folder / "settings.toml").write_text(text)
+    assert paper001.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
+    lines = paper001.read_lines(folder / "out.jsonl")
+    assert len(lines) == 3
+    assert all(line["lower_bound"] <= line["upper_bound"] and 0 <= line["accuracy"] <= 1 for line in lines)
