@@ -146,6 +146,9 @@ def _judge(
         rewards = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu").astype(dtype)
     kept = jnp.ones((num_examples,), bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
     _judge_values(table, signs, weights, prices, rewards, kept)
+    if num_examples == 0:  # one that does not count
+        table, signs, weights, kept = (jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1)) for part in (table, signs, weights, kept))
+        rewards = None if rewards is None else jnp.pad(rewards, (0, 1))
     return _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept), costs is None and max_order is None
 
 
@@ -318,10 +321,13 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     return MonomialSolution(literals[0], best.signs[0], values[0], upper, best, outcome.num_nodes, status)
 
 
-def covers(literals: Array, features: Array) -> Array:
-    """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool."""
-    wanted = jnp.concatenate([literals == 1, literals == -1], axis=1).astype(features.dtype)
-    missed = jnp.concatenate([features != 1, features != 0], axis=1).astype(features.dtype)
+def covers(literals: ArrayLike, features: ArrayLike) -> Array:
+    """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool. Raises ValueError for shapes that do not agree."""
+    table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    signs = check.numeric("literals", literals, shape=("k", table.shape[1]), kinds="fi")
+    dtype = _float_of(table.dtype)
+    wanted = jnp.concatenate([signs == 1, signs == -1], axis=1).astype(dtype)
+    missed = jnp.concatenate([table != 1, table != 0], axis=1).astype(dtype)
     return integers.dot(wanted, missed.T) == 0
 
 
