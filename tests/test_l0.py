@@ -185,6 +185,15 @@ def test_points_are_on_the_simplex_and_their_loss_is_exact():
         assert found.loss[index] <= votes.loss[index]
 
 
+def test_coefficients_of_many_columns_are_not_negative():
+    """A coefficient of 280 units that is rounded up 30,000 times by a third of a unit leaves more than itself to be taken off."""
+    size = 30_000
+    instance = integer.Instance(jnp.ones((size, 1)), jnp.ones(1), jnp.zeros(size), jnp.ones(size, bool), jnp.asarray(0.5))
+    coefficients = np.asarray(integer.evaluate(instance, jnp.ones(size)).coefficients)
+    assert coefficients.min() >= 0
+    assert coefficients.astype(np.float64).sum() == 1
+
+
 def test_one_move_from_the_best_point_brings_nothing_better():
     """The line search against a fine grid of t."""
     rng = np.random.default_rng(2)

@@ -462,6 +462,17 @@ def test_a_thousand_rows_of_eight_kinds_in_every_type():
         assert want <= float(solved.upper_bound) <= want * (1 + 1e-5)
 
 
+def test_wide_weights_of_narrow_features_are_not_rounded(x64):
+    """Two examples alike, of opposite labels, whose weights differ by less than float32 tells apart."""
+    table, weights = np.ones((2, 1), np.float32), np.array([1 + 2.0**-26, 1 - 2.0**-27])
+    best = oracle.exact_best(table, [1, -1], weights)
+    solved = maximum_agreement(table, [1, -1], weights, max_order=1)
+    assert float(solved.value) == float(best) == 3 * 2.0**-27
+    assert Fraction(float(solved.upper_bound)) >= best
+    solved = maximum_agreement(table, [1, -1], weights.astype(np.float32), max_order=1, costs=np.array([2.0**-40, 1.0]))
+    assert solved.value.dtype == np.float64
+
+
 def test_pairs_and_a_mask():
     instances = random_instances(1, 8, 4, 900, with_pairs=True, missing=False, garbage=False)
     features, labels, weights, prices, pairs, _ = row(instances, 0)
