@@ -185,6 +185,15 @@ def test_points_are_on_the_simplex_and_their_loss_is_exact():
         assert found.loss[index] <= votes.loss[index]
 
 
+def test_coefficients_of_many_columns_are_not_negative():
+    """A coefficient of 280 units that is rounded up 30,000 times by a third of a unit leaves more than itself to be taken off."""
+    size = 30_000
+    instance = integer.Instance(jnp.ones((size, 1)), jnp.ones(1), jnp.zeros(size), jnp.ones(size, bool), jnp.asarray(0.5))
+    coefficients = np.asarray(integer.evaluate(instance, jnp.ones(size)).coefficients)
+    assert coefficients.min() >= 0
+    assert coefficients.astype(np.float64).sum() == 1
+
+
 def test_one_move_from_the_best_point_brings_nothing_better():
     """The line search against a fine grid of t."""
     rng = np.random.default_rng(2)
@@ -291,6 +300,13 @@ def test_one_class_only_is_a_constant(labels, wanted):
 
 
 @pytest.mark.slow
+def test_no_attribute_leaves_the_constants():
+    constants = jboost.l0.fit(jboost.make_dataset(np.zeros((4, 0)), [1, -1, 1, 1]), jboost.learners.monomials(0), margin=0.2, max_rounds=4)
+    assert float(constants.certificate.integer_upper_bound) == pytest.approx(1)
+    assert float(constants.certificate.integer_lower_bound) <= 1
+
+
+@pytest.mark.slow
 def test_conflicting_examples_are_errors():
     features = np.array([[1, 0], [1, 0], [0, 1], [0, 1]], np.float32)
     dataset = jboost.make_dataset(features, [1, -1, -1, -1])
@@ -322,6 +338,15 @@ def test_arguments_are_judged():
         jboost.l0.fit(dataset, learner, margin=1.5)
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.fit(dataset, jboost.slipper.rules(), margin=0.1)
+    with pytest.raises(ValueError, match="search is a dict: a jboost.l0.SearchConfig"):
+        jboost.l0.fit(dataset, learner, margin=0.1, search={})
+    with pytest.raises(ValueError, match="bound_integer is 'no'"):
+        jboost.l0.fit(dataset, learner, margin=0.1, bound_integer="no")
+    with pytest.raises(ValueError, match="dataset has no examples"):
+        jboost.l0.fit(jboost.make_dataset(np.zeros((0, 2)), []), learner, margin=0.1)
+    for given in ((np.eye(3), [1, -1, 1]), np.eye(3)):
+        with pytest.raises(ValueError, match=r"dataset is a .* jboost\.make_dataset"):
+            jboost.l0.fit(given, learner, margin=0.1)
     with pytest.raises(ValueError, match=r"learner is stumps\(abstain=True\), which has no prices"):
         jboost.l0.fit(dataset, jboost.learners.stumps(abstain=True), margin=0.1)
     with pytest.raises(ValueError, match="max_order is 7, above the 3 attributes"):

@@ -104,6 +104,8 @@ def test_arguments_are_judged():
         jboost.l0.path(dataset, learner, [0.5, 2.0])
     with pytest.raises(ValueError, match="penalty is 0"):
         jboost.l0.search_margin(dataset, learner, penalty=0.0)
+    with pytest.raises(ValueError, match="penalty is inf"):
+        jboost.l0.search_margin(dataset, learner, penalty=np.inf)
     with pytest.raises(ValueError, match=r"kappas\[0\] is -1"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[-1.0], key=jax.random.key(0))
     with pytest.raises(ValueError, match="num_folds is 1"):

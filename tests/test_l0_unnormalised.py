@@ -68,6 +68,11 @@ def test_sizes_0_and_what_is_not_allowed():
     assert (float(none.loss), none.coefficients.shape) == (pytest.approx(2), (0,))
     with pytest.raises(ValueError, match="largest is 0"):
         l0.solve_unnormalised([[1]], [1], [0.5], largest=0.0)
+    for tolerance in (0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="tolerance is"):
+            l0.solve_unnormalised([[1]], [1], [0.5], largest=1.0, tolerance=tolerance)
+    with pytest.raises(ValueError, match="config is a list"):
+        l0.solve_unnormalised([[1]], [1], [0.5], largest=1.0, config=[])
     with pytest.raises(ValueError, match=r"outputs\[0, 0\] is 2"):
         l0.solve_unnormalised([[2]], [1], [0.5], largest=1.0)
     bad = jax.jit(lambda outputs: l0.solve_unnormalised(outputs, [1, -1], [0.5], largest=1.0))(jnp.array([[jnp.nan], [1.0]]))

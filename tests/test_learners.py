@@ -15,6 +15,7 @@ import numpy as np
 import optax
 import pytest
 
+import jboost
 from jboost import learners
 from jboost.base.boosting import Proposal
 from jboost.base.types import Dataset, make_dataset
@@ -424,3 +425,10 @@ def test_bad_data_are_named():
     model = learners.trained(lambda key, features: (), lambda params, features: features, OPTIMIZER)
     with pytest.raises(ValueError, match=r"apply returns \[3, 2\]"):
         model.propose(model.init(jax.random.key(0), dataset), jnp.ones(3))
+
+
+@pytest.mark.parametrize("learner", [learners.pool(), learners.monomials(1)])
+def test_no_example_is_invalid_input(learner):
+    fitted = jboost.adaboost.fit(jboost.make_dataset(np.zeros((0, 2)), []), learner, max_rounds=2)
+    assert int(fitted.status) == jboost.status.Status.INVALID_INPUT
+    assert int(fitted.num_rounds) == 0

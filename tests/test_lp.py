@@ -205,6 +205,32 @@ def test_unbounded_where_no_row_bounds_anything(x64, config):
     assert lp.solve(program, config=config).status == Status.DUAL_INFEASIBLE
 
 
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
+def test_unbounded_though_all_but_one_value_of_most_variables_is_ruled_out(x64, config):
+    """Duals gain exactly nothing on such rows and bounds, and what rounding leaves of that is no proof that no point is feasible."""
+    inf = np.inf
+    one_point = lp.make_program(
+        [-1.0, -1.0, 1.0, 2.0, 2.0, 0.0],
+        [[-2, 2, 2, 0, 1, 2], [-2, 2, 2, 0, 1, 2], [0, 0, 0, 0, 0, -3], [3, -2, 0, 0, 0, -2], [0, 3, -2, 0, 0, 0]],
+        row_lower=[-inf, -inf, -inf, 8.0, -inf],
+        row_upper=[inf, -3.0, inf, 8.0, inf],
+        lower=[2.0, -3.0, 1.0, -inf, 1.0, 2.0],
+        upper=[2.0, inf, 1.0, inf, inf, inf],
+    )
+    at_a_bound = lp.make_program(
+        [-15.0, 4.0, 3.0, 0.0, 1.0, 8.0],
+        [[3, 0, 0, 0, 0, 0], [0, 0, -2, 0, 0, -2], [3, -3, 0, -2, -1, 0], [0, -1, 1, 2, 0, 0], [3, 0, 0, 0, 0, -2]],
+        row_lower=[-9.0, -inf, -inf, -inf, -inf],
+        row_upper=[-9.0, inf, inf, inf, inf],
+        lower=[-3.0, 2.0, -inf, -inf, -3.0, -1.0],
+        upper=[-3.0, inf, 3.0, -1.0, -3.0, inf],
+    )
+    for program in (one_point, at_a_bound):
+        solution = lp.solve(program, config=config)
+        assert solution.status == Status.DUAL_INFEASIBLE
+        assert solution.lower_bound == -inf
+
+
 # --- derivatives ---------------------------------------------------------------------------------------------------------
 
 
@@ -316,6 +342,9 @@ def test_arguments_of_the_wrong_type():
         lp.solve(([1.0], [[1.0]]))
     with pytest.raises(ValueError, match="initial"):
         lp.solve(small(), config=INTERIOR, initial=lp.solve(small(), config=INTERIOR))
+    for initial in ("warm", {}, 3, (np.zeros(2),), (np.zeros(2), np.zeros(3), np.zeros(1))):
+        with pytest.raises(ValueError, match="^initial is a .* a pair of primal"):
+            lp.solve(small(), config=lp.FirstOrderConfig(), initial=initial)
 
 
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])

@@ -288,6 +288,18 @@ def test_sizes_0_1_and_2():
                 assert int(solved.status) == Status.OPTIMAL
 
 
+@pytest.mark.parametrize("with_pairs", [False, True])
+def test_no_example_under_jit_is_as_none_alone(with_pairs):
+    arguments = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
+    rewards = np.zeros((0, 0)) if with_pairs else None
+    call = functools.partial(maximum_agreement, max_order=2, pair_weights=rewards)
+    for prices in ([0.5, 0.25, 0.75], [0.25, 0.5, 0.75]):
+        for solved in (call(*arguments, costs=np.array(prices)), jax.jit(call)(*arguments, costs=np.array(prices))):
+            assert (float(solved.value), int(solved.status)) == (-0.25, Status.OPTIMAL)
+            assert float(solved.upper_bound) >= -0.25
+            assert solved.literals.shape == (2,)
+
+
 @pytest.mark.slow
 def test_no_attribute_and_one():
     none = maximum_agreement(np.zeros((2, 0)), [1, 1], [0.25, 0.5], max_order=None)
@@ -448,6 +460,17 @@ def test_a_thousand_rows_of_eight_kinds_in_every_type():
         solved = maximum_agreement(features, labels, weights, max_order=None)
         assert float(solved.value) == pytest.approx(want, rel=1e-5)
         assert want <= float(solved.upper_bound) <= want * (1 + 1e-5)
+
+
+def test_wide_weights_of_narrow_features_are_not_rounded(x64):
+    """Two examples alike, of opposite labels, whose weights differ by less than float32 tells apart."""
+    table, weights = np.ones((2, 1), np.float32), np.array([1 + 2.0**-26, 1 - 2.0**-27])
+    best = oracle.exact_best(table, [1, -1], weights)
+    solved = maximum_agreement(table, [1, -1], weights, max_order=1)
+    assert float(solved.value) == float(best) == 3 * 2.0**-27
+    assert Fraction(float(solved.upper_bound)) >= best
+    solved = maximum_agreement(table, [1, -1], weights.astype(np.float32), max_order=1, costs=np.array([2.0**-40, 1.0]))
+    assert solved.value.dtype == np.float64
 
 
 def test_pairs_and_a_mask():
@@ -650,6 +673,14 @@ def test_covers():
     features = random.choice([0.0, 1.0, np.nan], (30, 6))
     literals = oracle.all_monomials(6, 3)
     np.testing.assert_array_equal(covers(jnp.asarray(literals), jnp.asarray(features)), oracle.covers(literals, features))
+    known = np.nan_to_num(features)
+    for dtype in (bool, np.int8, np.int64, np.float16):
+        np.testing.assert_array_equal(covers(literals, known.astype(dtype)), oracle.covers(literals, known))
+    assert not covers(np.ones((1, 256), np.int8), np.zeros((1, 256), np.int8)).any()  # 256 attributes missed are 0 in 8 bits
+    with pytest.raises(ValueError, match=r"literals has shape \[2\]: the wanted shape is \[k, 2\]"):
+        covers([1, 0], np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"literals has shape \[1, 3\]"):
+        covers([[1, 0, 1]], np.zeros((3, 2)))
 
 
 def test_costs_are_those_of_the_paper():
@@ -749,6 +780,8 @@ def test_bad_learners():
         "max_order": {"max_order": -1},
         "num_proposed": {"max_order": 1, "num_proposed": 0},
         "cost": {"max_order": 1, "cost": "aic"},
+        "cost is 3": {"max_order": 1, "cost": 3.0},
+        "config is a str": {"max_order": 1, "config": "fast"},
     }.items():
         with pytest.raises(ValueError, match=name):
             learners.monomials(**options)

@@ -353,3 +353,9 @@ def test_confidence_weights_are_log_odds():
     assert confident.weights[3] > 15
     with pytest.raises(ValueError, match="probabilities has dtype int32"):
         jboost.pair.confidence_weights([1], [1])
+    for bad in (1.5, -0.5, np.nan):
+        with pytest.raises(ValueError, match=r"probabilities\[1\] is"):
+            jboost.pair.confidence_weights([1, -1], [0.5, bad])
+        assert np.isnan(jax.jit(jboost.pair.confidence_weights)(np.array([1, -1]), np.array([0.25, bad])).weights).tolist() == [False, True]
+    with pytest.raises(ValueError, match=r"labels\[0\] is 0"):
+        jboost.pair.confidence_weights([0, 1], [0.25, 0.75])

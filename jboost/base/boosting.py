@@ -273,6 +273,8 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
 def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> None:
     """Raises ValueError, naming the argument, for what `jax.jit` would say less clearly, and for known features that the learner does not take."""
     check.count("max_rounds", max_rounds, low=1)
+    if not isinstance(dataset, Dataset):
+        raise ValueError(f"dataset is a {type(dataset).__name__}: a jboost.Dataset is wanted; jboost.make_dataset(features, labels) makes one")
     check.pytree_of_numbers(
         "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
     )

@@ -291,7 +291,11 @@ def make_booster(
     settings = _DEFAULT_CONFIG if config is None else config
     if not isinstance(settings, RelaxationConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
-    return L0(margin, tolerance, constant_cost, settings, integer.SearchConfig() if search is None else search, max_columns, bound_integer)
+    sizes = integer.SearchConfig() if search is None else search
+    if not isinstance(sizes, integer.SearchConfig):
+        raise ValueError(f"search is a {type(search).__name__}: a jboost.l0.SearchConfig is wanted")
+    check.choice("bound_integer", bound_integer, (True, False))
+    return L0(margin, tolerance, constant_cost, settings, sizes, max_columns, bound_integer)
 
 
 def judge_learner(learner: Any) -> None:
@@ -307,6 +311,8 @@ def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any
     """The booster of these options, for a learner and data that suit it. Raises ValueError, naming the argument."""
     judge_learner(learner)
     boosting.judge_arguments(learner, dataset, max_rounds)
+    if dataset.labels.shape[0] == 0:
+        raise ValueError("dataset has no examples: one at least is wanted, which may be masked out")
     return make_booster(constant_cost=_constant_cost(learner), **options)
 
 

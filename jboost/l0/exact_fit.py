@@ -52,14 +52,14 @@ def fit_exact(
       dataset: as for `jboost.l0.fit`.
       learner: one that prices, and has `every`.
       key: as for `fit`.
-      max_rounds: of `fit`; static.
+      max_rounds: of `fit`; static. Twice as many hypotheses (of a learner that proposes one) and no more can be branched on.
       exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the model counts as optimal.
       exact_config: static sizes of the branch and bound.
-      **options: of `fit`; `max_columns` is also how many hypotheses the branch and bound is run over.
+      **options: of `fit`; `max_columns` is also how many hypotheses the branch and bound is run over at most.
 
     Returns:
-      An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses are in play than `max_columns`, and the
-      statuses of `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
+      An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses are in play than there is room for (raise
+      `max_rounds` and `max_columns`), and the statuses of `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
 
     Raises:
       ValueError: what `fit` raises; for a learner that cannot list its hypotheses.

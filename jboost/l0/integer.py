@@ -21,6 +21,7 @@ from jboost.base import brackets, check, loops, numerics
 from jboost.base.types import Array
 
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
+_MOST_FOR_NEAREST = 1024  # columns whose coefficients are rounded to the nearest: what is too much in all is less than the largest
 _MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
 _MOST_PRICED = 1024  # hypotheses that the values of (15) are looked at for
 _SLACK = 1e-5  # relative, by which a bound must exceed a value that the loss can have to rule it out
@@ -65,7 +66,8 @@ def evaluate(instance: Instance, coefficients: Array) -> Vote:
     even = numerics.safe_divide(instance.is_column.astype(clean.dtype), jnp.full_like(clean, jnp.sum(instance.is_column)))
     total = jnp.sum(clean)
     shares = jnp.where(total > 0, numerics.safe_divide(clean, jnp.full_like(clean, total)), even)
-    whole = jnp.round(shares / unit)
+    few = len(coefficients) <= _MOST_FOR_NEAREST
+    whole = jnp.round(shares / unit) if few else jnp.floor(shares * (1 - (len(coefficients) + 4) * unit) / unit)
     largest = jnp.argmax(whole)
     whole = whole.at[largest].add(jnp.round(1 / unit) - jnp.sum(whole))
     return _valued(instance, whole * unit)

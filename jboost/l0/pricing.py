@@ -95,7 +95,7 @@ def ask(learner: Any, state: PyTree, asked: Asked, relaxation: L0Relaxation, eit
         return said.state, (said.hypotheses, said.outputs, said.values, said.upper_bound)
 
     state, (hypotheses, outputs, values, bounds) = lax.scan(answer, state, jnp.stack([weights, jnp.zeros_like(weights)]))
-    hypotheses, outputs, values = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), (hypotheses, outputs, values))
+    hypotheses, outputs, values = jax.tree.map(jnp.concatenate, (hypotheses, outputs, values))
     costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
     return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), prices, state, asked, relaxation)
 

@@ -130,10 +130,12 @@ class Columns:
 
 
 def _in_blocks(rows: Array) -> Array:
-    """Rows [m, ...] as [blocks, rows, ...], with zeros past the last."""
-    block = min(_ROWS_AT_ONCE, rows.shape[0])
-    padding = [(0, -rows.shape[0] % block)] + [(0, 0)] * (rows.ndim - 1)
-    return jnp.pad(rows, padding).reshape(-1, block, *rows.shape[1:])
+    """Rows [m, ...] as [blocks, rows, ...], with zeros past the last; one block at least."""
+    size = max(1, rows.shape[0])
+    block = min(_ROWS_AT_ONCE, size)
+    count = -(-size // block)
+    padding = [(0, count * block - rows.shape[0])] + [(0, 0)] * (rows.ndim - 1)
+    return jnp.pad(rows, padding).reshape(count, block, *rows.shape[1:])
 
 
 def _edges(columns: Array, signed: Array, has_negations: bool) -> tuple[Array, Array]:

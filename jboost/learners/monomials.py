@@ -193,6 +193,10 @@ def monomials(
     if isinstance(cost, str):
         check.choice("cost", cost, ("mdl",))
         cost = costs.mdl(check.number("kappa", kappa, low=0))
+    elif not callable(cost):
+        raise ValueError(f"cost is {cost!r}: 'mdl' or a function of jboost.monomials.costs is wanted")
     constant_cost = check.number("constant_cost", constant_cost, low=0)
     settings = SearchConfig() if config is None else config
+    if not isinstance(settings, SearchConfig):
+        raise ValueError(f"config is a {type(config).__name__}: a jboost.monomials.SearchConfig is wanted")
     return Monomials(cost, constant_cost, max_order, dataclasses.replace(settings, num_best=num_proposed))

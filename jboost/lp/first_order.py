@@ -158,7 +158,7 @@ def extend(initial: Any, *, num_columns: int, num_rows: int) -> WarmStart:
       num_rows: at least m, static.
 
     Raises:
-      ValueError: at trace time, if `initial` has more variables or rows.
+      ValueError: at trace time, if `initial` is none of these, or has more variables or rows.
 
     >>> import jax.numpy as jnp
     >>> from jboost.lp import first_order
@@ -166,7 +166,10 @@ def extend(initial: Any, *, num_columns: int, num_rows: int) -> WarmStart:
     >>> new.primal.tolist(), new.dual.tolist()
     ([1.0, 0.0], [2.0, 3.0])
     """
-    primal, dual = (initial.primal, initial.dual) if isinstance(initial, (WarmStart, LPSolution)) else initial
+    is_record = isinstance(initial, (WarmStart, LPSolution))
+    if not is_record and not (isinstance(initial, (tuple, list)) and len(initial) == 2):
+        raise ValueError(f"initial is a {type(initial).__name__}: an LPSolution, a WarmStart, or a pair of primal [n] and dual [m] is wanted")
+    primal, dual = (initial.primal, initial.dual) if is_record else initial
     weight = initial.primal_weight if isinstance(initial, WarmStart) else 0.0
     return WarmStart(_padded("initial.primal", primal, num_columns), _padded("initial.dual", dual, num_rows), jnp.asarray(weight, float))
 

@@ -86,16 +86,23 @@ def _measure(run: _Run, point: Point, residual: Residuals) -> Info:
 
 def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: Array) -> tuple[Array, Array]:
     """Whether y is a ray that proves the program infeasible, and whether w is one along which the objective falls without end."""
-    slope = residual.reduced - program.cost * point.scale
+    slope = -embedding.backward(program, point.dual)  # residual.reduced less cost tau is what rounding leaves, where y is small
     is_low = slope > 0
     is_held = program.is_fixed | jnp.where(is_low, program.has_bound[0], program.has_bound[1])
     missed = jnp.max(jnp.where(is_held, 0.0, jnp.abs(slope)), initial=0.0)
-    gained = jnp.sum(jnp.where(is_held, slope * (program.level + jnp.where(is_low, program.bound[0], program.bound[1])), 0.0))
+    earned = jnp.where(is_held, slope * (program.level + jnp.where(is_low, program.bound[0], program.bound[1])), 0.0)
+    gained, terms = jnp.sum(earned), program.cost * point.primal
     outside = jnp.where(program.has_bound | program.is_fixed[None, :], -embedding.sides(point.primal[None, :] * jnp.ones_like(program.bound)), 0.0)
     off = jnp.maximum(jnp.max(jnp.abs(residual.primal), initial=0.0), jnp.max(outside, initial=0.0))
     fall = -residual.objective
     vanishes = point.scale < point.gap_dual
-    return vanishes & (gained > 0) & (missed <= tolerance * gained), vanishes & (fall > 0) & (off <= tolerance * fall)
+    refutes = (gained > _rounding_of(earned)) & (missed <= tolerance * gained)  # of a program with one feasible point nothing is gained
+    return vanishes & refutes, vanishes & (fall > _rounding_of(terms)) & (off <= tolerance * fall)
+
+
+def _rounding_of(terms: Array) -> Array:
+    """What rounding may leave of the sum of terms, each a sum itself, where it is 0, []."""
+    return 16 * (terms.shape[0] + 4) * jnp.finfo(terms.dtype).eps * jnp.sum(jnp.abs(terms))
 
 
 def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:

@@ -67,6 +67,9 @@ def solve(
         raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
     if initial is not None and isinstance(config, InteriorPointConfig):
         raise ValueError("initial is for the first-order method: hand in config=jboost.lp.FirstOrderConfig() as well, or leave it out")
+    if initial is not None:
+        num_rows, num_columns = problem.operator.shape
+        initial = first_order.extend(initial, num_columns=num_columns, num_rows=num_rows)
     return _solve(problem, tolerance, initial, config=config)
 
 

@@ -82,8 +82,9 @@ def _dot(left: Array, right: Array) -> Array:
 def pack(flags: Array) -> Array:
     """The bits of [..., G] bool in [..., ceil(G / 32)] words."""
     size = flags.shape[-1]
-    padded = jnp.pad(flags, [(0, 0)] * (flags.ndim - 1) + [(0, -size % 32)])
-    grouped = padded.reshape(*flags.shape[:-1], -1, 32).astype(jnp.uint32)
+    num_words = -(-size // 32)
+    padded = jnp.pad(flags, [(0, 0)] * (flags.ndim - 1) + [(0, 32 * num_words - size)])
+    grouped = padded.reshape(*flags.shape[:-1], num_words, 32).astype(jnp.uint32)
     places = jnp.uint32(1) << lax.broadcasted_iota(jnp.uint32, grouped.shape, grouped.ndim - 1)
     return jnp.sum(grouped * places, axis=-1, dtype=jnp.uint32)
 

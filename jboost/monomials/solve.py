@@ -66,7 +66,7 @@ def maximum_agreement(
       features: [m, N] 0 or 1 (`jboost.data.binarization` makes them); NaN where neither literal of an attribute holds: under jit with
         `config.missing=True` only.
       labels: [m] -1 or +1.
-      example_weights: [m], not negative.
+      example_weights: [m], not negative. The widest float type of features, weights, costs and rewards is computed with.
       max_order: the largest number of literals, static; None for any.
       costs: [max_order + 1], or [N + 1], by number of literals, not negative, +inf for orders not allowed; None for 0.
       pair_weights: [m, m], not negative; entry (i, i') rewards a cover with i and without i' where y_i is the sign and y_i' is not; ignored within a
@@ -127,25 +127,30 @@ def _judge(
 ) -> tuple[_Problem, bool]:
     """The problem, and whether literals are free and may be many."""
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
-    dtype = _float_of(table.dtype)
     num_examples, num_attributes = table.shape
     if num_examples > _MOST_ROWS:
         raise ValueError(f"features has {num_examples} rows: at most {_MOST_ROWS} are searched exactly; merge equal rows or take a sample")
     signs = check.numeric("labels", labels, shape=(num_examples,), kinds="fi")
-    weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu").astype(dtype)
+    weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu")
     if max_order is not None:
         check.count("max_order", max_order, low=0)
         if max_order > num_attributes:
             raise ValueError(f"max_order is {max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
     highest = num_attributes if max_order is None else max_order
-    prices = jnp.zeros((highest + 1,), dtype)
+    prices, rewards = None, None
     if costs is not None:
-        prices = check.numeric("costs", costs, shape=(highest + 1,), kinds="fiu").astype(dtype)
-    rewards = None
+        prices = check.numeric("costs", costs, shape=(highest + 1,), kinds="fiu")
     if pair_weights is not None:
-        rewards = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu").astype(dtype)
+        rewards = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu")
+    dtype = jnp.result_type(*(_float_of(part.dtype) for part in (table, weights, prices, rewards) if part is not None))
+    weights = weights.astype(dtype)
+    prices = jnp.zeros((highest + 1,), dtype) if prices is None else prices.astype(dtype)
+    rewards = None if rewards is None else rewards.astype(dtype)
     kept = jnp.ones((num_examples,), bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
     _judge_values(table, signs, weights, prices, rewards, kept)
+    if num_examples == 0:  # one that does not count
+        table, signs, weights, kept = (jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1)) for part in (table, signs, weights, kept))
+        rewards = None if rewards is None else jnp.pad(rewards, (0, 1))
     return _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept), costs is None and max_order is None
 
 
@@ -318,10 +323,13 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     return MonomialSolution(literals[0], best.signs[0], values[0], upper, best, outcome.num_nodes, status)
 
 
-def covers(literals: Array, features: Array) -> Array:
-    """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool."""
-    wanted = jnp.concatenate([literals == 1, literals == -1], axis=1).astype(features.dtype)
-    missed = jnp.concatenate([features != 1, features != 0], axis=1).astype(features.dtype)
+def covers(literals: ArrayLike, features: ArrayLike) -> Array:
+    """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool. Raises ValueError for shapes that do not agree."""
+    table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    signs = check.numeric("literals", literals, shape=("k", table.shape[1]), kinds="fi")
+    dtype = _float_of(table.dtype)
+    wanted = jnp.concatenate([signs == 1, signs == -1], axis=1).astype(dtype)
+    missed = jnp.concatenate([table != 1, table != 0], axis=1).astype(dtype)
     return integers.dot(wanted, missed.T) == 0
 
 

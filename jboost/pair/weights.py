@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost.base import check
 from jboost.base.types import Array, ArrayLike
@@ -33,7 +35,8 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
       `ConfidentLabels`, ready for `optimal_separator`.
 
     Raises:
-      ValueError: at trace time, if a shape or kind is wrong.
+      ValueError: at trace time, if a shape or kind is wrong; and, where values are known, for labels other than +1 and -1 and for what is no
+        probability. Where they are not known both come out as NaN weights, which `optimal_separator` does not allow.
 
     >>> import jboost
     >>> confident = jboost.pair.confidence_weights([1, 1, -1], [0.9, 0.1, 0.5])
@@ -44,8 +47,19 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     """
     labels = check.numeric("labels", labels, shape=("n",), kinds="fi")
     probabilities = check.numeric("probabilities", probabilities, shape=(labels.shape[0],), kinds="f")
+    is_allowed = (jnp.abs(labels) == 1) & (probabilities >= 0) & (probabilities <= 1)
+    if not isinstance(is_allowed, jax.core.Tracer):
+        _judge(np.asarray(labels), np.asarray(probabilities))
     resolution = jnp.finfo(probabilities.dtype).eps
-    clipped = jnp.clip(probabilities, resolution, 1 - resolution)
+    clipped = jnp.where(is_allowed, jnp.clip(probabilities, resolution, 1 - resolution), jnp.nan)
     logits = jnp.log(clipped) - jnp.log1p(-clipped)
     informative = probabilities != 0.5
     return ConfidentLabels(jnp.where(logits < 0, -labels, labels), jnp.where(informative, jnp.abs(logits), 1), informative)
+
+
+def _judge(labels: np.ndarray, probabilities: np.ndarray) -> None:
+    """Raises ValueError, naming the argument, at the first label or probability that is none."""
+    for i in np.flatnonzero(np.abs(labels) != 1)[:1]:
+        raise ValueError(f"labels[{i}] is {labels[i]:g}: labels are -1 or +1")
+    for i in np.flatnonzero(~((probabilities >= 0) & (probabilities <= 1)))[:1]:
+        raise ValueError(f"probabilities[{i}] is {probabilities[i]:g}: a probability from 0 to 1, that the label is right, is wanted")

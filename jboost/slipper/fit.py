@@ -79,4 +79,7 @@ def _booster(max_rounds: int, num_rounds: ArrayLike | None) -> Slipper:
     check.count("max_rounds", max_rounds, low=1)
     if num_rounds is None:
         return Slipper(jnp.asarray(max_rounds, jnp.int32))
-    return Slipper(check.number("num_rounds", num_rounds, low=1, high=max_rounds).astype(jnp.int32))
+    wanted = check.number("num_rounds", num_rounds, low=1, high=max_rounds)
+    if not isinstance(wanted, jax.core.Tracer) and float(wanted) != int(wanted):
+        raise ValueError(f"num_rounds is {float(wanted):g}: a whole number is wanted")
+    return Slipper(wanted.astype(jnp.int32))

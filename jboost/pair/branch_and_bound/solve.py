@@ -98,6 +98,8 @@ def read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sit
 
 
 def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
+    if not isinstance(initial, BranchAndBoundState):
+        raise ValueError(f"initial is a {type(initial).__name__}: a jboost.pair.BranchAndBoundState, as `on_step` gets it, is wanted")
     points = problem.points
     total = int(jnp.sum(points.own) + jnp.sum(points.other))
     if int(initial.num_sites) != int(points.count) or int(initial.total_weight) != total:
