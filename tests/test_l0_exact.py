@@ -64,6 +64,28 @@ def test_optima_are_those_of_the_mixed_integer_program():
 
 
 @pytest.mark.slow
+def test_margins_that_are_met_with_equality():
+    outputs, labels, costs, _ = pools(30, 2)
+    margins = np.resize(np.float32([0.25, 0.5, 1.0]), 30)
+    costs[::2] = 0
+    found = jax.device_get(solve_all(outputs, labels, costs, margins))
+    for index in range(30):
+        optimum = integer_optimum(outputs[index], labels[index], costs[index], float(margins[index]))
+        assert found.lower_bound[index] <= optimum + 1e-5, index
+        assert found.loss[index] == pytest.approx(optimum, abs=2e-3), index
+        assert found.status[index] == Status.OPTIMAL, index
+
+
+def test_a_margin_that_only_halves_meet():
+    outputs = [[-1, -1, 0, 1, 1], [1, -1, 1, 0, 0], [-1, 1, 1, -1, 0], [-1, 1, -1, 1, 0], [0, 0, 0, -1, -1], [-1, 1, 0, 1, -1]]
+    labels = [1, -1, 1, -1, 1, -1]
+    found = l0.solve_exact(outputs, labels, [0.0] * 5, margin=0.5)
+    assert exact_errors(outputs, labels, 0.5, found.coefficients) == 2
+    assert float(found.loss) == pytest.approx(2, abs=1e-6)
+    assert int(found.status) == Status.OPTIMAL
+
+
+@pytest.mark.slow
 def test_limits_leave_valid_bounds():
     outputs, labels, costs, margins = pools(30, 1)
     for config in (l0.ExactConfig(max_batches=1), l0.ExactConfig(batch=2, capacity=3)):

@@ -350,7 +350,9 @@ def finish(state: State, dataset: Dataset) -> Fit:
     relaxed = memory.warm.primal
     starts = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected])
     constants = tuple(range(_NUM_CONSTANTS))
-    found = lax.map(lambda start: integer.search(instance, integer.evaluate(instance, start), config=booster.search, companions=constants), starts)
+    found = lax.map(
+        lambda start: integer.search(instance, integer.evaluate_near(instance, start), config=booster.search, companions=constants), starts
+    )
     best = memory.best
     for index in range(starts.shape[0]):
         best = integer.better(best, jax.tree.map(lambda leaf, index=index: leaf[index], found))

@@ -224,7 +224,7 @@ def _step(data: Data, instance: Instance, state: _State, tolerance: Array, confi
     """One batch: bounds, a better incumbent perhaps, and the children of what may hold a better one still."""
     nodes, is_node, begin = stack.top(state.stack, config.batch)
     nodes, solved = jax.vmap(lambda node: _relax(data, node, state.goal, config))(nodes)
-    votes = jax.vmap(jax.vmap(lambda start: integer.evaluate(instance, start)))(solved.coefficients)
+    votes = jax.vmap(jax.vmap(lambda start: integer.evaluate_near(instance, start)))(solved.coefficients)
     losses = jnp.where(is_node[:, None], votes.loss, jnp.inf)
     found = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[jnp.argmin(losses)], votes)
     searched = integer.search(instance, found, config=config.search)
