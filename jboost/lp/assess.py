@@ -73,15 +73,15 @@ def solution(
     quality = assess(problem, primal, dual)
     lower, is_refuted = certify.prove_lower(tighten.tighten(problem, proof.num_tightenings), dual)
     lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
-    spoiled = jnp.where(status == int(Status.INVALID_INPUT), jnp.nan, 0.0)
+    is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(
         primal=primal,
         dual=dual,
         reduced_costs=quality.reduced_costs,
         primal_objective=quality.primal_objective,
         dual_objective=quality.dual_objective,
-        lower_bound=lower + spoiled,
-        upper_bound=jnp.where(is_unbounded, jnp.inf, repaired.upper_bound) + spoiled,
+        lower_bound=jnp.where(is_invalid, -jnp.inf, lower),
+        upper_bound=jnp.where(is_invalid | is_unbounded, jnp.inf, repaired.upper_bound),
         primal_residual=quality.primal_residual,
         dual_residual=quality.dual_residual,
         duality_gap=quality.duality_gap,
