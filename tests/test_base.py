@@ -198,3 +198,15 @@ def test_chunks_are_the_whole_batch(monkeypatch):
     twice = jax.vmap(jax.vmap(lambda matrix: product((matrix, vector))))(matrices[:6].reshape(2, 3, 3, 3))
     np.testing.assert_array_equal(twice["product"].reshape(6, 3), (matrices @ vector)[:6])
     np.testing.assert_array_equal(product((matrices[0], vector))["product"], matrices[0] @ vector)
+
+
+@pytest.mark.parametrize("value", [None, 3, "a", jnp.zeros(2), np.zeros((2, 2), np.uint32), jax.random.split(jax.random.key(0))])
+def test_what_is_no_key_is_said(value):
+    with pytest.raises(ValueError, match=r"key is .*: a random key is wanted, as jax.random.key\(0\)"):
+        jboost.folds.stratified_folds(value, [1, 1, -1, -1], num_folds=2)
+
+
+def test_both_kinds_of_keys_are_taken():
+    for key in (jax.random.key(1), jax.random.PRNGKey(1), np.asarray(jax.random.PRNGKey(1))):
+        held_out = jboost.folds.stratified_folds(key, [1, 1, -1, -1], num_folds=2)
+        np.testing.assert_array_equal(held_out, jboost.folds.stratified_folds(jax.random.key(1), [1, 1, -1, -1], num_folds=2))

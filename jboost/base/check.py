@@ -80,6 +80,16 @@ def count(name: str, value: Any, *, low: int) -> None:
         raise ValueError(f"{name} is {value!r}: an integer of at least {low} is wanted, known before tracing")
 
 
+def key(name: str, value: Any) -> Any:
+    """`value`, a random key of JAX of either kind, or ValueError."""
+    is_typed = isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    is_raw = isinstance(value, jax.Array | np.ndarray) and value.dtype == np.uint32
+    if not (is_typed and value.ndim == 0) and not (is_raw and value.ndim == 1):
+        found = f"of shape {list(value.shape)}, {value.dtype}" if isinstance(value, jax.Array | np.ndarray) else f"{value!r}"
+        raise ValueError(f"{name} is {found}: a random key is wanted, as jax.random.key(0)")
+    return value
+
+
 def pytree_of_numbers(name: str, value: Any, *, remedy: str) -> None:
     """Raises ValueError if a leaf of `value` is no number or array, as of a class that JAX does not know."""
     for leaf in jax.tree.leaves(value):

@@ -24,7 +24,7 @@ def stratified_folds(key: Array, labels: ArrayLike, *, num_folds: int, mask: Arr
       sizes of the folds differ by at most one, also within the positive class.
 
     Raises:
-      ValueError: at trace time, if `num_folds` is below 2 or a shape is wrong.
+      ValueError: at trace time, if `key` is none, `num_folds` is below 2 or a shape is wrong.
 
     >>> import jax, jboost
     >>> held_out = jboost.folds.stratified_folds(jax.random.key(0), [1, 1, -1, -1, -1, -1], num_folds=2)
@@ -33,6 +33,7 @@ def stratified_folds(key: Array, labels: ArrayLike, *, num_folds: int, mask: Arr
     """
     if num_folds < 2:
         raise ValueError(f"num_folds is {num_folds}: at least 2 folds are wanted")
+    check.key("key", key)
     labels = check.numeric("labels", labels, shape=("m",), kinds="fi")
     size = labels.shape[0]
     _, mask = types.fill(None, mask, size)

@@ -54,7 +54,7 @@ def random_pairing(
     >>> float(vote.loss)
     0.0
     """
-    return _random_pairing(*strategies.arrays(scores, labels, weights, mask), key)
+    return _random_pairing(*strategies.arrays(scores, labels, weights, mask), check.key("key", key))
 
 
 @jax.jit

@@ -82,6 +82,7 @@ def choose(
     margins = check.numbers("margins", margins, low=0, high=1, open_low=True)
     prices = check.numbers("kappas", kappas, low=0)
     check.count("num_folds", num_folds, low=2)
+    check.key("key", key)
     check.count("num_at_once", num_at_once, low=1)
     booster = begin_fit(
         dataset,

@@ -55,8 +55,7 @@ class Trained:
 
     def init(self, key: Array | None, dataset: Dataset) -> TrainedState:
         """Keeps the key and the examples, and with a warm start the first parameters."""
-        if key is None:
-            raise ValueError("key is None: trained() draws its first parameters at random; hand in key=jax.random.key(0)")
+        key = check.key("key", key)
         features = jnp.where(dataset.mask[:, None], _as_floats(dataset.features), 0.0)
         params: PyTree = ()
         if self.warm_start:

@@ -12,7 +12,7 @@ from jboost.base import boosting, check
 from jboost.base.boosting import Fit, Info, State
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.slipper.booster import Slipper
-from jboost.slipper.rounds import choose_rounds, judged_key
+from jboost.slipper.rounds import choose_rounds
 from jboost.slipper.rules import rules
 
 
@@ -64,7 +64,7 @@ def fit(
     learner = rules() if learner is None else learner
     boosting.judge_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
-    key = judged_key(key)
+    key = check.key("key", key)
     booster = _booster(max_rounds, num_rounds)
     if num_rounds is None:
         key_choice, key = jax.random.split(key)

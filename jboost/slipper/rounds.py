@@ -52,7 +52,7 @@ def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, m
     learner = rules() if learner is None else learner
     boosting.judge_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
-    return _choose(learner, dataset, judged_key(key), max_rounds=max_rounds, num_folds=num_folds)
+    return _choose(learner, dataset, check.key("key", key), max_rounds=max_rounds, num_folds=num_folds)
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds", "num_folds"))
@@ -83,10 +83,3 @@ def _choose(learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_
     is_sound = boosting.is_valid(dataset) & ~jnp.any(is_bad)
     status = jnp.where(is_sound, int(Status.OPTIMAL), int(Status.INVALID_INPUT)).astype(jnp.int32)
     return Rounds((jnp.argmin(total) + 1).astype(jnp.int32), total, status)
-
-
-def judged_key(key: Array | None) -> Array:
-    """The key, or ValueError where there is none."""
-    if key is None:
-        raise ValueError("key is None: SLIPPER splits the examples at random; hand in key=jax.random.key(0)")
-    return key

@@ -57,8 +57,7 @@ class Rules:
 
     def init(self, key: Array | None, dataset: Dataset) -> RulesState:
         """Keeps the key and the examples."""
-        if key is None:
-            raise ValueError("key is None: rules() splits the examples at random; hand in key=jax.random.key(0)")
+        key = check.key("key", key)
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float)).T
         is_known = (features == 0) | (features == 1) | jnp.isnan(features)
         literals = jnp.concatenate([features == 1, features == 0]) & dataset.mask[None, :]
