@@ -395,3 +395,13 @@ def test_columns_that_find_no_room_are_said():
     assert int(tight.num_rounds) < 40
     assert tight.certificate.lower_bound <= roomy.certificate.upper_bound
     assert roomy.certificate.lower_bound <= tight.certificate.upper_bound
+
+
+def test_starts_of_the_local_search_are_the_largest_few():
+    starts = np.asarray(integer.sparse_starts(jnp.array([0.1, 0.0, 0.5, 0.2, 0.2])))
+    np.testing.assert_allclose(starts[0], [0, 0, 0.5, 0.2, 0])
+    np.testing.assert_allclose(starts[1], [0.1, 0, 0.5, 0.2, 0.2])
+    np.testing.assert_allclose(starts[4], [0, 0, 1, 1, 1])
+    np.testing.assert_allclose(starts[6], [1, 0, 1, 1, 1])
+    assert not np.asarray(integer.sparse_starts(jnp.zeros(2))).any()
+    assert np.asarray(integer.sparse_starts(jnp.arange(40.0)) > 0).sum(axis=1).tolist() == [2, 4, 8, 16, 3, 6, 12]

@@ -348,14 +348,13 @@ def finish(state: State, dataset: Dataset) -> Fit:
     booster, memory = state.booster, state.memory
     instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)
     relaxed = memory.warm.primal
-    starts = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected])
+    whole = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected])
+    starts = jnp.concatenate([whole, integer.sparse_starts(relaxed.coefficients), integer.sparse_starts(relaxed.selected)])
     constants = tuple(range(_NUM_CONSTANTS))
     found = lax.map(
         lambda start: integer.search(instance, integer.evaluate_near(instance, start), config=booster.search, companions=constants), starts
     )
-    best = memory.best
-    for index in range(starts.shape[0]):
-        best = integer.better(best, jax.tree.map(lambda leaf, index=index: leaf[index], found))
+    best = integer.better(memory.best, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found))
     sound = jnp.isfinite(fitted.certificate.upper_bound)
     certificate = fitted.certificate._replace(integer_upper_bound=jnp.where(sound, best.loss, fitted.certificate.integer_upper_bound))
     ensemble = fitted.ensemble._replace(votes=booster.votes(best), constant=booster.constant(best))

@@ -25,6 +25,7 @@ _MOST_FOR_NEAREST = 1024  # columns whose coefficients are rounded to the neares
 _COARSE = tuple(2.0**-digits for digits in range(9))  # grids on which a margin may be met with equality
 _NEARLY = 1e-3  # of a coarse unit, what may be missing
 _MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
+_MOST_STARTED = 16  # the largest coefficients, with which a search may begin
 _MOST_PRICED = 1024  # hypotheses that the values of (15) are looked at for
 _SLACK = 1e-5  # relative, by which a bound must exceed a value that the loss can have to rule it out
 _CAUTION = 1e-6  # by which an example is to exceed the margin to count as right after a transfer
@@ -128,6 +129,18 @@ def round_up(bound: Array, weights: Array, prices: Array) -> Array:
 def better(first: Vote, second: Vote) -> Vote:
     """The one of less loss, the first where both have the same."""
     return jax.tree.map(lambda one, two: jnp.where(second.loss < first.loss, two, one), first, second)
+
+
+def sparse_starts(coefficients: Array) -> Array:
+    """Points [s, n] next to which a local search may begin: the largest few of some coefficients [n], as they are and all alike."""
+    values, places = lax.top_k(coefficients, min(coefficients.shape[0], _MOST_STARTED))
+    ranks = jnp.arange(values.shape[0])
+
+    def largest(count: Array, is_even: Array) -> Array:
+        kept = jnp.where((ranks < count) & (values > 0), jnp.where(is_even, 1.0, values), 0.0)
+        return jnp.zeros_like(coefficients).at[places].set(kept)
+
+    return jax.vmap(largest)(jnp.array([2, 4, 8, 16, 3, 6, 12]), jnp.arange(7) >= 4)
 
 
 class _Moves(NamedTuple):
