@@ -14,17 +14,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 
 from jboost.base import check, numerics, types
 from jboost.base.types import Array, ArrayLike
+from jboost.pair import pareto_by_cells
 from jboost.pair.encoding import encode, pad_rows
 from jboost.pair.pareto_drawing import draw_front
 from jboost.pair.pareto_walk import sweep_front
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import ParetoFront, TradeOff
+
+_LARGEST_SWEEP = 512  # points
 
 
 def pareto_front(
@@ -34,6 +38,7 @@ def pareto_front(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     max_points: int,
+    method: Literal["auto", "sweep", "branch_and_bound"] = "auto",
     config: SweepConfig | None = None,
 ) -> ParetoFront:
     """All pairs (weight given up, margin) that no separator beats in both, each with its separator.
@@ -68,6 +73,15 @@ def pareto_front(
     check.count("max_points", max_points, low=1)
     if config is not None and not isinstance(config, SweepConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted")
+    check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
+    is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
+    if method == "branch_and_bound" and is_traced:
+        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+    is_large = points.shape[0] > _LARGEST_SWEEP and not is_traced and config is None
+    if method == "branch_and_bound" or (method == "auto" and is_large):
+        front = pareto_by_cells.solve(points, labels, weights, mask, max_points=int(max_points))
+        if front is not None:
+            return front
     config = (config or SweepConfig()).resolved()
     if config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
