@@ -1,9 +1,9 @@
-"""The front of concrete arrays: cells of directions say which centres to look at, one loss after the other."""
+"""The front of concrete arrays: cells of directions say where to look, problems of a few points say what is there."""
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,42 +13,31 @@ from jax import lax
 from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.geometry.exact import Wide
 from jboost.pair import pareto_cells, sweep
 from jboost.pair.encoding import Encoding, encode, pad_rows
 from jboost.pair.instance import Instance
+from jboost.pair.line import Line
 from jboost.pair.near_optimal_lines import fat_line
 from jboost.pair.pareto_cells import Cloud, Shortlist
-from jboost.pair.pareto_drawing import draw_front
-from jboost.pair.pareto_walk import Found, Point, best_constant, look, nothing_found, wider_than
+from jboost.pair.pareto_drawing import draw_front, draw_line_of
+from jboost.pair.pareto_places import Ground, list_places
+from jboost.pair.pareto_slabs import Place, Slab, take, widest_slabs
+from jboost.pair.pareto_walk import WIDER, Found, Point, best_constant
 from jboost.pair.separator import optimal_separator
 from jboost.pair.types import ParetoFront
 
 _REAL = jnp.dtype("float64")
 _MOST_COPIES = 4  # times the number of points, of points that count as often as they weigh
-_FIRST_ENTRIES = 512  # room in the list, four times as much until all fit
+_PLACES_AT_ONCE = 256
 
 
-class _Plan(NamedTuple):
-    """The looks to take: entries of one loss after the other, those of farthest reach first; void ones lose as much as the best constant."""
+class _Pages(NamedTuple):
+    """The widest slab known for every loss between those of the first point and of the constant."""
 
-    loss: Array  # [e] integer
-    centre: Array  # [e] int32
-    reach: Array  # [e] no slab hung from it that loses so much is wider
-    attained: Array  # [e] some slab that loses so much is as wide
-
-
-class _Walk(NamedTuple):
-    """Where the walk along the plan stands."""
-
-    entry: Array  # [] int32, the next
-    loss: Array  # [] integer, of the last look
-    best: Point  # what loses so much and is wider than the front so far; a constant that loses more, if nothing does
-    last: Wide  # [] squared gap of the last point of the front
-    gap: Array  # [] the next slab is at least so wide
-    count: Array  # [] int32, points of the front
-    ended: Array  # [] bool, the last one is a constant
-    doubtful: Array  # [] bool, rounding left open whether one is missing
+    losses: np.ndarray  # [J] integer
+    squared_gap: np.ndarray  # [J, 2] double words; 0 where none is known
+    slabs: list[tuple[Place, Slab] | None]  # [J]
+    doubtful: bool
 
 
 def solve(points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int) -> ParetoFront | None:
@@ -60,14 +49,15 @@ def solve(points: Array, labels: Array, weights: Array, mask: Array, *, max_poin
     lightest = optimal_separator(points, labels, weights=weights, mask=mask)
     if int(lightest.status) != Status.OPTIMAL:
         return None
-    size = _padded_size(points.shape[0], 64)
-    padded = pad_rows(size, points, labels, weights, mask, lightest.misclassified)
+    padded = pad_rows(_padded_size(points.shape[0], 64), points, labels, weights, mask, lightest.misclassified)
     with jax.enable_x64(True):
-        instance, encoding, centres, num_centres, first = _read(*padded)
-        plan = _plan(instance, centres[: int(num_centres)], first)
-        if plan is None:
+        instance, encoding, centres, first, constant = _read(*padded)
+        if float(encoding.rounding) > 0:
             return None
-        return _follow(instance, encoding, centres, first, plan, max_points=max_points, result_dtype=result_dtype)
+        pages = _fill_pages(instance, np.asarray(centres), first, int(constant.loss))
+        if pages is None:
+            return None
+        return _write_front(instance, encoding, first, constant, pages, max_points, result_dtype)
 
 
 def _padded_size(num_points: int, least: int) -> int:
@@ -77,124 +67,135 @@ def _padded_size(num_points: int, least: int) -> int:
 
 
 @jax.jit
-def _read(points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array) -> tuple[Instance, Encoding, Array, Array, Point]:
-    """The problem, its centres and how many they are, and the first point of the front."""
+def _read(points: Array, labels: Array, weights: Array, mask: Array, misclassified: Array) -> tuple[Instance, Encoding, Array, Point, Point]:
+    """The problem, its centres (below 0 from their number on), the first point of the front and the last."""
     instance, encoding = encode(points, labels, weights, mask, _REAL)
     centres, num_centres = sweep.list_centres(instance)
+    centres = jnp.where(lax.iota(jnp.int32, centres.shape[0]) < num_centres, centres, -1)
     kept = instance.live & ~misclassified
     start = jnp.zeros((), jnp.int32)
     line = fat_line(instance, kept & instance.own, kept & ~instance.own, (start, start), -jnp.ones((), _REAL))
     loss = numerics.masked_sum(instance.weights, instance.live & misclassified)
-    return instance, encoding, centres, num_centres, Point(loss, line.squared_gap, line.normal_x, line.normal_y, kept)
+    return instance, encoding, centres, Point(loss, line.squared_gap, line.normal_x, line.normal_y, kept), best_constant(instance)
 
 
-def _plan(instance: Instance, centres: Array, first: Point) -> _Plan | None:
-    """The looks that find all points after the first; None where weights or the number of looks do not suit."""
+def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant: int) -> _Pages | None:
+    """The widest slab for each loss, or None where weights or the number of slabs to look at do not suit."""
     x, y, own, live, weights = (np.asarray(part) for part in (instance.metric_x, instance.metric_y, instance.own, instance.live, instance.weights))
-    constant = min(int(weights[own].sum()), int(weights[live & ~own].sum()))
-    unit = int(np.gcd.reduce(weights[live])) if live.any() else 1
+    unit = int(np.gcd.reduce(weights)) or 1
     copies = weights // unit
     if copies.sum() > _MOST_COPIES * len(weights):
         return None
-    middle = np.array([x[live].mean(), y[live].mean()]) if live.any() else np.zeros(2)
-    places = np.stack([x, y], axis=1) - middle
-    extent = np.abs(places[live]).max(initial=0) or 1.0
-    places /= extent
-    cloud = _gather(places, own, live & ~own, copies, np.asarray(centres))
     begin, end = int(first.loss) // unit + 1, constant // unit
     if begin >= end:
-        return _pad_plan(Shortlist(*(np.zeros(0, np.int64) for _ in Shortlist._fields)), unit, extent, constant)
-    known = np.sqrt(float(first.squared_gap.hi)) / extent
-    found = pareto_cells.shortlist(cloud, begin, end, known)
-    return None if found is None else _pad_plan(found, unit, extent, constant)
+        return _Pages(np.zeros(0, np.int64), np.zeros((0, 2)), [], False)
+    points = np.stack([x, y], axis=1)
+    points -= points[live].mean(axis=0)
+    extent = np.abs(points[live]).max()
+    ground = Ground(points / extent, own, live & ~own, weights, float(extent))
+    first_gap = float(jnp.sqrt(first.squared_gap.hi))
+    found = pareto_cells.shortlist(_gather(ground, copies, centres[centres >= 0]), begin, end, first_gap / extent)
+    if found is None:
+        return None
+    found = found._replace(centre=centres[found.centre])
+    return _look(instance, ground, found, unit * np.arange(begin, end), first_gap * WIDER[8], unit)
 
 
-def _gather(places: np.ndarray, own: np.ndarray, other: np.ndarray, copies: np.ndarray, centres: np.ndarray) -> Cloud:
-    counts = np.array([copies[own].sum(), copies[other].sum()], np.int32)
-    size = _padded_size(int(counts.max()), pareto_cells.BLOCK)
-    sides = np.zeros((2, size, 2))
-    for side, (which, sign) in enumerate(((own, 1), (other, -1))):
-        sides[side, : counts[side]] = sign * np.repeat(places[which], copies[which], axis=0)
-    return Cloud(sides, counts, places[centres])
+def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
+    """The points as often as they weigh."""
+    counts = np.array([copies[ground.own].sum(), copies[ground.other].sum()], np.int32)
+    sides = np.zeros((2, _padded_size(int(counts.max()), pareto_cells.BLOCK), 2))
+    for side, (which, sign) in enumerate(((ground.own, 1), (ground.other, -1))):
+        sides[side, : counts[side]] = sign * np.repeat(ground.points[which], copies[which], axis=0)
+    return Cloud(sides, counts, ground.points[centres])
 
 
-def _pad_plan(found: Shortlist, unit: int, extent: float, constant: int) -> _Plan:
-    room = _FIRST_ENTRIES
-    while room <= len(found.loss):
-        room *= 4
-    missing = (0, room - len(found.loss))
-    scale = extent / pareto_cells.ONE
-    return _Plan(
-        loss=jnp.asarray(np.pad(found.loss * unit, missing, constant_values=constant)),
-        centre=jnp.asarray(np.pad(found.centre, missing).astype(np.int32)),
-        reach=jnp.asarray(np.pad(found.reach * (scale * (1 + 2.0**-40)), missing, constant_values=-1.0)),
-        attained=jnp.asarray(np.pad(found.attained * (scale * (1 - 2.0**-40)), missing)),
-    )
+def _look(instance: Instance, ground: Ground, found: Shortlist, losses: np.ndarray, least_gap: float, unit: int) -> _Pages:
+    """Looks at the most promising place of each page, and then at all others that may hold a wider slab."""
+    pages = _Pages(losses, np.zeros((len(losses), 2)), [None] * len(losses), False)
+    page = found.loss - losses[0] // unit
+    is_first = np.append(True, np.diff(page) != 0)[: len(page)]
+    scale = ground.extent / pareto_cells.ONE
+    least = np.full(len(losses), least_gap)
+    np.maximum.at(least, page, found.attained * (scale * (1 - 2.0**-40)))
+    for which in (is_first, ~is_first):
+        which = np.flatnonzero(which & (found.reach * (scale * (1 + 2.0**-40)) >= least[page]))
+        for rows, places in list_places(ground, found, which, losses[page], least[page], _PLACES_AT_ONCE):
+            pages = _keep_widest(pages, page[rows], places, jax.tree.map(np.asarray, widest_slabs(instance, places)))
+        known = np.maximum.accumulate(np.sqrt(pages.squared_gap[:, 0])) * (1 - 2.0**-40)
+        least = np.maximum(least, known)
+    return pages
 
 
-@functools.partial(jax.jit, static_argnames=("max_points", "result_dtype"))
-def _follow(
-    instance: Instance, encoding: Encoding, centres: Array, first: Point, plan: _Plan, *, max_points: int, result_dtype: jnp.dtype
+def _keep_widest(pages: _Pages, page: np.ndarray, places: Place, slabs: Slab) -> _Pages:
+    """The pages with the slabs of some places, those that are wider than what is known."""
+    for row, number in enumerate(page):
+        gap = slabs.squared_gap.hi[row], slabs.squared_gap.lo[row]
+        if gap > tuple(pages.squared_gap[number]):
+            pages.squared_gap[number] = gap
+            pages.slabs[number] = jax.tree.map(lambda field, row=row: field[row], (places, slabs))
+    return pages._replace(doubtful=pages.doubtful or bool(np.any(slabs.doubtful[: len(page)])))
+
+
+def _write_front(
+    instance: Instance, encoding: Encoding, first: Point, constant: Point, pages: _Pages, max_points: int, result_dtype: jnp.dtype
 ) -> ParetoFront:
-    """The front, from the looks of a plan."""
-    return draw_front(instance, encoding, _walk(instance, centres, first, plan, max_points), result_dtype)
+    """The front: the first point, the slabs that are wider than all lighter ones, and the constant."""
+    chosen, last = [], float(jnp.sqrt(first.squared_gap.hi))
+    for number, squared_gap in enumerate(pages.squared_gap[:, 0]):
+        if np.sqrt(squared_gap) >= last * WIDER[8]:
+            chosen.append(number)
+            last = np.sqrt(squared_gap)
+    is_one = bool(jnp.isinf(first.squared_gap.hi))
+    ended = is_one or len(chosen) + 2 <= max_points
+    points = jax.tree.map(lambda *leaves: jnp.stack(leaves), first, constant)
+    ends = _draw_ends(instance, encoding, Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(pages.doubtful)), result_dtype)
+    slabs = [slab for number in chosen[: max_points - 1] if (slab := pages.slabs[number]) is not None]
+    lines = _draw_slabs(instance, encoding, slabs, result_dtype)
+    gaps = np.sqrt(np.array([slab.squared_gap.hi for _, slab in slabs]))
+    return _join(ends, lines, pages.losses[chosen[: max_points - 1]] * float(encoding.weight_unit), gaps / 2 * float(encoding.unit), max_points)
 
 
-def _walk(instance: Instance, centres: Array, first: Point, plan: _Plan, max_points: int) -> Found:
-    """The front. A point is written down at every step, over the last one until that is final: no branch has the whole front in its hands."""
-    constant = best_constant(instance)
-    nothing = nothing_found(constant, max_points)
-    start = _Walk(
-        entry=jnp.zeros((), jnp.int32),
-        loss=first.loss,
-        best=first,
-        last=Wide(jnp.zeros_like(instance.x[0]), jnp.zeros_like(instance.x[0])),
-        gap=jnp.zeros_like(instance.x[0]),
-        count=nothing.count,
-        ended=nothing.ended,
-        doubtful=nothing.doubtful,
-    )
-
-    def unfinished(carry: tuple[_Walk, Point]) -> Array:
-        return ~carry[0].ended & (carry[0].count < max_points)
-
-    def step(carry: tuple[_Walk, Point]) -> tuple[_Walk, Point]:
-        walk, points = carry
-        points = jax.tree.map(lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, walk.count, 0), points, walk.best)
-        is_over, is_found = plan.loss[walk.entry] > walk.loss, walk.best.loss <= walk.loss
-        is_promising = plan.reach[walk.entry] >= jnp.where(is_found, jnp.sqrt(walk.best.squared_gap.hi), walk.gap)
-        is_last = walk.loss == constant.loss
-        action = jnp.where(is_last | (is_over & is_found), 0, jnp.where(is_over, 1, jnp.where(is_promising, 2, 3)))
-        return lax.switch(action, [write_down, go_on, visit, skip], walk), points
-
-    def write_down(walk: _Walk) -> _Walk:
-        best = walk.best
-        return walk._replace(
-            best=_beyond(constant, walk.loss),
-            last=best.squared_gap,
-            gap=wider_than(best),
-            count=walk.count + 1,
-            ended=best.squared_gap.hi == jnp.inf,
-        )
-
-    def go_on(walk: _Walk) -> _Walk:
-        loss = plan.loss[walk.entry]
-        return walk._replace(loss=loss, best=_beyond(constant, jnp.minimum(loss, constant.loss - 1)))
-
-    def visit(walk: _Walk) -> _Walk:
-        is_found = walk.best.loss <= walk.loss
-        known = jnp.where(is_found, jnp.sqrt(walk.best.squared_gap.hi) * (1 - 2.0**-16), plan.attained[walk.entry])
-        seen = look(instance, centres[plan.centre[walk.entry]], jnp.maximum(walk.gap, known), walk.last, walk.best)
-        doubtful = walk.doubtful | seen.doubtful | (seen.lost <= walk.loss)
-        return walk._replace(entry=walk.entry + 1, best=seen.best, doubtful=doubtful)
-
-    def skip(walk: _Walk) -> _Walk:
-        return walk._replace(entry=walk.entry + 1)
-
-    walk, points = lax.while_loop(unfinished, step, (start, nothing.points))
-    return Found(points, walk.count, walk.ended, walk.doubtful)
+@functools.partial(jax.jit, static_argnames="result_dtype")
+def _draw_ends(instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype) -> ParetoFront:
+    return draw_front(instance, encoding, found, result_dtype)
 
 
-def _beyond(constant: Point, loss: Array) -> Point:
-    """What a point that loses no more than this has to beat."""
-    return constant._replace(loss=loss + 1)
+def _draw_slabs(instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype) -> list[Line]:
+    """Their bisectors, drawn in groups of few sizes."""
+    lines: list[Any] = [None] * len(slabs)
+    for size in {len(slab.kept) for _, slab in slabs}:
+        rows = [row for row, (_, slab) in enumerate(slabs) if len(slab.kept) == size]
+        for begin in range(0, len(rows), _PLACES_AT_ONCE):
+            part = rows[begin : begin + _PLACES_AT_ONCE]
+            padded = [slabs[row] for row in part] + [slabs[part[0]]] * (_PLACES_AT_ONCE - len(part))
+            places, stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
+            drawn = jax.tree.map(np.asarray, _draw_batch(instance, encoding, places.points, stacked, result_dtype))
+            for place, row in enumerate(part):
+                lines[row] = jax.tree.map(lambda field, place=place: field[place], drawn)
+    return lines
+
+
+@functools.partial(jax.jit, static_argnames="result_dtype")
+def _draw_batch(instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype) -> Line:
+    """The bisectors of slabs, fields [P, ...], from the points that are not certain."""
+
+    def draw(part: tuple[Array, Slab]) -> Line:
+        local, slab = take(instance, part[0]), part[1]
+        point = Point(jnp.zeros((), local.weights.dtype), slab.squared_gap, slab.normal_x, slab.normal_y, slab.kept)
+        return draw_line_of(local, point, encoding.own_is_positive, encoding.unit, result_dtype)
+
+    return lax.map(draw, (points, slabs))
+
+
+def _join(ends: ParetoFront, lines: list[Line], losses: np.ndarray, margins: np.ndarray, max_points: int) -> ParetoFront:
+    """Lines between the first and the last point of a front, as many as there is room for."""
+    count = min(len(lines) + int(ends.count), max_points)
+    middle = [losses, margins] + [np.array([getattr(line, name) for line in lines]) for name in ("normal", "anchor", "bias")]
+    fields = []
+    for end, part, padding in zip(ends[:5], middle, (np.inf, 0, 0, 0, 0), strict=True):
+        rows = np.full((max_points, *end.shape[1:]), padding, end.dtype)
+        listed = [end[:1], part.reshape(-1, *end.shape[1:]).astype(end.dtype), end[1 : int(ends.count)]]
+        rows[:count] = np.concatenate(listed)[:count]
+        fields.append(jnp.asarray(rows))
+    return ParetoFront(*fields, jnp.int32(count), ends.status)

@@ -46,12 +46,14 @@ class Cloud(NamedTuple):
 
 
 class Shortlist(NamedTuple):
-    """The centres that may hold a point of the front, for one loss after the other, the farthest reach first."""
+    """Cells and centres that may hold a point of the front, for one loss after the other, the farthest reach first."""
 
     loss: np.ndarray  # [e] int64, points
     centre: np.ndarray  # [e] number of the centre
-    reach: np.ndarray  # [e] int64, no slab hung from it that loses so many is wider
+    cell: np.ndarray  # [e] number of the cell in the full turn
+    reach: np.ndarray  # [e] int64, no slab of the cell hung from it that loses so many is wider
     attained: np.ndarray  # [e] int64, some slab that loses so many is as wide
+    num_cells: int  # in the full turn
 
 
 class _Cells(NamedTuple):
@@ -122,15 +124,14 @@ def _chosen(cells: _Cells, which: np.ndarray) -> _Cells:
     return _Cells(*(field[which] for field in cells))
 
 
-def _directions(number: np.ndarray, num_cells: int) -> np.ndarray:
+def directions_of(number: np.ndarray, num_cells: int) -> np.ndarray:
     """The middles of cells, [p, 2]."""
     angle = (number + 0.5) * (2 * np.pi / num_cells)
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 
-def _blur(num_cells: int) -> np.ndarray:
+def blur_of(half_width: float) -> np.ndarray:
     """What the directions of a cell add to a height at most, for each unit along and across its middle, [2]."""
-    half_width = np.pi / num_cells
     return np.array([2 * np.sin(half_width / 2) ** 2, np.sin(half_width)])
 
 
@@ -148,10 +149,10 @@ def _widest_of(
       width: losses in a window.
       is_bound: whether for all directions of a cell, rounded up, else for its middle, rounded down.
     """
-    blur, lift = (_blur(num_cells), 2) if is_bound else (np.zeros(2), -1)
+    blur, lift = (blur_of(np.pi / num_cells), 2) if is_bound else (np.zeros(2), -1)
     widths = np.zeros((len(cells.number), width), np.int64)
     for number, which in _batches(cells):
-        heights = _heights(cloud.sides, cloud.counts, _directions(number, num_cells), blur, lift)
+        heights = _heights(cloud.sides, cloud.counts, directions_of(number, num_cells), blur, lift)
         for first in range(0, len(which), _PAIRS_AT_ONCE):
             pairs = which[first : first + _PAIRS_AT_ONCE]
             padded = np.pad(pairs, (0, _PAIRS_AT_ONCE - len(pairs)), mode="edge")
@@ -223,27 +224,24 @@ def _widest(heights: Array, counts: Array, row: Array, start: Array, needed: Arr
 
 def _list_centres(cloud: Cloud, goals: _Goals, cells: _Cells, num_cells: int, first: int) -> Shortlist | None:
     """The centres that slabs of the cells could hang from, if they are wide enough."""
-    blur = _blur(num_cells)
-    found: list[np.ndarray] = [np.zeros((3, 0), np.int64)]
+    blur = blur_of(np.pi / num_cells)
+    found: list[np.ndarray] = [np.zeros((4, 0), np.int64)]
     num_entries = 0
     for number, which in _batches(cells):
-        directions = _directions(number, num_cells)
+        directions = directions_of(number, num_cells)
         heights = np.asarray(_heights(cloud.sides, cloud.counts, directions, blur, 2))
-        for row in range(len(np.unique(number))):
-            windows = cells.window[which[cells.number[which] == number[row]]]
+        for row, cell in enumerate(np.unique(number)):
+            windows = cells.window[which[cells.number[which] == cell]]
             entries = _hang(cloud, goals, heights[:, row], directions[row], blur, windows)
             num_entries += entries.shape[1]
             if num_entries > _MOST_ENTRIES:
                 return None
-            found.append(entries)
-    loss, centre, reach = np.concatenate(found, axis=1)
+            found.append(np.insert(entries, 2, cell, axis=0))
+    loss, centre, cell, reach = np.concatenate(found, axis=1)
     attained = goals.attained.reshape(-1)[loss - goals.losses[0, 0]]
-    wanted = (loss >= first) & (reach >= attained)
-    loss, centre, reach, attained = loss[wanted], centre[wanted], reach[wanted], attained[wanted]
-    order = np.lexsort((-reach, centre, loss))
-    order = order[np.append(True, (np.diff(loss[order]) != 0) | (np.diff(centre[order]) != 0))[: len(order)]]
-    order = order[np.lexsort((-reach[order], loss[order]))]
-    return Shortlist(loss[order], centre[order], reach[order], attained[order])
+    order = np.lexsort((-reach, loss))
+    order = order[((loss >= first) & (reach >= attained))[order]]
+    return Shortlist(loss[order], centre[order], cell[order], reach[order], attained[order], num_cells)
 
 
 def _hang(cloud: Cloud, goals: _Goals, heights: np.ndarray, direction: np.ndarray, blur: np.ndarray, windows: np.ndarray) -> np.ndarray:

@@ -23,7 +23,7 @@ def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtyp
 
     def draw(row: Array, front: ParetoFront) -> ParetoFront:
         point = jax.tree.map(lambda rows: rows[row], found.points)
-        line = _draw(instance, point, encoding.own_is_positive, encoding.unit, result_dtype)
+        line = draw_line_of(instance, point, encoding.own_is_positive, encoding.unit, result_dtype)
         gap = jnp.sqrt(point.squared_gap.hi)
         loss = numerics.masked_sum(encoding.weights, instance.live & ~point.kept)
         return front._replace(
@@ -48,7 +48,7 @@ def _write(rows: Array, row: Array, value: Array) -> Array:
     return lax.dynamic_update_index_in_dim(rows, value.astype(rows.dtype), row, 0)
 
 
-def _draw(instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype) -> Line:
+def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype) -> Line:
     """The bisector between the kept points of the two classes, in the units of the data."""
     keeps_own = jnp.any(point.kept & instance.own)
     is_constant = point.squared_gap.hi == jnp.inf

@@ -156,7 +156,7 @@ def best_constant(instance: Instance) -> Point:
     return Point(jnp.minimum(own_weight, other_weight), infinite, flat, flat, instance.live & (instance.own == keeps_own))
 
 
-def _measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: Array) -> Point:
+def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: Array) -> Point:
     """The point that keeps given points, an own one among them, with the gap of their hulls; any gap up to the floor if it does not exceed that."""
     x, y = instance.metric_x, instance.metric_y
     own_side, other_side = kept & instance.own, kept & ~instance.own
@@ -188,14 +188,14 @@ def look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point)
     def unfinished(carry: tuple[Array, Array, Point, Array]) -> Array:
         return carry[0] < place.shape[0]
 
-    def measure(carry: tuple[Array, Array, Point, Array]) -> tuple[Array, Array, Point, Array]:
+    def judge(carry: tuple[Array, Array, Point, Array]) -> tuple[Array, Array, Point, Array]:
         at, taken, best, lost = carry
         at = jnp.minimum(at, place.shape[0] - 1)
         loss = arcs.losses[at]
         kept = kept_by(instance, arcs, at)
         again = jnp.all(kept == best.kept)
         floor = jnp.where(loss == best.loss, jnp.sqrt(best.squared_gap.hi) * jnp.where(again, 2, 1 - 2.0**-16), -1)
-        point = _measure(instance, kept, loss, centre, floor)
+        point = measure(instance, kept, loss, centre, floor)
         wide_enough = compare_gaps(instance, point.squared_gap, last)[0] > 0
         wider = compare_gaps(instance, point.squared_gap, best.squared_gap)[0] > 0
         better = wide_enough & ((loss < best.loss) | ((loss == best.loss) & wider))
@@ -206,5 +206,5 @@ def look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point)
 
     none = numerics.start_loop_beside(jnp.zeros(place.shape, bool), instance.x)
     most = numerics.start_loop_beside(jnp.full((), jnp.iinfo(arcs.losses.dtype).max), instance.x)
-    _, _, best, lost = lax.while_loop(unfinished, measure, (next_class(best, none), none, best, most))
+    _, _, best, lost = lax.while_loop(unfinished, judge, (next_class(best, none), none, best, most))
     return Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)
