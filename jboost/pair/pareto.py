@@ -4,7 +4,11 @@ A separator set Q (Definition 2.1) may hold points that its line has right, if t
 margin that of the rest (Definition 2.12). The front is walked from its light end: after a point of margin g the next is the least
 weight of any slab wider than 2 g, and of all slabs of that weight the widest. Widening a slab never makes it lighter, so
 what a centre lost at its last visit bounds what it loses from then on: only the few centres whose bound comes below the
-next weight are looked at again.
+next weight are looked at again (method "sweep").
+
+Of many points those are still too many looks. Method "branch_and_bound" turns the question round: for every loss the widest slab,
+first bounded over cells of directions for all losses at once (`jboost.pair.pareto_cells`), then found exactly where the bounds
+leave it open, in problems of a few points (`jboost.pair.pareto_places`, `jboost.pair.pareto_slabs`).
 
 `E(W, mar)` of the paper is the `energy` of `best_trade_off`: any energy that grows with the weight and falls with the margin
 has its least value on the front.
@@ -28,7 +32,7 @@ from jboost.pair.pareto_walk import sweep_front
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import ParetoFront, TradeOff
 
-_LARGEST_SWEEP = 512  # points
+_LARGEST_SWEEP = 1000  # points; beyond it cells are ten times faster, though they take longer to compile
 
 
 def pareto_front(
@@ -43,7 +47,7 @@ def pareto_front(
 ) -> ParetoFront:
     """All pairs (weight given up, margin) that no separator beats in both, each with its separator.
 
-    The first point is that of `optimal_separator`, the last the constant classifier that gives up the lighter class. It may be
+    The first point is that of `optimal_separator`, the last the constant classifier that gives up the lighter class. By the sweep it may be
     jitted and vmapped. Margins that differ by less than a relative 2^-36 count as equal: then the lighter point stands for both.
 
     Args:
@@ -52,6 +56,9 @@ def pareto_front(
       weights: [n], positive; None for ones.
       mask: [n] bool, False for rows that only pad.
       max_points: room on the front, static. With unit weights it has at most n / 2 + 1 points.
+      method: "sweep"; "branch_and_bound", which the host drives, for many points, outside jit and vmap; where weights are no small multiples
+        of one of them it sweeps all the same; "auto" for the latter past 1,000 points where it may and no config is given, else the
+        sweep. Losses and margins are the same; of several lines with both the same they may choose different ones.
       config: static sizes of the sweep.
 
     Returns:
@@ -71,9 +78,9 @@ def pareto_front(
     labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
     weights, mask = types.fill(weights, mask, points.shape[0])
     check.count("max_points", max_points, low=1)
+    check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     if config is not None and not isinstance(config, SweepConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted")
-    check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     if method == "branch_and_bound" and is_traced:
         raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")

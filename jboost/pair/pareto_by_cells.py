@@ -192,10 +192,10 @@ def _join(ends: ParetoFront, lines: list[Line], losses: np.ndarray, margins: np.
     """Lines between the first and the last point of a front, as many as there is room for."""
     count = min(len(lines) + int(ends.count), max_points)
     middle = [losses, margins] + [np.array([getattr(line, name) for line in lines]) for name in ("normal", "anchor", "bias")]
-    fields = []
+    fields: list[Array] = []
     for end, part, padding in zip(ends[:5], middle, (np.inf, 0, 0, 0, 0), strict=True):
         rows = np.full((max_points, *end.shape[1:]), padding, end.dtype)
         listed = [end[:1], part.reshape(-1, *end.shape[1:]).astype(end.dtype), end[1 : int(ends.count)]]
         rows[:count] = np.concatenate(listed)[:count]
         fields.append(jnp.asarray(rows))
-    return ParetoFront(*fields, jnp.int32(count), ends.status)
+    return ParetoFront._make([*fields, jnp.int32(count), ends.status])

@@ -135,9 +135,7 @@ def blur_of(half_width: float) -> np.ndarray:
     return np.array([2 * np.sin(half_width / 2) ** 2, np.sin(half_width)])
 
 
-def _widest_of(
-    cloud: Cloud, cells: _Cells, num_cells: int, starts: np.ndarray, needed: np.ndarray, width: int, *, is_bound: bool
-) -> np.ndarray:
+def _widest_of(cloud: Cloud, cells: _Cells, num_cells: int, starts: np.ndarray, needed: np.ndarray, width: int, *, is_bound: bool) -> np.ndarray:
     """For each cell and each loss of its window the widest slab, [p, width]; what is less than needed may come out smaller.
 
     Args:
@@ -157,7 +155,8 @@ def _widest_of(
             pairs = which[first : first + _PAIRS_AT_ONCE]
             padded = np.pad(pairs, (0, _PAIRS_AT_ONCE - len(pairs)), mode="edge")
             window, row = cells.window[padded], np.searchsorted(number, cells.number[padded])
-            found = _widest(heights, cloud.counts, row.astype(np.int32), starts[window].astype(np.int32), needed[window].astype(np.int32), width=width)
+            row, start, least = (part.astype(np.int32) for part in (row, starts[window], needed[window]))
+            found = _widest(heights, cloud.counts, row, start, least, width=width)
             widths[pairs] = np.asarray(found)[: len(pairs)]
     return widths
 
@@ -182,7 +181,7 @@ def _heights(sides: Array, counts: Array, directions: Array, blur: Array, lift: 
     u, v = directions[None, :, :1], directions[None, :, 1:]
     along, across = x * u + y * v, y * u - x * v
     heights = jnp.floor((along + blur[0] * jnp.abs(along) + blur[1] * jnp.abs(across)) * ONE).astype(jnp.int32) + lift
-    is_void = (lax.iota(jnp.int32, sides.shape[1]) >= counts[:, None])[:, None]
+    is_void = lax.broadcasted_iota(jnp.int32, (2, 1, sides.shape[1]), 2) >= counts[:, None, None]
     heights = lax.sort(jnp.where(is_void, -_NONE, heights), dimension=2)
     return jnp.where(is_void, _NONE, heights)
 

@@ -78,13 +78,13 @@ def _locals(ground: Ground, found: Shortlist, which: np.ndarray, gap: np.ndarray
 
 
 def _stack(
-    ground: Ground, found: Shortlist, locals_: list[_Local], size: int, most: np.ndarray, gap: np.ndarray, at_once: int
+    ground: Ground, found: Shortlist, group: list[_Local], size: int, most: np.ndarray, gap: np.ndarray, at_once: int
 ) -> tuple[np.ndarray, Place]:
     """Places of one shape; void ones may lose less than nothing."""
-    entries = np.array([local.entry for local in locals_])
+    entries = np.array([local.entry for local in group])
     missing = (0, at_once - len(entries))
     points = np.full((at_once, size), -1, np.int32)
-    for row, local in enumerate(locals_):
+    for row, local in enumerate(group):
         points[row, : len(local.points)] = local.points
     half_width = np.pi / found.num_cells + _WIDENED
     angle = (found.cell[entries] + 0.5) * (2 * np.pi / found.num_cells)
@@ -92,10 +92,9 @@ def _stack(
     scale = ground.extent / ONE * (1 + 2.0**-40)
     return entries, Place(
         points=points,
-        base=np.pad(np.array([local.base for local in locals_]), missing),
+        base=np.pad(np.array([local.base for local in group]), missing),
         most=np.pad(most[entries], missing, constant_values=-1),
         gap=np.pad(gap[entries], missing),
         reach=np.pad(found.reach[entries] * scale, missing),
         sides=np.pad(np.stack([np.cos(sides), np.sin(sides)], axis=2), (missing, (0, 0), (0, 0)), mode="edge"),
     )
-

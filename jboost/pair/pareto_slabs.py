@@ -95,8 +95,10 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         """The width at those sides of the cell that a class has slabs at."""
         size = arcs.ends.shape[0]
         has_side = jnp.stack(_meets(arcs, begin, length)[1:])[:, chosen % size] & (chosen < size)
-        depth = place.sides[:, :1] * (local.metric_x[0] - local.metric_x) + place.sides[:, 1:] * (local.metric_y[0] - local.metric_y)
-        return numerics.masked_max(numerics.masked_min(depth, kept & ~local.own, fill=place.reach), has_side, fill=0.0)
+        dx, dy = local.metric_x[0] - local.metric_x, local.metric_y[0] - local.metric_y
+        depth = place.sides[:, :1] * dx[None] + place.sides[:, 1:] * dy[None]
+        width = numerics.masked_min(depth, (kept & ~local.own)[None], fill=place.reach)
+        return numerics.masked_max(width, has_side, fill=0.0)
 
     def beyond(best: Slab) -> Array:
         return jnp.sqrt(best.squared_gap.hi) * WIDER[8]
@@ -140,7 +142,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
 
 
 def _meets(arcs: Arcs, begin: Array, length: Array) -> tuple[Array, Array, Array]:
-    """Which classes have slabs with normals of the cell [4S], and which of those that are no shared ones the first and the last of them, [2S] bool."""
+    """Which classes have slabs with normals of the cell, [4S] bool; and which that are not shared have its first and its last one, [2S] bool."""
     size = arcs.ends.shape[0]
     rank = lax.iota(jnp.int32, size)
     after = (arcs.ends - begin) % 4
