@@ -121,7 +121,7 @@ def _look(instance: Instance, ground: Ground, found: Shortlist, losses: np.ndarr
     for which in (is_first, ~is_first):
         which = np.flatnonzero(which & (found.reach * (scale * (1 + 2.0**-40)) >= least[page]))
         for rows, places in list_places(ground, found, which, losses[page], least[page], _PLACES_AT_ONCE):
-            pages = _keep_widest(pages, page[rows], places, jax.tree.map(np.asarray, widest_slabs(instance, places)))
+            pages = _keep_widest(pages, page[rows], places, jax.tree.map(np.asarray, widest_slabs(instance, places, scale / 4)))
         known = np.maximum.accumulate(np.sqrt(pages.squared_gap[:, 0])) * (1 - 2.0**-40)
         least = np.maximum(least, known)
     return pages

@@ -25,8 +25,6 @@ from jboost.pair.near_optimal_lines import compare_gaps
 from jboost.pair.pareto_arcs import Arcs, full_turn, kept_by, lost_with, turn_slab
 from jboost.pair.pareto_walk import WIDER, measure
 
-_TOUCHES = 2.0**-30  # of the extent: heights this close to the edge of a slab are on it
-
 
 class Place(NamedTuple):
     """Where to look for a slab."""
@@ -68,9 +66,14 @@ def take(instance: Instance, points: Array) -> Instance:
 
 
 @jax.jit
-def widest_slabs(instance: Instance, places: Place) -> Slab:
-    """The widest slab of each place, fields [P, ...]: hung from its centre, no narrower than its gap, and no loss larger than it may be."""
-    tolerance = (jnp.max(jnp.abs(instance.metric_x)) + jnp.max(jnp.abs(instance.metric_y))) * _TOUCHES
+def widest_slabs(instance: Instance, places: Place, tolerance: Array) -> Slab:
+    """The widest slab of each place, fields [P, ...]: hung from its centre, no narrower than its gap, and losing no more than it may.
+
+    Args:
+      instance: the problem.
+      places: P of them.
+      tolerance: [], own points this close to the edge of a slab touch it.
+    """
     return lax.map(lambda place: _widest_slab(take(instance, place.points), place, tolerance), places)
 
 
