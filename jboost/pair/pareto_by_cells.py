@@ -43,7 +43,8 @@ class _Pages(NamedTuple):
 def solve(points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int) -> ParetoFront | None:
     """The front of concrete arrays, arguments as of `jboost.pair.pareto_front`, judged there; None where cells are of no use.
 
-    That is where values are not allowed, where weights are no small multiples of one of them, and where rounding spoils the first point.
+    That is where values are not allowed, where weights are no small multiples of one of them, where rounding spoils the first point, and where it
+    leaves open whether another one is missing: of nearly coincident directions the sweep may know more.
     """
     result_dtype = jnp.result_type(float)
     lightest = optimal_separator(points, labels, weights=weights, mask=mask)
@@ -55,7 +56,7 @@ def solve(points: Array, labels: Array, weights: Array, mask: Array, *, max_poin
         if float(encoding.rounding) > 0:
             return None
         pages = _fill_pages(instance, np.asarray(centres), first, int(constant.loss))
-        if pages is None:
+        if pages is None or pages.doubtful:
             return None
         return _write_front(instance, encoding, first, constant, pages, max_points, result_dtype)
 
@@ -118,23 +119,27 @@ def _look(instance: Instance, ground: Ground, found: Shortlist, losses: np.ndarr
     scale = ground.extent / pareto_cells.ONE
     least = np.full(len(losses), least_gap)
     np.maximum.at(least, page, found.attained * (scale * (1 - 2.0**-40)))
-    for which in (is_first, ~is_first):
-        which = np.flatnonzero(which & (found.reach * (scale * (1 + 2.0**-40)) >= least[page]))
+    doubtful = np.zeros(len(page), bool)
+    for is_wanted in (is_first, ~is_first):
+        reaches = found.reach * (scale * (1 + 2.0**-40)) >= least[page]
+        doubtful &= reaches
+        which = np.flatnonzero((is_wanted & reaches) | doubtful)
         for rows, places in list_places(ground, found, which, losses[page], least[page], _PLACES_AT_ONCE):
-            pages = _keep_widest(pages, page[rows], places, jax.tree.map(np.asarray, widest_slabs(instance, places, scale / 4)))
+            slabs = jax.tree.map(np.asarray, widest_slabs(instance, places, scale / 4))
+            doubtful[rows] = slabs.doubtful[: len(rows)]
+            _keep_widest(pages, page[rows], places, slabs)
         known = np.maximum.accumulate(np.sqrt(pages.squared_gap[:, 0])) * (1 - 2.0**-40)
         least = np.maximum(least, known)
-    return pages
+    return pages._replace(doubtful=bool(doubtful.any()))
 
 
-def _keep_widest(pages: _Pages, page: np.ndarray, places: Place, slabs: Slab) -> _Pages:
-    """The pages with the slabs of some places, those that are wider than what is known."""
+def _keep_widest(pages: _Pages, page: np.ndarray, places: Place, slabs: Slab) -> None:
+    """Puts the slabs of some places where they are wider than what is known."""
     for row, number in enumerate(page):
         gap = slabs.squared_gap.hi[row], slabs.squared_gap.lo[row]
         if gap > tuple(pages.squared_gap[number]):
             pages.squared_gap[number] = gap
             pages.slabs[number] = jax.tree.map(lambda field, row=row: field[row], (places, slabs))
-    return pages._replace(doubtful=pages.doubtful or bool(np.any(slabs.doubtful[: len(page)])))
 
 
 def _write_front(
@@ -149,7 +154,7 @@ def _write_front(
     is_one = bool(jnp.isinf(first.squared_gap.hi))
     ended = is_one or len(chosen) + 2 <= max_points
     points = jax.tree.map(lambda *leaves: jnp.stack(leaves), first, constant)
-    ends = _draw_ends(instance, encoding, Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(pages.doubtful)), result_dtype)
+    ends = _draw_ends(instance, encoding, Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(False)), result_dtype)
     slabs = [slab for number in chosen[: max_points - 1] if (slab := pages.slabs[number]) is not None]
     lines = _draw_slabs(instance, encoding, slabs, result_dtype)
     gaps = np.sqrt(np.array([slab.squared_gap.hi for _, slab in slabs]))

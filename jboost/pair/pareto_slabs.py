@@ -113,7 +113,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         return lax.cond(search.chosen < search.taken.shape[0], judge, widen, search)
 
     def widen(search: _Search) -> _Search:
-        return look(beyond(search.best), jnp.zeros_like(search.taken), search.best)
+        return look(beyond(search.best), jnp.zeros_like(search.taken), search.best._replace(doubtful=jnp.zeros_like(search.best.doubtful)))
 
     def judge(search: _Search) -> _Search:
         at, best = search.chosen, search.best
@@ -126,17 +126,17 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         counts = touches & (gap <= place.reach) & is_in_cell(full_turn(point.normal_x, point.normal_y))
         better = counts & (compare_gaps(local, point.squared_gap, best.squared_gap)[0] > 0)
         hides = (gap < search.gap * (1 - 2.0**-40)) & (lost_with(search.arcs, at) <= place.most - place.base)
-        doubtful = best.doubtful | hides
+        least = jnp.where(better, gap * (1 - 2.0**-20), jnp.where(counts, 0, at_sides(search.arcs, at, kept) * WIDER[8]))
+        same_gap = least <= search.gap
         best = Slab(
             squared_gap=wide_where(better, point.squared_gap, best.squared_gap),
             normal_x=jnp.where(better, point.normal_x, best.normal_x),
             normal_y=jnp.where(better, point.normal_y, best.normal_y),
             kept=jnp.where(better, kept, best.kept),
-            doubtful=doubtful,
+            doubtful=same_gap & (best.doubtful | hides),
         )
         taken = search.taken | (lax.iota(jnp.int32, search.taken.shape[0]) == at)
-        least = jnp.where(better, gap * (1 - 2.0**-40), jnp.where(counts, 0, at_sides(search.arcs, at, kept) * (1 + 2.0**-40)))
-        return look(jnp.maximum(search.gap, least), taken & (least <= search.gap), best)
+        return look(jnp.maximum(search.gap, least), taken & same_gap, best)
 
     nothing = Slab(Wide(zero, zero), zero, zero, jnp.zeros(place.points.shape, bool), jnp.zeros((), bool))
     start = look(place.gap, jnp.zeros(4 * place.points.shape[0], bool), nothing)
