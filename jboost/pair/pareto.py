@@ -57,8 +57,8 @@ def pareto_front(
       mask: [n] bool, False for rows that only pad.
       max_points: room on the front, static. With unit weights it has at most n / 2 + 1 points.
       method: "sweep"; "branch_and_bound", which the host drives, for many points, outside jit and vmap; where weights are no small multiples
-        of one of them it sweeps all the same; "auto" for the latter past 1,000 points where it may and no config is given, else the
-        sweep. Losses and margins are the same; of several lines with both the same they may choose different ones.
+        of one of them, or most points are duplicates, it sweeps all the same; "auto" for the latter past 1,000 points where it may and no
+        config is given, else the sweep. Losses and margins are the same; of several lines with both the same they may choose different ones.
       config: static sizes of the sweep.
 
     Returns:

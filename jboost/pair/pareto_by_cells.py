@@ -28,6 +28,8 @@ from jboost.pair.types import ParetoFront
 
 _REAL = jnp.dtype("float64")
 _MOST_COPIES = 4  # times the number of points, of points that count as often as they weigh
+_MOST_PLACES = 1 << 15, 8  # to look at: so many, and so many more for each loss
+_DUPLICATES = 64, 2  # on coarse grids the sweep has few centres: fewer than the own points less so many, divided by this
 _PLACES_AT_ONCE = 256
 
 
@@ -81,11 +83,12 @@ def _read(points: Array, labels: Array, weights: Array, mask: Array, misclassifi
 
 
 def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant: int) -> _Pages | None:
-    """The widest slab for each loss, or None where weights or the number of slabs to look at do not suit."""
+    """The widest slab for each loss, or None where weights, duplicates or the number of slabs to look at do not suit."""
     x, y, own, live, weights = (np.asarray(part) for part in (instance.metric_x, instance.metric_y, instance.own, instance.live, instance.weights))
     unit = int(np.gcd.reduce(weights)) or 1
     copies = weights // unit
-    if copies.sum() > _MOST_COPIES * len(weights):
+    centres = centres[centres >= 0]
+    if copies.sum() > _MOST_COPIES * len(weights) or own.sum() > _DUPLICATES[0] + _DUPLICATES[1] * len(centres):
         return None
     begin, end = int(first.loss) // unit + 1, constant // unit
     if begin >= end:
@@ -95,8 +98,8 @@ def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant:
     extent = np.abs(points[live]).max()
     ground = Ground(points / extent, own, live & ~own, weights, float(extent))
     first_gap = float(jnp.sqrt(first.squared_gap.hi))
-    found = pareto_cells.shortlist(_gather(ground, copies, centres[centres >= 0]), begin, end, first_gap / extent)
-    if found is None:
+    found = pareto_cells.shortlist(_gather(ground, copies, centres), begin, end, first_gap / extent)
+    if found is None or len(found.loss) > _MOST_PLACES[0] + _MOST_PLACES[1] * (end - begin):
         return None
     found = found._replace(centre=centres[found.centre])
     return _look(instance, ground, found, unit * np.arange(begin, end), first_gap * WIDER[8], unit)
