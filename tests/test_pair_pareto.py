@@ -9,6 +9,7 @@ import pytest
 from sklearn.svm import LinearSVC
 
 import jboost
+from benchmarks.pair_sweep import DATA, make_data
 from jboost.base.status import Status
 from oracles.pair import random_degenerate_sets
 from oracles.pareto import pareto_front
@@ -115,6 +116,72 @@ def test_the_first_point_is_the_optimal_separator_and_the_last_a_constant():
     assert np.all(jboost.predict(best, points) == np.sign(best.bias))
 
 
+def test_cells_of_directions_find_the_front_of_degenerate_sets():
+    """One by one, as the host drives them; the last ones keep none, one and two of their points."""
+    sets = random_degenerate_sets(75, 80, 8)
+    for row, count in enumerate((0, 1, 2, 2)):
+        sets[3][-1 - row] &= np.cumsum(sets[3][-1 - row]) <= count
+    for points, labels, weights, mask in zip(*sets, strict=True):
+        front = solve_by_cells(points.astype(np.float32), labels, weights.astype(np.float32), mask, max_points=ROOM)
+        assert front.status in (Status.OPTIMAL, Status.PRECISION_LIMIT)
+        assert_true(front, points, labels, weights, mask)
+
+
+def solve_by_cells(points, labels, weights=None, mask=None, *, max_points):
+    return jax.device_get(jboost.pair.pareto_front(points, labels, weights=weights, mask=mask, max_points=max_points, method="branch_and_bound"))
+
+
+def assert_same_front(front, swept):
+    """To the bit; the sweep, which looks at more slabs, may leave a question open that cells never ask."""
+    assert front.count == swept.count
+    np.testing.assert_array_equal(front.losses, swept.losses)
+    np.testing.assert_array_equal(front.margins, swept.margins)
+    np.testing.assert_array_equal(np.any(front.normals, axis=1), np.any(swept.normals, axis=1))
+    assert front.status in (swept.status, Status.OPTIMAL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed, num, size", [(76, 250, 12), (77, 40, 60)])
+def test_cells_of_directions_find_what_the_sweep_finds(seed, num, size):
+    points, labels, weights, mask = random_degenerate_sets(seed, num, size)
+    points, weights = points.astype(np.float32), weights.astype(np.float32)
+    fronts = solve_batch(points, labels, weights, mask, max_points=3 * size)
+    for row in range(num):
+        front = solve_by_cells(points[row], labels[row], weights[row], mask[row], max_points=3 * size)
+        assert_same_front(front, jax.tree.map(lambda leaf, row=row: leaf[row], fronts))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DATA)
+def test_cells_of_directions_find_the_front_of_ordinary_data(name, monkeypatch):
+    """Weights one and mixed, all points and some, and fronts cut short."""
+    monkeypatch.setattr("jboost.pair.pareto._LARGEST_SWEEP", 500)
+    rng = np.random.default_rng(78)
+    points, labels = make_data(name, 600)
+    mixed, some = rng.integers(1, 4, 600).astype(np.float32), rng.random(600) < 0.8
+    for weights, mask in [(np.ones(600, np.float32), np.ones(600, bool)), (mixed, some)]:
+        swept = jax.device_get(jboost.pair.pareto_front(points, labels, weights=weights, mask=mask, max_points=601, method="sweep"))
+        assert_same_front(solve_by_cells(points, labels, weights, mask, max_points=601), swept)
+        short = solve_by_cells(points, labels, weights, mask, max_points=7)
+        assert (int(short.status), int(short.count)) == (Status.CAPACITY_LIMIT, 7)
+        np.testing.assert_array_equal(short.margins, swept.margins[:7])
+        chosen = jax.device_get(jboost.pair.pareto_front(points, labels, weights=weights, mask=mask, max_points=601))
+        np.testing.assert_array_equal(chosen.anchors, solve_by_cells(points, labels, weights, mask, max_points=601).anchors)
+
+
+@pytest.mark.slow
+def test_cells_of_directions_leave_what_does_not_suit_them_to_the_sweep():
+    points = np.array([[0, 0], [1, 0], [3, 0], [9, 0]], np.float32)
+    uneven = {"weights": np.array([1, 1.0001, 1, 1], np.float32), "max_points": 4}
+    swept = jax.device_get(jboost.pair.pareto_front(points, [-1, 1, -1, 1], method="sweep", **uneven))
+    assert_same_front(solve_by_cells(points, [-1, 1, -1, 1], **uneven), swept)
+    bad = solve_by_cells(points, [-1, 1, 2, 1], max_points=4)
+    assert (int(bad.status), int(bad.count)) == (Status.INVALID_INPUT, 0)
+    for size in range(3):
+        swept = jax.device_get(jboost.pair.pareto_front(points[:size], [-1, 1][:size], max_points=4, method="sweep"))
+        assert_same_front(solve_by_cells(points[:size], [-1, 1][:size], max_points=4), swept)
+
+
 def test_the_best_trade_off_is_the_least_of_the_front():
     nothing = np.zeros((4, 2), np.float32)
     losses, margins = np.array([1, 2, 4, np.inf], np.float32), np.array([0.5, 1, np.inf, 0], np.float32)
@@ -145,11 +212,17 @@ def test_bad_values_and_short_room_end_in_a_status():
         ({"labels": np.ones(4)}, r"labels has shape \[4\]"),
         ({"max_points": 0}, "max_points is 0"),
         ({"config": 3}, "config is a int"),
+        ({"method": "sweeps"}, "method is 'sweeps'"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(ValueError, match=message):
         jboost.pair.pareto_front(**({"points": np.zeros((3, 2)), "labels": np.ones(3), "max_points": 4} | arguments))
+
+
+def test_cells_of_directions_are_not_traced():
+    with pytest.raises(ValueError, match="hand in 'sweep' under jit and vmap"):
+        jax.jit(lambda points: jboost.pair.pareto_front(points, np.ones(3), max_points=4, method="branch_and_bound"))(np.zeros((3, 2)))
 
 
 class SlackProgram:

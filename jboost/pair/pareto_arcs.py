@@ -27,6 +27,8 @@ class Arcs(NamedTuple):
     starts: Array  # [n] int32, the rank of the direction that begins the arc
     stops: Array  # [n] int32, the rank of the direction that ends the arc
     wraps: Array  # [n] bool, kept in direction 0
+    ends: Array  # [2n] in [0, 4), the directions where arcs begin or end, by rank
+    num_ends: Array  # [] int32
     run_start: Array  # [2n] int32, the first rank of the ends that stand too close to this one
     weights: Array  # [2n] integer, of the point whose arc ends or begins at this rank
     at_centre: Array  # [n] bool, own points at the centre, kept by every slab
@@ -46,8 +48,8 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     side = jnp.where(own, 1, jnp.sqrt(jnp.maximum(room, 0)))
     back = jnp.where(own, 0, gap)
     sign = jnp.where(own, 1, -1)  # own points are kept while they are above, others while they are below
-    first = _full_turn(-back * dx + sign * side * dy, -back * dy - sign * side * dx)
-    second = _full_turn(-back * dx - sign * side * dy, -back * dy + sign * side * dx)
+    first = full_turn(-back * dx + sign * side * dy, -back * dy - sign * side * dx)
+    second = full_turn(-back * dx - sign * side * dy, -back * dy + sign * side * dx)
     error = jnp.finfo(real).eps * 8 * jnp.where(own, 1, 1 + jnp.sqrt(squared) / jnp.maximum(side, jnp.finfo(real).tiny))
     wraps = turns & (first > second)
     nothing = jnp.zeros((), instance.weights.dtype)
@@ -79,7 +81,7 @@ def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     )
     ranks = jnp.zeros(2 * size, jnp.int32).at[order].set(place)
     across = highest[-1] - 4 >= lowest[0]
-    return Arcs(losses, turns, ranks[:size], ranks[size:], wraps, run_start, jnp.abs(steps), own & ~apart, across & (num_ends > 0))
+    return Arcs(losses, turns, ranks[:size], ranks[size:], wraps, ends, num_ends, run_start, jnp.abs(steps), own & ~apart, across & (num_ends > 0))
 
 
 def _sorted(ends: Array, place: Array) -> tuple[Array, Array, float]:
@@ -94,7 +96,7 @@ def _sorted(ends: Array, place: Array) -> tuple[Array, Array, float]:
     return (keys >> index_bits).astype(ends.dtype) * 2.0**-fraction_bits, order, 2.0**-fraction_bits
 
 
-def _full_turn(dx: Array, dy: Array) -> Array:
+def full_turn(dx: Array, dy: Array) -> Array:
     """A number in [0, 4) that grows with the angle of a vector."""
     slope = dx / (jnp.abs(dx) + jnp.abs(dy))
     return jnp.where((dy > 0) | ((dy == 0) & (dx > 0)), 1 - slope, 3 + slope)

@@ -1,0 +1,64 @@
+"""From the points of a front to lines that can be written down."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.pair import visits
+from jboost.pair.encoding import Encoding
+from jboost.pair.instance import Instance
+from jboost.pair.line import Line, draw_line, in_data_units
+from jboost.pair.pareto_walk import Found, Point
+from jboost.pair.types import ParetoFront
+
+
+def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtype: jnp.dtype) -> ParetoFront:
+    """The front in the units of the data, each point with its bisector."""
+    max_points = found.points.loss.shape[0]
+
+    def draw(row: Array, front: ParetoFront) -> ParetoFront:
+        point = jax.tree.map(lambda rows: rows[row], found.points)
+        line = draw_line_of(instance, point, encoding.own_is_positive, encoding.unit, result_dtype)
+        gap = jnp.sqrt(point.squared_gap.hi)
+        loss = numerics.masked_sum(encoding.weights, instance.live & ~point.kept)
+        return front._replace(
+            losses=_write(front.losses, row, loss),
+            margins=_write(front.margins, row, gap / 2 * encoding.unit),
+            normals=_write(front.normals, row, line.normal),
+            anchors=_write(front.anchors, row, line.anchor),
+            biases=_write(front.biases, row, line.bias),
+        )
+
+    proven = encoding.faithful & ~found.doubtful
+    status = jnp.where(found.ended, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.CAPACITY_LIMIT))
+    status = jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
+    count = jnp.where(encoding.valid, found.count, 0)
+    flat = jnp.zeros((max_points, 2), result_dtype)
+    nothing = jnp.where(encoding.valid, jnp.inf, jnp.nan).astype(result_dtype)
+    empty = ParetoFront(jnp.full(max_points, 1, result_dtype) * nothing, flat[:, 0], flat, flat, flat[:, 0], count, status)
+    return lax.fori_loop(jnp.zeros_like(count), count, draw, numerics.start_loop_beside(empty, instance.x))
+
+
+def _write(rows: Array, row: Array, value: Array) -> Array:
+    return lax.dynamic_update_index_in_dim(rows, value.astype(rows.dtype), row, 0)
+
+
+def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype) -> Line:
+    """The bisector between the kept points of the two classes, in the units of the data."""
+    keeps_own = jnp.any(point.kept & instance.own)
+    is_constant = point.squared_gap.hi == jnp.inf
+    best = visits.Incumbent(
+        loss=point.loss,
+        margin=point.squared_gap.hi,
+        is_constant=is_constant,
+        on_own_side=jnp.where(is_constant, keeps_own, instance.own),
+        normal_x=point.normal_x,
+        normal_y=point.normal_y,
+    )
+    drawn = draw_line(instance._replace(live=point.kept), best, own_is_positive, False, result_dtype)
+    return in_data_units(drawn, is_constant, unit, result_dtype)

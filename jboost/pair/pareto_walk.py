@@ -1,0 +1,210 @@
+"""The exact part of a front: slabs of a width hung from one centre after the other, and the points of the front that they are.
+
+After a point of margin g the next is the least weight of any slab wider than 2 g, and of all slabs of that weight the widest. Which centres
+are looked at, and with what width, is the business of the callers: `sweep_front` here looks at all whose last bound does not rule them out,
+`jboost.pair.pareto_lists` at those that cells of directions leave.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import numerics
+from jboost.base.types import Array
+from jboost.geometry.exact import Wide
+from jboost.pair import sweep, visits
+from jboost.pair.instance import Instance
+from jboost.pair.near_optimal_lines import compare_gaps, fat_line, line_along
+from jboost.pair.pareto_arcs import kept_by, lost_with, turn_slab
+from jboost.pair.sweep import SweepConfig
+
+WIDER = {4: 1 + 2.0**-10, 8: 1 + 2.0**-36}  # the least ratio of two neighbouring margins
+
+
+class Point(NamedTuple):
+    """A point of the front, found or still to be beaten."""
+
+    loss: Array  # [] integer
+    squared_gap: Wide  # [] infinite for a constant
+    normal_x: Array  # [] in metric coordinates, points to the own side; 0 for a constant
+    normal_y: Array  # []
+    kept: Array  # [n] bool
+
+
+class Found(NamedTuple):
+    """The front as far as it is known."""
+
+    points: Point  # fields [k]
+    count: Array  # [] int32
+    ended: Array  # [] bool, the last point is a constant
+    doubtful: Array  # [] bool, rounding left open whether a point is missing
+
+
+class Look(NamedTuple):
+    """What the slabs of a width hung from one centre say."""
+
+    bound: Array  # [] integer, no slab hung from it that is as wide loses less
+    best: Point  # the best so far
+    lost: Array  # [] integer, the least that a class may lose which one that turned out too narrow hides
+    doubtful: Array  # [] bool
+
+
+class _Walk(NamedTuple):
+    """Where the sweep of all centres stands."""
+
+    gap: Array  # [] the next slab is at least so wide
+    squared_gap: Wide  # [] of the last point of the front, which the next has to exceed
+    bounds: Array  # [c] integer, no slab hung from the centre that is as wide loses less
+    fresh: Array  # [c] bool, looked at for this width
+    best: Point
+    lost: Array  # [] integer, as of `Look`, over all of them
+    found: Found
+
+
+def first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, Array]:
+    """The lightest point, that of the optimal separator; places [c] of the centres, and what no slab hung from each loses less than, [c]."""
+    centres, num_centres = sweep.list_centres(instance)
+    brackets = sweep.bracket_centres(instance, centres, num_centres, config)
+    lightest = visits.visit_centres(instance, centres, brackets, all_optima=True, flip_misclassified=False)
+    kept = instance.live & (lightest.on_own_side == instance.own)
+    line = line_along(instance, lightest.normal_x, lightest.normal_y, kept & instance.own, kept & ~instance.own)
+    return Point(lightest.loss, line.squared_gap, line.normal_x, line.normal_y, kept), centres, brackets.lower
+
+
+def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Found:
+    """The front, its lightest `max_points` points at most, from looks at whatever centre may come next."""
+    lightest, centres, bounds = first_point(instance, config)
+    constant = best_constant(instance)
+    start = _Walk(
+        gap=jnp.zeros_like(instance.x[0]),
+        squared_gap=Wide(jnp.zeros_like(instance.x[0]), jnp.zeros_like(instance.x[0])),
+        bounds=bounds,
+        fresh=jnp.ones(centres.shape, bool),
+        best=lightest,
+        lost=jnp.full((), jnp.iinfo(instance.weights.dtype).max),
+        found=nothing_found(constant, max_points),
+    )
+
+    def unfinished(walk: _Walk) -> Array:
+        return ~walk.found.ended & (walk.found.count < max_points)
+
+    def step(walk: _Walk) -> _Walk:
+        waiting = jnp.where(walk.fresh, jnp.iinfo(walk.bounds.dtype).max, walk.bounds)
+        least = jnp.min(waiting)
+        is_constant = walk.best.squared_gap.hi == jnp.inf
+        worth_it = (least < walk.best.loss) | ((least == walk.best.loss) & ~is_constant)
+        chosen = jnp.minimum(numerics.first_true(waiting == least), waiting.shape[0] - 1)
+        return lax.cond(worth_it, lambda w: _visit(instance, centres, w, chosen), lambda w: _advance(w, constant), walk)
+
+    return lax.while_loop(unfinished, step, numerics.start_loop_beside(start, instance.x)).found
+
+
+def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _Walk:
+    seen = look(instance, centres[chosen], walk.gap, walk.squared_gap, walk.best)
+    return walk._replace(
+        bounds=walk.bounds.at[chosen].set(seen.bound),
+        fresh=walk.fresh.at[chosen].set(True),
+        best=seen.best,
+        lost=jnp.minimum(walk.lost, seen.lost),
+        found=walk.found._replace(doubtful=walk.found.doubtful | seen.doubtful),
+    )
+
+
+def _advance(walk: _Walk, constant: Point) -> _Walk:
+    """Writes the next point of the front down, and asks for a wider slab."""
+    found = add_point(walk.found, walk.best)
+    return walk._replace(
+        gap=wider_than(walk.best),
+        squared_gap=walk.best.squared_gap,
+        fresh=jnp.zeros_like(walk.fresh),
+        best=constant,
+        lost=jnp.full_like(walk.lost, jnp.iinfo(walk.lost.dtype).max),
+        found=found._replace(doubtful=found.doubtful | (walk.lost <= walk.best.loss)),
+    )
+
+
+def wider_than(point: Point) -> Array:
+    """The gap of the next point of the front, at least."""
+    gap = jnp.sqrt(point.squared_gap.hi)
+    return gap * WIDER[gap.dtype.itemsize]
+
+
+def nothing_found(constant: Point, max_points: int) -> Found:
+    """A front with no points and room for `max_points`."""
+    points = jax.tree.map(lambda leaf: jnp.zeros((max_points, *leaf.shape), leaf.dtype), constant)
+    no = jnp.zeros((), bool)
+    return Found(points, jnp.zeros((), jnp.int32), no, no)
+
+
+def add_point(found: Found, point: Point) -> Found:
+    """The front with one more point, for which there is room."""
+    points = jax.tree.map(lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, found.count, 0), found.points, point)
+    return found._replace(points=points, count=found.count + 1, ended=point.squared_gap.hi == jnp.inf)
+
+
+def best_constant(instance: Instance) -> Point:
+    """The constant classifier that gives up the lighter class, the other class if they tie."""
+    own_weight = numerics.masked_sum(instance.weights, instance.own)
+    other_weight = numerics.masked_sum(instance.weights, instance.live & ~instance.own)
+    keeps_own = other_weight <= own_weight
+    infinite = Wide(jnp.full((), jnp.inf, instance.x.dtype), jnp.zeros((), instance.x.dtype))
+    flat = jnp.zeros((), instance.x.dtype)
+    return Point(jnp.minimum(own_weight, other_weight), infinite, flat, flat, instance.live & (instance.own == keeps_own))
+
+
+def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: Array) -> Point:
+    """The point that keeps given points, an own one among them, with the gap of their hulls; any gap up to the floor if it does not exceed that."""
+    x, y = instance.metric_x, instance.metric_y
+    own_side, other_side = kept & instance.own, kept & ~instance.own
+    squared = jnp.where(other_side, (x - x[first]) ** 2 + (y - y[first]) ** 2, jnp.inf)
+    second = jnp.minimum(numerics.first_true(squared == jnp.min(squared)), x.shape[0] - 1)
+    line = fat_line(instance, own_side, other_side, (first, second), floor)
+    return Point(loss, line.squared_gap, line.normal_x, line.normal_y, kept)
+
+
+def look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point) -> Look:
+    """Measures the lightest classes of one centre that may be better than the best point so far.
+
+    Args:
+      instance: the problem.
+      centre: [] int32.
+      gap: [], only slabs as wide are looked at.
+      last: [], the squared gap of the last point of the front, which a better point has to exceed.
+      best: what is to be beaten: a lighter point, or one as light and wider, is better.
+    """
+    arcs = lax.optimization_barrier(turn_slab(instance, centre, gap))
+    place = lax.iota(jnp.int32, arcs.losses.shape[0])
+
+    def next_class(best: Point, taken: Array) -> Array:
+        left = jnp.where(taken, jnp.iinfo(arcs.losses.dtype).max, arcs.losses)
+        least = jnp.min(left)
+        worth_it = (least < best.loss) | ((least == best.loss) & (best.squared_gap.hi != jnp.inf))
+        return jnp.where(worth_it, numerics.first_true(left == least), place.shape[0])
+
+    def unfinished(carry: tuple[Array, Array, Point, Array]) -> Array:
+        return carry[0] < place.shape[0]
+
+    def judge(carry: tuple[Array, Array, Point, Array]) -> tuple[Array, Array, Point, Array]:
+        at, taken, best, lost = carry
+        at = jnp.minimum(at, place.shape[0] - 1)
+        loss = arcs.losses[at]
+        kept = kept_by(instance, arcs, at)
+        again = jnp.all(kept == best.kept)
+        floor = jnp.where(loss == best.loss, jnp.sqrt(best.squared_gap.hi) * jnp.where(again, 2, 1 - 2.0**-16), -1)
+        point = measure(instance, kept, loss, centre, floor)
+        wide_enough = compare_gaps(instance, point.squared_gap, last)[0] > 0
+        wider = compare_gaps(instance, point.squared_gap, best.squared_gap)[0] > 0
+        better = wide_enough & ((loss < best.loss) | ((loss == best.loss) & wider))
+        taken = taken | (place == at)
+        best = jax.tree.map(lambda new, old: jnp.where(better, new, old), point, best)
+        lost = jnp.where(wide_enough | (floor >= 0), lost, jnp.minimum(lost, lost_with(arcs, at)))
+        return next_class(best, taken), taken, best, lost
+
+    none = numerics.start_loop_beside(jnp.zeros(place.shape, bool), instance.x)
+    most = numerics.start_loop_beside(jnp.full((), jnp.iinfo(arcs.losses.dtype).max), instance.x)
+    _, _, best, lost = lax.while_loop(unfinished, judge, (next_class(best, none), none, best, most))
+    return Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)
