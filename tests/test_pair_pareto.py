@@ -50,7 +50,7 @@ def assert_all_true(batch):
     small = np.abs(points).max(axis=(1, 2)) <= 2**10
     assert np.all(fronts.status[small] == Status.OPTIMAL)
     assert np.all((fronts.status == Status.OPTIMAL) | (fronts.status == Status.PRECISION_LIMIT))
-    assert np.mean(fronts.status == Status.OPTIMAL) > 0.98
+    assert np.mean(fronts.status == Status.OPTIMAL) > 0.97
     return fronts
 
 
@@ -155,7 +155,7 @@ def test_cells_of_directions_find_what_the_sweep_finds(seed, num, size):
 @pytest.mark.parametrize("name", DATA)
 def test_cells_of_directions_find_the_front_of_ordinary_data(name, monkeypatch):
     """Weights one and mixed, all points and some, and fronts cut short."""
-    monkeypatch.setattr("jboost.pair.pareto._LARGEST_SWEEP", 500)
+    monkeypatch.setattr("jboost.pair.pareto.front._LARGEST_SWEEP", 500)
     rng = np.random.default_rng(78)
     points, labels = make_data(name, 600)
     mixed, some = rng.integers(1, 4, 600).astype(np.float32), rng.random(600) < 0.8

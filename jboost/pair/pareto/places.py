@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jboost.pair.pareto_cells import ONE, Shortlist, blur_of, directions_of
-from jboost.pair.pareto_slabs import Place
+from jboost.pair.pareto.cells import ONE, Shortlist, blur_of, directions_of
+from jboost.pair.pareto.slabs import Place
 
 _SIZES = 64, 16  # the least room for points that are not certain, and by what it grows
 _WIDENED = 2.0**-20  # radians: slabs are drawn along directions that are rounded by less

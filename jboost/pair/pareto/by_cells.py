@@ -13,16 +13,17 @@ from jax import lax
 from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair import pareto_cells, sweep
+from jboost.pair import sweep
 from jboost.pair.encoding import Encoding, encode, pad_rows
 from jboost.pair.instance import Instance
 from jboost.pair.line import Line
 from jboost.pair.near_optimal_lines import fat_line
-from jboost.pair.pareto_cells import Cloud, Shortlist
-from jboost.pair.pareto_drawing import draw_front, draw_line_of
-from jboost.pair.pareto_places import Ground, list_places
-from jboost.pair.pareto_slabs import Place, Slab, take, widest_slabs
-from jboost.pair.pareto_walk import WIDER, Found, Point, best_constant
+from jboost.pair.pareto import cells
+from jboost.pair.pareto.cells import Cloud, Shortlist
+from jboost.pair.pareto.drawing import draw_front, draw_line_of
+from jboost.pair.pareto.places import Ground, list_places
+from jboost.pair.pareto.slabs import Place, Slab, take, widest_slabs
+from jboost.pair.pareto.walk import WIDER, Found, Point, best_constant
 from jboost.pair.separator import optimal_separator
 from jboost.pair.types import ParetoFront
 
@@ -98,7 +99,7 @@ def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant:
     extent = np.abs(points[live]).max()
     ground = Ground(points / extent, own, live & ~own, weights, float(extent))
     first_gap = float(jnp.sqrt(first.squared_gap.hi))
-    found = pareto_cells.shortlist(_gather(ground, copies, centres), begin, end, first_gap / extent)
+    found = cells.shortlist(_gather(ground, copies, centres), begin, end, first_gap / extent)
     if found is None or len(found.loss) > _MOST_PLACES[0] + _MOST_PLACES[1] * (end - begin):
         return None
     found = found._replace(centre=centres[found.centre])
@@ -108,7 +109,7 @@ def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant:
 def _gather(ground: Ground, copies: np.ndarray, centres: np.ndarray) -> Cloud:
     """The points as often as they weigh."""
     counts = np.array([copies[ground.own].sum(), copies[ground.other].sum()], np.int32)
-    sides = np.zeros((2, _padded_size(int(counts.max()), pareto_cells.BLOCK), 2))
+    sides = np.zeros((2, _padded_size(int(counts.max()), cells.BLOCK), 2))
     for side, (which, sign) in enumerate(((ground.own, 1), (ground.other, -1))):
         sides[side, : counts[side]] = sign * np.repeat(ground.points[which], copies[which], axis=0)
     return Cloud(sides, counts, ground.points[centres])
@@ -119,7 +120,7 @@ def _look(instance: Instance, ground: Ground, found: Shortlist, losses: np.ndarr
     pages = _Pages(losses, np.zeros((len(losses), 2)), [None] * len(losses), False)
     page = found.loss - losses[0] // unit
     is_first = np.append(True, np.diff(page) != 0)[: len(page)]
-    scale = ground.extent / pareto_cells.ONE
+    scale = ground.extent / cells.ONE
     least = np.full(len(losses), least_gap)
     np.maximum.at(least, page, found.attained * (scale * (1 - 2.0**-40)))
     doubtful = np.zeros(len(page), bool)

@@ -13,7 +13,7 @@ from jboost.pair import visits
 from jboost.pair.encoding import Encoding
 from jboost.pair.instance import Instance
 from jboost.pair.line import Line, draw_line, in_data_units
-from jboost.pair.pareto_walk import Found, Point
+from jboost.pair.pareto.walk import Found, Point
 from jboost.pair.types import ParetoFront
 
 

@@ -2,7 +2,7 @@
 
 For the directions of one narrow cell almost all points are certain: so far on one side of the slab that each slab as wide as wanted keeps
 them, or loses them. What is left is a problem of a few points, with what the certain ones lose. It is solved as the whole one would be, by the arcs
-on which points are kept (`jboost.pair.pareto_arcs`), but only its slabs with normals of the cell that touch the centre mean anything.
+on which points are kept (`jboost.pair.pareto.arcs`), but only its slabs with normals of the cell that touch the centre mean anything.
 Any point of a front is such a slab for one of the points that it touches; a slab of another sort is not needed here, and is dropped.
 
 A class of slabs as wide as some gap may hide one that gives up more and is wider. So once a class has been seen only slabs are looked at that are
@@ -22,8 +22,8 @@ from jboost.base.types import Array
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair.instance import Instance
 from jboost.pair.near_optimal_lines import compare_gaps
-from jboost.pair.pareto_arcs import Arcs, full_turn, kept_by, lost_with, turn_slab
-from jboost.pair.pareto_walk import WIDER, measure
+from jboost.pair.pareto.arcs import Arcs, full_turn, kept_by, lost_with, turn_slab
+from jboost.pair.pareto.walk import WIDER, measure
 
 
 class Place(NamedTuple):

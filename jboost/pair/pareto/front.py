@@ -7,8 +7,8 @@ what a centre lost at its last visit bounds what it loses from then on: only the
 next weight are looked at again (method "sweep").
 
 Of many points those are still too many looks. Method "branch_and_bound" turns the question round: for every loss the widest slab,
-first bounded over cells of directions for all losses at once (`jboost.pair.pareto_cells`), then found exactly where the bounds
-leave it open, in problems of a few points (`jboost.pair.pareto_places`, `jboost.pair.pareto_slabs`).
+first bounded over cells of directions for all losses at once (`jboost.pair.pareto.cells`), then found exactly where the bounds
+leave it open, in problems of a few points (`jboost.pair.pareto.places`, `jboost.pair.pareto.slabs`).
 
 `E(W, mar)` of the paper is the `energy` of `best_trade_off`: any energy that grows with the weight and falls with the margin
 has its least value on the front.
@@ -25,10 +25,10 @@ import jax.numpy as jnp
 
 from jboost.base import check, numerics, types
 from jboost.base.types import Array, ArrayLike
-from jboost.pair import pareto_by_cells
 from jboost.pair.encoding import encode, pad_rows
-from jboost.pair.pareto_drawing import draw_front
-from jboost.pair.pareto_walk import sweep_front
+from jboost.pair.pareto import by_cells
+from jboost.pair.pareto.drawing import draw_front
+from jboost.pair.pareto.walk import sweep_front
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import ParetoFront, TradeOff
 
@@ -86,7 +86,7 @@ def pareto_front(
         raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
     is_large = points.shape[0] > _LARGEST_SWEEP and not is_traced and config is None
     if method == "branch_and_bound" or (method == "auto" and is_large):
-        front = pareto_by_cells.solve(points, labels, weights, mask, max_points=int(max_points))
+        front = by_cells.solve(points, labels, weights, mask, max_points=int(max_points))
         if front is not None:
             return front
     config = (config or SweepConfig()).resolved()

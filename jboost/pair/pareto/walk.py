@@ -19,7 +19,7 @@ from jboost.geometry.exact import Wide
 from jboost.pair import sweep, visits
 from jboost.pair.instance import Instance
 from jboost.pair.near_optimal_lines import compare_gaps, fat_line, line_along
-from jboost.pair.pareto_arcs import kept_by, lost_with, turn_slab
+from jboost.pair.pareto.arcs import kept_by, lost_with, turn_slab
 from jboost.pair.sweep import SweepConfig
 
 WIDER = {4: 1 + 2.0**-10, 8: 1 + 2.0**-36}  # the least ratio of two neighbouring margins
