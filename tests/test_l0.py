@@ -385,6 +385,7 @@ def relaxation_of(num_examples):
     return jboost.l0.L0Relaxation(**{**names, "example_weights": zeros, "pairs": np.zeros((0, 2), np.int32), "pair_weights": zeros[:0]})
 
 
+@pytest.mark.slow
 def test_columns_that_find_no_room_are_said():
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2, (40, 12)).astype(np.float32)

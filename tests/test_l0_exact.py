@@ -76,6 +76,7 @@ def test_margins_that_are_met_with_equality():
         assert found.status[index] == Status.OPTIMAL, index
 
 
+@pytest.mark.slow
 def test_a_margin_that_only_halves_meet():
     outputs = [[-1, -1, 0, 1, 1], [1, -1, 1, 0, 0], [-1, 1, 1, -1, 0], [-1, 1, -1, 1, 0], [0, 0, 0, -1, -1], [-1, 1, 0, 1, -1]]
     labels = [1, -1, 1, -1, 1, -1]
