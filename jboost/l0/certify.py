@@ -16,9 +16,8 @@ from jax import lax
 from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.l0 import cuts as pair_cuts
+from jboost.l0 import grids
 from jboost.l0.types import Cuts, Dual, Instance, Primal
-
-_MOST_FOR_NEAREST = 1024  # columns for which lambda is rounded to the nearest: what is missing to one is less than the largest
 
 
 def lower_bound(
@@ -103,7 +102,7 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
     """The point on its grid, lambda on the simplex and mu >= lambda; and the least slacks [m] that its margins allow, on the grid too."""
     dtype = instance.costs.dtype
     unit = jnp.asarray(2.0 ** -jnp.finfo(dtype).nmant, dtype)
-    coefficients = _on_simplex(jnp.where(instance.is_column, _cleaned(primal.coefficients), 0.0), instance.is_column, unit)
+    coefficients = grids.nearest(jnp.where(instance.is_column, _cleaned(primal.coefficients), 0.0), instance.is_column, unit)
     selected = jnp.where(instance.is_column, jnp.minimum(_cleaned(primal.selected), 1.0), 0.0)
     coarse = numerics.power_of_two_at_least(jnp.sum(selected) + 4) * unit
     selected = jnp.maximum(jnp.round(selected / coarse) * coarse, jnp.ceil(coefficients / coarse) * coarse)
@@ -117,21 +116,6 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
     least = jnp.where(jnp.arange(least.shape[0]) < instance.num_real, least, 0.0)
     slacks = jnp.round(jnp.clip(jnp.where(jnp.isfinite(primal.slacks), primal.slacks, 1.0), 0.0, 2.0) / coarse) * coarse
     return Primal(coefficients, selected, jnp.maximum(slacks, least)), least
-
-
-def _on_simplex(coefficients: Array, is_column: Array, unit: Array) -> Array:
-    """Multiples of the unit that sum to one exactly, next to numbers that sum to about one."""
-    num_columns = coefficients.shape[0]
-    total = jnp.sum(coefficients)
-    even = jnp.where(is_column, 1.0, 0.0) / jnp.maximum(jnp.sum(is_column), 1)
-    coefficients = jnp.where(total > 0, coefficients / jnp.where(total > 0, total, 1.0), even).astype(unit.dtype)
-    if num_columns <= _MOST_FOR_NEAREST:
-        rounded = jnp.round(coefficients / unit) * unit
-    else:
-        rounded = jnp.floor(coefficients * (1 - (num_columns + 4) * jnp.finfo(unit.dtype).eps) / unit) * unit
-    if num_columns == 0:
-        return rounded
-    return rounded.at[jnp.argmax(rounded)].add(jnp.where(jnp.any(is_column), 1 - jnp.sum(rounded), 0.0))
 
 
 def raised(instance: Instance, primal: Primal, least: Array, wanted: pair_cuts.Wanted) -> Primal:

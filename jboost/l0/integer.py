@@ -19,11 +19,10 @@ from jax import lax
 
 from jboost.base import brackets, check, loops, numerics
 from jboost.base.types import Array
+from jboost.l0 import grids
 
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
-_MOST_FOR_NEAREST = 1024  # columns whose coefficients are rounded to the nearest: what is too much in all is less than the largest
 _COARSE = tuple(2.0**-digits for digits in range(9))  # grids on which a margin may be met with equality
-_NEARLY = 1e-3  # of a coarse unit, what may be missing
 _MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
 _MOST_STARTED = 16  # the largest coefficients, with which a search may begin
 _MOST_PRICED = 1024  # hypotheses that the values of (15) are looked at for
@@ -64,35 +63,19 @@ class Vote(NamedTuple):
 
 def evaluate(instance: Instance, coefficients: Array) -> Vote:
     """The point of (15) next to coefficients [n] that are about on the simplex, with its loss."""
-    unit = jnp.finfo(coefficients.dtype).eps
-    shares = _shares(instance, coefficients)
-    few = len(coefficients) <= _MOST_FOR_NEAREST
-    whole = jnp.round(shares / unit) if few else jnp.floor(shares * (1 - (len(coefficients) + 4) * unit) / unit)
-    return _valued(instance, _filled_up(whole, unit))
+    unit = jnp.asarray(jnp.finfo(coefficients.dtype).eps, coefficients.dtype)
+    return _valued(instance, grids.nearest(_usable(instance, coefficients), instance.is_column, unit))
 
 
 def evaluate_near(instance: Instance, coefficients: Array) -> Vote:
     """The best point of (15) next to coefficients [n] that rounding may have moved off halves, quarters and so on, with its loss."""
-    shares = _shares(instance, coefficients)
-
-    def on_grid(unit: Array) -> Vote:
-        return _valued(instance, _filled_up(jnp.floor(shares / unit + _NEARLY), unit))
-
-    votes = jax.vmap(on_grid)(jnp.asarray(_COARSE, shares.dtype))
+    usable = _usable(instance, coefficients)
+    votes = jax.vmap(lambda unit: _valued(instance, grids.coarse(usable, instance.is_column, unit)))(jnp.asarray(_COARSE, usable.dtype))
     return better(evaluate(instance, coefficients), jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes))
 
 
-def _shares(instance: Instance, coefficients: Array) -> Array:
-    """Coefficients [n] divided by their sum; even ones where none is positive."""
-    clean = jnp.where(instance.is_column & (coefficients > 0) & (coefficients < jnp.inf), coefficients, 0.0)
-    even = numerics.safe_divide(instance.is_column.astype(clean.dtype), jnp.full_like(clean, jnp.sum(instance.is_column)))
-    total = jnp.sum(clean)
-    return jnp.where(total > 0, numerics.safe_divide(clean, jnp.full_like(clean, total)), even)
-
-
-def _filled_up(whole: Array, unit: Array) -> Array:
-    """Multiples [n] of a power of two that sum to one: the largest gets what is missing."""
-    return whole.at[jnp.argmax(whole)].add(jnp.round(1 / unit) - jnp.sum(whole)) * unit
+def _usable(instance: Instance, coefficients: Array) -> Array:
+    return jnp.where(instance.is_column & (coefficients > 0) & (coefficients < jnp.inf), coefficients, 0.0)
 
 
 def best_alone(instance: Instance) -> Vote:

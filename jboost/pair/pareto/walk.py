@@ -1,8 +1,7 @@
-"""The exact part of a front: slabs of a width hung from one centre after the other, and the points of the front that they are.
+"""The walk along a front, and the exact part of it: slabs of a width hung from one centre after the other, and the points that they are.
 
-After a point of margin g the next is the least weight of any slab wider than 2 g, and of all slabs of that weight the widest. Which centres
-are looked at, and with what width, is the business of the callers: `sweep_front` here looks at all whose last bound does not rule them out,
-`jboost.pair.pareto_lists` at those that cells of directions leave.
+After a point of margin g the next is the least weight of any slab wider than 2 g, and of all slabs of that weight the widest. Looked at are all
+centres whose last bound does not rule them out.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Found(NamedTuple):
     doubtful: Array  # [] bool, rounding left open whether a point is missing
 
 
-class Look(NamedTuple):
+class _Look(NamedTuple):
     """What the slabs of a width hung from one centre say."""
 
     bound: Array  # [] integer, no slab hung from it that is as wide loses less
@@ -61,11 +60,11 @@ class _Walk(NamedTuple):
     bounds: Array  # [c] integer, no slab hung from the centre that is as wide loses less
     fresh: Array  # [c] bool, looked at for this width
     best: Point
-    lost: Array  # [] integer, as of `Look`, over all of them
+    lost: Array  # [] integer, as of `_Look`, over all of them
     found: Found
 
 
-def first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, Array]:
+def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, Array]:
     """The lightest point, that of the optimal separator; places [c] of the centres, and what no slab hung from each loses less than, [c]."""
     centres, num_centres = sweep.list_centres(instance)
     brackets = sweep.bracket_centres(instance, centres, num_centres, config)
@@ -77,7 +76,7 @@ def first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, 
 
 def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Found:
     """The front, its lightest `max_points` points at most, from looks at whatever centre may come next."""
-    lightest, centres, bounds = first_point(instance, config)
+    lightest, centres, bounds = _first_point(instance, config)
     constant = best_constant(instance)
     start = _Walk(
         gap=jnp.zeros_like(instance.x[0]),
@@ -86,7 +85,7 @@ def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Fou
         fresh=jnp.ones(centres.shape, bool),
         best=lightest,
         lost=jnp.full((), jnp.iinfo(instance.weights.dtype).max),
-        found=nothing_found(constant, max_points),
+        found=_nothing_found(constant, max_points),
     )
 
     def unfinished(walk: _Walk) -> Array:
@@ -104,7 +103,7 @@ def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Fou
 
 
 def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _Walk:
-    seen = look(instance, centres[chosen], walk.gap, walk.squared_gap, walk.best)
+    seen = _look(instance, centres[chosen], walk.gap, walk.squared_gap, walk.best)
     return walk._replace(
         bounds=walk.bounds.at[chosen].set(seen.bound),
         fresh=walk.fresh.at[chosen].set(True),
@@ -116,9 +115,9 @@ def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _W
 
 def _advance(walk: _Walk, constant: Point) -> _Walk:
     """Writes the next point of the front down, and asks for a wider slab."""
-    found = add_point(walk.found, walk.best)
+    found = _add_point(walk.found, walk.best)
     return walk._replace(
-        gap=wider_than(walk.best),
+        gap=_wider_than(walk.best),
         squared_gap=walk.best.squared_gap,
         fresh=jnp.zeros_like(walk.fresh),
         best=constant,
@@ -127,20 +126,20 @@ def _advance(walk: _Walk, constant: Point) -> _Walk:
     )
 
 
-def wider_than(point: Point) -> Array:
+def _wider_than(point: Point) -> Array:
     """The gap of the next point of the front, at least."""
     gap = jnp.sqrt(point.squared_gap.hi)
     return gap * WIDER[gap.dtype.itemsize]
 
 
-def nothing_found(constant: Point, max_points: int) -> Found:
+def _nothing_found(constant: Point, max_points: int) -> Found:
     """A front with no points and room for `max_points`."""
     points = jax.tree.map(lambda leaf: jnp.zeros((max_points, *leaf.shape), leaf.dtype), constant)
     no = jnp.zeros((), bool)
     return Found(points, jnp.zeros((), jnp.int32), no, no)
 
 
-def add_point(found: Found, point: Point) -> Found:
+def _add_point(found: Found, point: Point) -> Found:
     """The front with one more point, for which there is room."""
     points = jax.tree.map(lambda rows, new: lax.dynamic_update_index_in_dim(rows, new, found.count, 0), found.points, point)
     return found._replace(points=points, count=found.count + 1, ended=point.squared_gap.hi == jnp.inf)
@@ -166,7 +165,7 @@ def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: A
     return Point(loss, line.squared_gap, line.normal_x, line.normal_y, kept)
 
 
-def look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point) -> Look:
+def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point) -> _Look:
     """Measures the lightest classes of one centre that may be better than the best point so far.
 
     Args:
@@ -207,4 +206,4 @@ def look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point)
     none = numerics.start_loop_beside(jnp.zeros(place.shape, bool), instance.x)
     most = numerics.start_loop_beside(jnp.full((), jnp.iinfo(arcs.losses.dtype).max), instance.x)
     _, _, best, lost = lax.while_loop(unfinished, judge, (next_class(best, none), none, best, most))
-    return Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)
+    return _Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)
