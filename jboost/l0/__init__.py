@@ -4,6 +4,7 @@ from jboost.l0.booster import L0Certificate, finish, fit, init, step
 from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
 from jboost.l0.exact_fit import ExactFit, fit_exact
+from jboost.l0.hinge import HingeConfig
 from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
@@ -16,6 +17,7 @@ __all__ = [
     "Exact",
     "ExactConfig",
     "ExactFit",
+    "HingeConfig",
     "L0Certificate",
     "L0Relaxation",
     "MarginSearch",

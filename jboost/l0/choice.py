@@ -14,8 +14,7 @@ from jboost.base import boosting, check, folds
 from jboost.base.boosting import Fit
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.l0 import integer
-from jboost.l0.booster import L0, begin_fit
+from jboost.l0.booster import L0, VoteConfig, begin_fit
 from jboost.l0.margins import walk_margins
 from jboost.l0.types import RelaxationConfig
 
@@ -44,7 +43,7 @@ def choose(
     max_rounds: int = 100,
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
-    search: integer.SearchConfig | None = None,
+    search: VoteConfig | None = None,
     max_columns: int = 128,
     num_at_once: int = 1,
 ) -> Choice:

@@ -16,8 +16,7 @@ from jboost.base import boosting, check, loops, numerics, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.l0 import integer
-from jboost.l0.booster import L0, begin_fit, finish, reopen
+from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, reopen
 from jboost.l0.types import RelaxationConfig
 
 
@@ -30,7 +29,7 @@ def path(
     max_rounds: int = 200,
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
-    search: integer.SearchConfig | None = None,
+    search: VoteConfig | None = None,
     max_columns: int = 128,
     bound_integer: bool = True,
 ) -> Fit:
@@ -117,7 +116,7 @@ def search_margin(
     max_rounds: int = 100,
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
-    search: integer.SearchConfig | None = None,
+    search: VoteConfig | None = None,
     max_columns: int = 128,
 ) -> MarginSearch:
     """The margin rho of greatest rho - penalty z(rho) between `least_margin` and 1: (25) of paper 001, by branching on intervals of rho.

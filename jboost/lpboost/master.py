@@ -17,13 +17,12 @@ import jax.numpy as jnp
 from jboost import operators
 from jboost.base import numerics
 from jboost.base.types import Array
-from jboost.lp import first_order, interior_point
+from jboost.lp import first_order, interior_point, margin_simplex
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lp.margin_simplex import Basis, SimplexConfig
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import ProofConfig
-from jboost.lpboost import simplex
-from jboost.lpboost.simplex import Basis, SimplexConfig
 from jboost.projections import projection_capped_simplex
 
 Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig
@@ -51,7 +50,7 @@ class Solved(NamedTuple):
 def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
     """What to hand in as `warm` before the first master."""
     if isinstance(config, SimplexConfig):
-        return simplex.nothing(num_examples, capacity, dtype)
+        return margin_simplex.nothing(num_examples, capacity, dtype)
     if isinstance(config, InteriorPointConfig):
         return ()
     return WarmStart(jnp.zeros((num_examples + 1,), dtype), jnp.zeros((capacity + 1,), dtype), jnp.zeros((), dtype))
@@ -72,7 +71,7 @@ def finds_vertices(config: Config) -> bool:
 def grown(warm: Warm, num_new: int) -> Warm:
     """The same for a master with so many columns more, at the end."""
     if isinstance(warm, Basis):
-        return simplex.grown(warm, num_new)
+        return margin_simplex.grown(warm, num_new)
     return warm._replace(dual=jnp.insert(warm.dual, -1, jnp.zeros((num_new,)))) if isinstance(warm, WarmStart) else warm
 
 
@@ -127,7 +126,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
 
 def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm: Any, tolerance: Array) -> Solved:
     if isinstance(config, SimplexConfig):
-        vertex = simplex.solve(columns, is_used, caps, basis=warm, tolerance=tolerance, config=config)
+        vertex = margin_simplex.solve(columns, is_used, caps, basis=warm, tolerance=tolerance, config=config)
         return Solved(vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations)
     problem = program(columns, is_used, caps)
     if isinstance(config, InteriorPointConfig):

@@ -12,9 +12,9 @@ from jboost.base import batching, boosting, check, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lp.margin_simplex import SimplexConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.master import Config, Solved, Warm, judge_config
-from jboost.lpboost.simplex import SimplexConfig
 from jboost.relaxations import certify
 
 _SMALL = 1 << 14  # entries of a matrix, up to which pivots are cheaper than factors
