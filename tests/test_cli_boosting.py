@@ -93,6 +93,15 @@ def test_from_fit_to_prediction(run, frame, method):
     assert certificate["explanation"] in out
 
 
+def test_lpboost_by_the_simplex_method(run):
+    code, out, err = run("fit", *DATA, "--method", "lpboost", "--solver", "simplex", *QUICK, "--nu", "0.7", "--output", "out")
+    assert (code, err) == (0, "")
+    report = read_report()
+    assert report["settings"]["solver"] == "simplex"
+    assert report["boosting"]["certificate"]["lower_bound"] <= report["boosting"]["certificate"]["upper_bound"]
+    assert report["boosting"]["certificate"]["explanation"] in out
+
+
 @pytest.mark.parametrize("method", options.SOFT_MARGINS)
 def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, method):
     fit = ("fit", *DATA, "--method", method, *QUICK, "--folds", "2", "--output", "out")

@@ -204,6 +204,30 @@ def test_inspect_says_what_fit_said(report, run):
     assert "ill: no -> -1, yes -> +1" in out
 
 
+@pytest.mark.parametrize(("arguments", "search"), [((), jboost.l0.SearchConfig()), (("--vote", "hinge"), jboost.l0.HingeConfig())])
+def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
+    asked = {}
+
+    def fit(dataset, learner, **options):
+        asked.update(options)
+        raise ValueError("seen")
+
+    monkeypatch.setattr(jboost.l0, "fit", fit)
+    code, out, err = run("fit", *DATA, *QUICK, *arguments, "--output", "unseen")
+    assert (code, out) == (2, "")
+    assert "seen" in err
+    assert asked["search"] == search
+
+
+@pytest.mark.slow
+def test_rules_of_least_hinge_loss(folder, report, run):
+    code, _, err = run("fit", *DATA, *QUICK, "--vote", "hinge", "--output", "hinge")
+    assert (code, err) == (0, "")
+    found = json.loads((folder / "hinge" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert found["settings"]["vote"] == "hinge"
+    assert len(found["model"]["rules"]) >= len(report["model"]["rules"])
+
+
 @pytest.mark.slow
 def test_folds_share_one_compilation(folder, run, compilations):
     evaluate = ("evaluate", *DATA, *QUICK, "--weights", "cost", "--folds", "2", "--report", "folds.json")

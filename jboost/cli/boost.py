@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import adaboost, drive, infoboost, learners, lpboost, relaxations, relaxed_margin
+from jboost import adaboost, drive, infoboost, learners, lp, lpboost, relaxations, relaxed_margin
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.base.types import Dataset
@@ -21,6 +21,7 @@ from jboost.cli.options import ADABOOST, LPBOOST, RELAXED_MARGIN, SOFT_MARGINS, 
 from jboost.data.table import Table
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
+_SOLVERS = {"interior-point": lp.InteriorPointConfig(), "simplex": lpboost.SimplexConfig(), "first-order": lp.FirstOrderConfig()}
 _STREAM = 2  # the folds that choose nu are others than those of `evaluate`
 
 
@@ -95,7 +96,8 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
             relaxation = relaxations.soft_margin(nu=nu)
             fit = relaxed_margin.fit(dataset, learner, key=key, max_rounds=settings.rounds, relaxation=relaxation, tolerance=settings.tolerance)
         elif settings.method == LPBOOST:
-            fit = lpboost.fit(dataset, learner, key=key, max_rounds=settings.rounds, nu=nu, tolerance=settings.tolerance)
+            config = _SOLVERS[settings.solver]
+            fit = lpboost.fit(dataset, learner, key=key, max_rounds=settings.rounds, nu=nu, tolerance=settings.tolerance, config=config)
         elif settings.method == ADABOOST:
             fit = adaboost.fit(dataset, learner, key=key, max_rounds=settings.rounds)
         else:

@@ -22,6 +22,7 @@ from jboost.report import l0 as report_room
 
 NUM_PROPOSED = 20  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
+_VOTES: dict[str, l0.SearchConfig | l0.HingeConfig] = {"sparse": l0.SearchConfig(), "hinge": l0.HingeConfig()}
 _WIDTH = 8  # bits are padded to a multiple, so that folds share one shape
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
 _LOOKED = "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read the risk bound with that in mind"
@@ -113,6 +114,7 @@ def fit(
             tolerance=settings.tolerance,
             max_rounds=settings.rounds,
             config=_CONFIG,
+            search=_VOTES[settings.vote],
             on_step=watch,
         )
         fitted = jax.block_until_ready(fitted)

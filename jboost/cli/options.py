@@ -41,7 +41,9 @@ class Settings:
     quantiles: int
     missing: str
     min_separation: int | None
+    vote: str
     rounds: int
+    solver: str
     nu: tuple[float, ...]
     penalty: tuple[float, ...]
     radius: float | str  # a number or "auto"
@@ -179,6 +181,14 @@ OPTIONS = (
         metavar="N",
     ),
     Option(
+        "vote",
+        ("sparse", "hinge"),
+        "sparse",
+        "Which vote of the rules found: the one of fewest errors plus costs, or that of least hinge loss at the margin, which takes more rules and "
+        "often errs less on new rows.",
+        methods=(L0,),
+    ),
+    Option(
         "rounds",
         int,
         None,
@@ -186,6 +196,14 @@ OPTIONS = (
         methods=(L0, *BOOSTERS),
         low=1,
         metavar="N",
+    ),
+    Option(
+        "solver",
+        ("interior-point", "simplex", "first-order"),
+        "interior-point",
+        "What solves the linear programs; simplex begins each with the last one's solution and ends with few hypotheses, first-order is for very "
+        "many rows.",
+        methods=(LPBOOST,),
     ),
     Option(
         "nu",
