@@ -19,9 +19,10 @@ from jboost.cli import inputs
 from jboost.cli.inputs import Examples, Source
 from jboost.cli.options import ADABOOST, LPBOOST, RELAXED_MARGIN, SOFT_MARGINS, Settings
 from jboost.data.table import Table
+from jboost.lpboost.master import Config
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
-_SOLVERS = {"interior-point": lp.InteriorPointConfig(), "simplex": lpboost.SimplexConfig(), "first-order": lp.FirstOrderConfig()}
+_SOLVERS: dict[str, Config] = {"interior-point": lp.InteriorPointConfig(), "simplex": lpboost.SimplexConfig(), "first-order": lp.FirstOrderConfig()}
 _STREAM = 2  # the folds that choose nu are others than those of `evaluate`
 
 
