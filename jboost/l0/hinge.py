@@ -67,14 +67,13 @@ def find(instance: Instance, selected: Array, *, config: HingeConfig, companions
     counted = shares > 0
     columns = jnp.concatenate([jnp.zeros((num_columns, 1), dtype), jnp.where(counted[None, :], instance.margins - margin, 0.0)], axis=1)
     caps = jnp.concatenate([jnp.ones((1,), dtype), shares])
-    start = margin_simplex.nothing(columns.shape[1], num_columns, dtype)
     is_companion = jnp.zeros((num_columns,), bool).at[jnp.array(companions, int)].set(True) & instance.is_column
     one_example = margin * jnp.max(shares)
 
     def try_columns(state: _State) -> _State:
         settings = SimplexConfig(max_iterations=config.max_iterations)
         tolerance = jnp.asarray(_TOLERANCE, dtype)
-        found = margin_simplex.solve(columns, state.is_next, caps, basis=start, tolerance=tolerance, config=settings).votes
+        found = margin_simplex.solve(columns, state.is_next, caps, basis=None, tolerance=tolerance, config=settings).votes
         reached = jnp.matmul(found, columns[:, 1:], precision=lax.Precision.HIGHEST)
         loss = jnp.sum(shares * jnp.maximum(-reached, 0.0))
         limit = jnp.where(state.limit < jnp.inf, state.limit, loss + config.spare * jnp.maximum(loss, one_example))

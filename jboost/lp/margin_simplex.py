@@ -110,15 +110,15 @@ def grown(basis: Basis, num_new: int) -> Basis:
     return Basis(jnp.concatenate([slots, new]), basics, inverse.at[jnp.ix_(old, old)].set(basis.inverse))
 
 
-def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis, tolerance: Array, config: SimplexConfig) -> Solution:
+def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, tolerance: Array, config: SimplexConfig) -> Solution:
     """The optimal vertex, as well as rounding lets it be found.
 
     Args:
       columns: [n, m] y_i h_j(x_i), 0 where an example only pads.
       is_used: [n] bool, at least one.
       caps: [m] D_i, 0 where an example only pads.
-      basis: to begin with, of the same sizes, its votes in use; `nothing`, or what is no vertex of this program, to begin with the hypothesis
-        of the largest edge.
+      basis: to begin with, of the same sizes, its votes in use; None, `nothing`, or what is no vertex of this program, to begin with the hypothesis
+        of the largest edge. With None less is compiled.
       tolerance: [] for the gap.
       config: static.
     """
@@ -131,9 +131,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis, toleranc
         rounding * numerics.spread(num_examples, dtype),
         jnp.maximum(_STEEP * tolerance, rounding).astype(dtype),
     )
-    has_votes = jnp.any(basis.basics < num_votes)
-    basis, is_vertex = lax.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
-    basis = lax.cond(is_vertex, lambda: basis, lambda: _first_basis(program))
+    basis = _first_basis(program) if basis is None else _begun(program, basis)
 
     def unfinished(run: _Run) -> Array:
         return ~run.is_settled & (run.num_iterations < config.max_iterations)
@@ -153,6 +151,13 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis, toleranc
     last = lax.while_loop(unfinished, work, numerics.start_loop_beside(start, columns))
     votes, weights, basis = last.best
     return Solution(votes, weights, basis, last.num_iterations)
+
+
+def _begun(program: _Program, basis: Basis) -> Basis:
+    """A basis from elsewhere where it is a vertex here, else the first."""
+    has_votes = jnp.any(basis.basics < program.is_used.shape[0])
+    basis, is_vertex = lax.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
+    return lax.cond(is_vertex, lambda: basis, lambda: _first_basis(program))
 
 
 def _first_basis(program: _Program) -> Basis:

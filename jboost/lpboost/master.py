@@ -106,7 +106,8 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       columns: [capacity, m].
       is_used: [capacity] bool.
       caps: [m].
-      before: the master's last solution; a side on which the solver fails comes back as it was.
+      before: the master's last solution; a side on which the solver fails comes back as it was. Its `warm` is that of `start`, or of a master before;
+        of a simplex method that is to begin cold it may be ().
       tolerance: [] for the residuals and the gap of the linear program.
       spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0.
       config: static; which method, and its sizes.
@@ -126,7 +127,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
 
 def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm: Any, tolerance: Array) -> Solved:
     if isinstance(config, SimplexConfig):
-        vertex = margin_simplex.solve(columns, is_used, caps, basis=warm, tolerance=tolerance, config=config)
+        vertex = margin_simplex.solve(columns, is_used, caps, basis=warm or None, tolerance=tolerance, config=config)
         return Solved(vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations)
     problem = program(columns, is_used, caps)
     if isinstance(config, InteriorPointConfig):

@@ -131,8 +131,8 @@ def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, i
     num_columns, num_examples = columns.shape
     all_used = jnp.ones((num_columns,), bool)
     if initial is None:
-        even, warm = jnp.full((num_columns,), 1 / num_columns, dtype), master.start(config, num_examples, num_columns, dtype)
-        before = Solved(even, prior, warm, jnp.zeros((), jnp.int32))
+        warm = () if master.finds_vertices(config) else master.start(config, num_examples, num_columns, dtype)
+        before = Solved(jnp.full((num_columns,), 1 / num_columns, dtype), prior, warm, jnp.zeros((), jnp.int32))
     else:
         before = Solved(initial.coefficients, initial.example_weights, initial.warm, jnp.zeros((), jnp.int32))
     solved = master.solve(
