@@ -110,7 +110,7 @@ def test_a_fit_may_end_in_the_vote_of_least_hinge_loss():
 CONFIGS = {"sparse": jboost.l0.SearchConfig(), "hinge": jboost.l0.HingeConfig()}
 
 
-@pytest.mark.parametrize("arguments", [{"spare": -0.1}, {"spare": float("nan")}, {"max_iterations": 0}])
+@pytest.mark.parametrize("arguments", [{"spare": -0.1}, {"spare": float("nan")}, {"spare": jnp.array(0.1)}, {"spare": "few"}, {"max_iterations": 0}])
 def test_bad_configs_are_named(arguments):
     with pytest.raises(ValueError, match=f"config.{next(iter(arguments))}"):
         jboost.l0.HingeConfig(**arguments)

@@ -13,6 +13,7 @@ with that one below rho nothing is gained by a larger rho. So margins are taken 
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -40,7 +41,8 @@ class HingeConfig:
     """Pivots of the simplex method, at most, for one set of columns."""
 
     def __post_init__(self) -> None:
-        check.number("config.spare", self.spare, low=0)
+        if not isinstance(self.spare, (int, float)) or not 0 <= self.spare < math.inf:
+            raise ValueError(f"config.spare is {self.spare}: a number from 0 up is wanted")
         check.count("config.max_iterations", self.max_iterations, low=1)
 
 
