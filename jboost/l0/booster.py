@@ -405,7 +405,7 @@ def fit(
         below 3e-4.
       config: static; how the relaxation is solved.
       search: static; how the final vote is found: by `SearchConfig()`, the default, one of least (15) as far as a local search goes; by
-        `HingeConfig()` that of least hinge loss over the columns that the relaxation selects, with more hypotheses and often fewer errors on new
+        `HingeConfig()` that of least hinge loss over the columns that the last relaxation selects, with more hypotheses and often fewer errors on new
         examples.
       max_columns: static; how many hypotheses are held at a time. Those that have come to be of no use make room for others.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of
