@@ -47,6 +47,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "monomials": monomials.table,
     "monomials_orders": monomials.table,
     "monomials_hard": monomials.table,
+    "monomials_lpboost": monomials.table_lpboost,
     "l0_relaxation": l0_relaxation.table,
     "example_weights": example_weights.table,
     "example_weights_large": example_weights.large_table,

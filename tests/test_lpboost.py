@@ -1,5 +1,6 @@
 """LP-Boost: optima by HiGHS over the full matrix, bounds recomputed in float64, the theorems about formulation (3), paths over nu, and bad input."""
 
+import dataclasses
 import functools
 
 import jax
@@ -9,8 +10,10 @@ import pytest
 
 import jboost
 from jboost import adaboost, drive, learners, lpboost, relaxed_margin
+from jboost.base import records
 from jboost.base.boosting import Proposal
 from jboost.base.status import Status
+from jboost.learners.columns import Column, Columns
 from jboost.lp import interior_point
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
@@ -470,3 +473,44 @@ def test_a_pool_without_negations():
     fitted = adaboost.fit(dataset, AS_THEY_ARE, max_rounds=20)
     assert fitted.certificate.margin <= max(best(game, 1 / ROWS, negations=False), 0) + 1e-6
     assert fitted.certificate.margin_upper_bound >= max(best(game, 1 / ROWS, negations=False), 0) - 1e-6
+
+
+# --- learners with quick answers ------------------------------------------------------------------------------------------------
+
+
+@records.register
+@dataclasses.dataclass(frozen=True)
+class Lazy:
+    """A pool of columns of which the first that is good enough will do."""
+
+    pool: Columns = dataclasses.field(metadata={"static": True})
+    has_negations = False
+    has_quick_answers = True
+
+    def init(self, key, dataset):
+        return self.pool.init(key, dataset)
+
+    def propose(self, state, example_weights):
+        return self.pool.propose(state, example_weights)
+
+    def propose_above(self, state, example_weights, enough):
+        best = self.pool.propose(state, example_weights)
+        outputs = state.columns.reshape(-1, state.columns.shape[2])[: len(example_weights)].T
+        edges = outputs @ (example_weights * state.labels)
+        first = jnp.argmax(edges > enough)
+        some = Proposal(Column(first[None], jnp.ones((1,))), outputs[first][None], edges[first][None], 1.0, state)
+        return jax.tree.map(lambda one, other: jnp.where(edges[first] > enough, one, other), some, best)
+
+    def outputs(self, hypothesis, features):
+        return self.pool.outputs(hypothesis, features)
+
+
+def test_quick_answers_lead_to_the_same_optimum():
+    """By the simplex method, which such learners get: the bound over all hypotheses comes from the questions that have no quick answer."""
+    games, nus = all_games(random_games(16, seed=41)), np.linspace(0.15, 1.0, GAMES)
+    fits, scores = fit_all(games, nus, Lazy(AS_THEY_ARE))
+    assert (fits.status == Status.OPTIMAL).all()
+    for index in range(16):
+        fit = member(fits, index)
+        optimum = recompute(games[index], nus[index], fit.certificate, fit.ensemble[:, 0], scores[index], negations=False)
+        assert optimum - 1e-3 <= fit.certificate.lower_bound <= optimum <= fit.certificate.upper_bound <= optimum + 1e-3

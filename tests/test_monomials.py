@@ -19,6 +19,7 @@ from jboost import learners, lpboost
 from jboost.base.status import Status
 from jboost.learners.monomials import Monomial
 from jboost.monomials import SearchConfig, costs, covers, greedy, maximum_agreement
+from jboost.monomials.instance import layout
 from jboost.search import stack
 from linear_programs import lpboost_dual_program
 from oracles import highs
@@ -195,7 +196,7 @@ NARROW = dataclasses.replace(SMALL, narrow=4)  # every search goes on in instanc
 
 @pytest.mark.parametrize("with_pairs", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_thousands_of_small_instances_by_parts(with_pairs):
-    for seed in range(7):
+    for seed in range(3 if with_pairs else 7):
         instances = random_instances(COUNT, ROWS, ATTRIBUTES, 50 + seed, with_pairs=with_pairs, with_costs=seed % 2 == 0)
         check_all(instances, solve(instances, None, NARROW))
 
@@ -308,6 +309,73 @@ def test_no_attribute_and_one():
         table = np.array(features).reshape(2, 1)
         solved = maximum_agreement(table, [1, -1], [0.25, 0.75], max_order=None)
         assert float(solved.value) == float(solved.upper_bound) == oracle.best(table, [1, -1], [0.25, 0.75])
+
+
+@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_rows_of_several_blocks_under_jit(with_pairs):
+    """Rows that take part are gathered in few of the blocks, or in all of them."""
+    instances = random_instances(24, 300, 4, 800, with_pairs=with_pairs, with_costs=not with_pairs)
+    idle = np.arange(24)[:, None] % 3 > 0
+    weights = np.where(idle & (np.random.default_rng(0).random((24, 300)) < 0.8), 0.0, instances.weights)
+    pairs = None if instances.pairs is None else np.where(np.arange(24)[:, None, None] % 3 > 1, 0.0, instances.pairs)
+    instances = instances._replace(weights=weights, pairs=pairs)
+    for index, best in enumerate(optima(instances)):
+        one = row(instances, index, drop_masked=False)
+        solved = jax.tree.map(np.asarray, solve_under_jit(device(one)))
+        assert (solved.value, solved.status) == (best, Status.OPTIMAL), index
+        assert recomputed(*(jax.tree.map(lambda leaf: leaf[None], part) for part in (one, solved))) == best
+        assert best <= solved.upper_bound <= best + 1e-6 * (abs(best) + (0 if one.costs is None else one.costs.min()))
+
+
+@jax.jit
+def solve_under_jit(instance):
+    return solve_one(instance, None, SMALL)
+
+
+@pytest.mark.parametrize("num_rows", [0, 1, 7, 128, 129, 256, 300, 1023, 1025, 4601, 100_000])
+def test_blocks_and_groups_hold_all_rows(num_rows):
+    whole = layout(num_rows).whole(num_rows)
+    parts = layout(whole)
+    assert num_rows <= whole <= 1.2 * num_rows
+    assert parts.whole(whole) == whole
+    assert parts.group % parts.block == 0
+    assert 1 <= parts.block <= 128
+
+
+# --- what is enough -------------------------------------------------------------------------------------------------------------
+
+
+@jax.jit
+def solve_for_enough(instances, enough):
+    features, labels, weights, prices, _, mask = instances
+    return jax.vmap(lambda *one: maximum_agreement(*one[:3], max_order=None, costs=one[3], mask=one[4], enough=one[5], config=SMALL))(
+        features, labels, weights, prices, mask, enough
+    )
+
+
+def test_what_the_beam_finds_is_enough_or_the_best_is_found():
+    instances = random_instances(COUNT, ROWS, ATTRIBUTES, 900)
+    best = optima(instances)
+    for below in (-1.0, 0.0, 0.25, 1.0, np.inf):
+        enough = (best - below).astype(np.float32)
+        solved = jax.tree.map(np.asarray, solve_for_enough(device(instances), enough))
+        is_enough = solved.status == Status.ENOUGH
+        assert set(solved.status.tolist()) <= {Status.OPTIMAL, Status.ENOUGH}
+        assert (solved.value > enough)[is_enough].all()
+        np.testing.assert_array_equal(solved.value[~is_enough], best[~is_enough])
+        np.testing.assert_array_equal(recomputed(instances, solved), solved.value)
+        assert (solved.upper_bound >= best).all()
+        assert is_enough.any() == (below > 0)
+    assert "ENOUGH" in jboost.status.explain(Status.ENOUGH)
+
+
+def test_bad_enough():
+    arguments = ([[1], [0]], [1, -1], [0.5, 0.5])
+    for enough, message in ((np.nan, "enough is nan"), ("much", "enough"), ([0.0, 1.0], "enough")):
+        with pytest.raises(ValueError, match=message):
+            maximum_agreement(*arguments, max_order=1, enough=enough)
+    solved = jax.jit(lambda enough: maximum_agreement(*arguments, max_order=1, enough=enough))(np.float32(np.nan))
+    assert int(solved.status) == Status.INVALID_INPUT
 
 
 # --- equal instances ----------------------------------------------------------------------------------------------------------
@@ -800,7 +868,6 @@ def test_bad_learners():
         learner.propose(state, jnp.ones(3) / 3)
 
 
-@pytest.mark.slow
 def test_lpboost_over_all_monomials():
     features, labels = small_dataset()
     fitted = lpboost.fit(jboost.make_dataset(features, labels), learners.monomials(2), nu=0.3)

@@ -46,6 +46,8 @@ class Learner(Protocol):
     A learner whose hypotheses do not come with their negations says so by an attribute `has_negations` that is False; `has_negations(learner)`
     asks it. The upper bound of its proposals is then one on signed edges. A learner that wants features of a kind has a method `judge(dataset)`,
     called on the host where the values are known, which raises ValueError for others; where they are not known its outputs are NaN for those.
+    A learner that finds some good hypotheses with much less work than the best one says so by an attribute `has_quick_answers` that is True, and has
+    a method `propose_above(state, example_weights, enough)`: `propose`, but where it finds an edge above `enough` any finite bound will do.
     """
 
     def init(self, key: Array | None, dataset: Dataset) -> PyTree:
@@ -157,6 +159,11 @@ class Fit(NamedTuple):
 def has_negations(learner: Learner) -> bool:
     """Whether the negation of a hypothesis is one too; True where the learner does not say."""
     return bool(getattr(learner, "has_negations", True))
+
+
+def has_quick_answers(learner: Learner) -> bool:
+    """Whether a learner has the method `propose_above`, and gains by it; False where it does not say."""
+    return bool(getattr(learner, "has_quick_answers", False))
 
 
 def before_first_round(memory: PyTree, example_weights: Array, certificate: Any, capacity: int) -> Absorbed:

@@ -26,6 +26,7 @@ class Status(enum.IntEnum):
     NUMERICAL_ERROR = 11
     CAPACITY_LIMIT = 12
     LOCAL_OPTIMUM = 13
+    ENOUGH = 14
 
 
 _FROM_GRAVE_TO_LIGHT = (
@@ -42,6 +43,7 @@ _FROM_GRAVE_TO_LIGHT = (
     Status.ITERATION_LIMIT,
     Status.ROUND_LIMIT,
     Status.LOCAL_OPTIMUM,
+    Status.ENOUGH,
     Status.OPTIMAL,
 )
 
@@ -100,6 +102,10 @@ _EXPLANATIONS = {
     Status.LOCAL_OPTIMUM: (
         "the heuristic came to its end: what it returned has the loss that is said, and nothing proves that there is no better one",
         "compare the other strategies, and `lower_bound` where it is not 0",
+    ),
+    Status.ENOUGH: (
+        "what was returned is worth more than `enough`, so that no proof was tried; the bound is valid",
+        "leave out `enough` for the best of all, with a proof",
     ),
 }
 

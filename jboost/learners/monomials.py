@@ -46,6 +46,11 @@ class Monomials:
     max_order: int | None
     config: SearchConfig
 
+    @property
+    def has_quick_answers(self) -> bool:
+        """Whether there is more to search than the single literals."""
+        return self.max_order is None or self.max_order > 1
+
     def init(self, key: Array | None, dataset: Dataset) -> MonomialsState:
         """The examples, and the prices of orders on them; `key` is not used."""
         del key
@@ -62,15 +67,15 @@ class Monomials:
 
     def propose(self, state: MonomialsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
         """The best monomials, the best first: by edge, or with `pair_weights` [m, m] and `costs` [K + 1] by (27), which `upper_bound` bounds then."""
+        return self._answer(state, example_weights, pair_weights=pair_weights, costs=costs)
+
+    def propose_above(self, state: MonomialsState, example_weights: Array, enough: Array) -> Proposal:
+        """`propose`, with the best monomials that a beam search finds where one of them has an edge above `enough` []; nothing is proven then."""
+        return self._answer(state, example_weights, enough=enough)
+
+    def _answer(self, state: MonomialsState, example_weights: Array, **question: Array | None) -> Proposal:
         found = maximum_agreement(
-            state.features,
-            state.labels,
-            example_weights,
-            max_order=self.max_order,
-            costs=costs,
-            pair_weights=pair_weights,
-            mask=state.mask,
-            config=self.config,
+            state.features, state.labels, example_weights, max_order=self.max_order, mask=state.mask, config=self.config, **question
         )
         best = Monomial(found.others.literals, found.others.signs)
         outputs = jnp.where(covers(best.literals, state.features), best.sign[:, None], 0).astype(example_weights.dtype)

@@ -275,9 +275,10 @@ def _pivot(program: _Program, table: _Table) -> _Table:
     basic, is_passed, is_lost = _peak(table, jnp.where(rises, row[:-1], -row[:-1]), gain, program.flat)
     turned = table.is_below ^ is_passed
 
-    row = jnp.where(is_lost, 0.0, row)  # and with it nothing changes
+    nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])  # where the step is lost, nothing changes
+    row, column = lax.cond(is_lost, lambda: nothing, lambda: (row, entries[:, basic]))  # as a branch: else the table is copied before it changes
     is_slot, is_basic = (jnp.arange(num_votes + 1) == slot) & ~is_lost, (jnp.arange(num_examples + 1) == basic) & ~is_lost
-    ratios = jnp.where(is_slot, 1.0, -entries[:, basic]) / jnp.where(is_lost, 1.0, row[basic])
+    ratios = jnp.where(is_slot, 1.0, -column) / jnp.where(is_lost, 1.0, row[basic])
     passed_on = jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :]
     prices = jnp.maximum(table.prices, ratios[:-1] ** 2 * table.prices[slot])
     after = table._replace(

@@ -3,7 +3,8 @@
 Demiriz, Bennett, Shawe-Taylor 2002, "Linear programming boosting via column generation"; paper 001, Section 1. rho and lambda are the soft margin
 and the votes, D_i the caps of the example weights, xi the shortfalls of the margins. Plain column generation asks the learner about a vertex of the
 dual, which jumps; here masters are solved no better than the gap asks for, and the learner is asked between their example weights and the best so
-far (Wentges 1997, "Weighted Dantzig-Wolfe decomposition"), which helps most where a round brings a single column.
+far (Wentges 1997, "Weighted Dantzig-Wolfe decomposition"), which helps most where a round brings a single column. A learner whose best answers
+are dear is asked at vertices, where few examples have weight, and for its best answer only once it has no quick one that changes the master.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lp.margin_simplex import SimplexConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.master import Config, Solved
 from jboost.relaxations import SoftMargin, certify
@@ -85,6 +87,16 @@ class LPBoost:
         first = boosting.before_first_round(memory, prior, certificate_of(proven), capacity)
         return first._replace(status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE)))
 
+    def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: Any) -> Proposal:
+        """Hypotheses for the next round.
+
+        Where the learner has quick answers, any hypothesis that changes the master will do; the best one is asked for once there are no others.
+        """
+        if not boosting.has_quick_answers(learner):
+            return learner.propose(state, memory.asked)
+        seen = certify.largest_signed_edge(memory.columns, memory.asked, jnp.any(memory.columns != 0, axis=1))
+        return learner.propose_above(state, memory.asked, seen + self.tolerance)
+
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: columns in, an upper bound from what was asked, the master solved, a lower bound from its votes."""
         asked = memory.asked
@@ -107,7 +119,8 @@ class LPBoost:
         is_lost = (count == ensemble.count) & ~(lower > before.lower) & ~(goal < before.goal(self.stop_on))
         goes_on = (goal - lower > self.tolerance) & ~(is_lost & was_finest & (memory.pull == 0))
         missed = jnp.where(goal - lower <= self.tolerance, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-        pull = jnp.where(count == ensemble.count, 0.0, _PULL).astype(goal.dtype)
+        usual = 0.0 if boosting.has_quick_answers(ensemble.learner) else _PULL
+        pull = jnp.where(count == ensemble.count, 0.0, usual).astype(goal.dtype)
         memory = memory._replace(pull=pull, fineness=jnp.where(is_lost & (memory.pull == 0), _FINER, 1.0) * memory.fineness)
         memory = memory._replace(asked=pull * memory.proven.example_weights + (1 - pull) * memory.solved.example_weights)
         return Absorbed(
@@ -199,7 +212,7 @@ def certificate_of(proven: Proven) -> Certificate:
 
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
-    return boosting.start(make_booster(**options), learner, dataset, key=key, max_rounds=max_rounds)
+    return boosting.start(make_booster(learner, **options), learner, dataset, key=key, max_rounds=max_rounds)
 
 
 def fit(
@@ -230,8 +243,9 @@ def fit(
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 1e-5.
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
         seen where it proves none ("provable").
-      config: static; how the restricted master is solved, by `jboost.lp.InteriorPointConfig()` (None) or, warm-started from round to
-        round, by `jboost.lp.FirstOrderConfig()`.
+      config: static; how the restricted master is solved: by `jboost.lp.InteriorPointConfig()`, or warm-started from round to round by
+        `SimplexConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, by the simplex method for learners whose best answers are dear
+        (monomials of several literals), and else by the interior point method.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
         last goes on by `step`. Not under jit or vmap.
 
@@ -249,16 +263,20 @@ def fit(
     >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
     (True, [1, 1, -1, 1])
     """
-    booster = make_booster(nu=nu, tolerance=tolerance, stop_on=stop_on, config=config)
+    booster = make_booster(learner, nu=nu, tolerance=tolerance, stop_on=stop_on, config=config)
     if on_step is not None:
         return boosting.drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds)
     return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
 
 
-def make_booster(*, nu: ArrayLike = 0.1, tolerance: ArrayLike = 1e-3, stop_on: str = "provable", config: Config | None = None) -> LPBoost:
-    """The booster of these options. Raises ValueError, naming the argument."""
+def make_booster(
+    learner: Any, *, nu: ArrayLike = 0.1, tolerance: ArrayLike = 1e-3, stop_on: str = "provable", config: Config | None = None
+) -> LPBoost:
+    """The booster of these options for a learner. Raises ValueError, naming the argument."""
     nu = check.number("nu", nu, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
     master.judge_config(config)
-    return LPBoost(nu, tolerance, stop_on, InteriorPointConfig() if config is None else config)
+    if config is None:
+        config = SimplexConfig() if boosting.has_quick_answers(learner) else InteriorPointConfig()
+    return LPBoost(nu, tolerance, stop_on, config)

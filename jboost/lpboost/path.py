@@ -57,7 +57,7 @@ def path(
     (True, [0, 0, 0])
     """
     nus = check.numbers("nus", nus, low=0, high=1, open_low=True)
-    booster = make_booster(tolerance=tolerance, stop_on=stop_on, config=config)
+    booster = make_booster(learner, tolerance=tolerance, stop_on=stop_on, config=config)
     boosting.judge_arguments(learner, dataset, max_rounds)
     return _path(booster, learner, dataset, key, nus, max_rounds=max_rounds)
 

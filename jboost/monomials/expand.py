@@ -20,12 +20,13 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.instance import Instance, amounts_by_literal, covered, most_gains
+from jboost.monomials.instance import Instance, Rows, amounts_by_literal, amounts_covered, covered, layout, most_gains, sum_over_rows
 
 
 class Node(NamedTuple):
@@ -95,16 +96,16 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     dtype = instance.wanted.covers.dtype
     literals = nodes.literals.T
     allowed = integers.unpack(nodes.allowed, num_literals).T
-    wanted, unwanted = covered(instance.wanted, literals), covered(instance.unwanted, literals)
     price, next_price = cost(instance.costs, nodes.order), cost(instance.costs, nodes.order + 1)
-    gained, own_gained = _amounts(instance.wanted.covers, jnp.where(wanted, most_gains(instance)[:, None], 0))
-    kept, own_kept = _amounts(instance.unwanted.covers, jnp.where(unwanted, instance.losses[:, None], 0))
+    wanted, unwanted = (functools.partial(amounts_covered, rows, instance.extent, literals) for rows in (instance.wanted, instance.unwanted))
+    gained, own_gained = wanted(most_gains(instance)[:, None], _as_they_are)
+    kept, own_kept = unwanted(instance.losses[:, None], _as_they_are)
     earned, own_earned, burden, own_burden = gained, own_gained, kept, own_kept
     if instance.rewards is not None:
-        missed = jnp.where(wanted, _products_of_integers(instance.rewards, unwanted.astype(dtype)), 0)
-        missed, own_missed = _amounts(instance.wanted.covers, missed)
+        beside = covered(instance.unwanted, literals).astype(dtype)
+        missed, own_missed = wanted(instance.rewards, lambda rewards: _products_of_integers(rewards, beside))
         earned, own_earned = gained - missed, own_gained - own_missed
-        burden, own_burden = _amounts(instance.unwanted.covers, unwanted.astype(gained.dtype))  # one without loss may stand in the way of a reward
+        burden, own_burden = unwanted(jnp.ones_like(instance.losses)[:, None], _as_they_are)  # one without loss may stand in the way of a reward
     return Measured(
         allowed,
         own_earned - own_kept - price,
@@ -117,9 +118,8 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     )
 
 
-def _amounts(covers: Array, amounts: Array) -> tuple[Array, Array]:
-    """What amounts [R, B] come to with one more literal, [L, B], and as they are, [B]."""
-    return lax.optimization_barrier(integers.product(covers.T, amounts)), jnp.sum(amounts, axis=0, dtype=amounts.dtype)
+def _as_they_are(amounts: Array) -> Array:
+    return amounts
 
 
 def _products_of_integers(amounts: Array, flags: Array) -> Array:
@@ -166,8 +166,13 @@ def screen(instance: Instance, nodes: Node, is_node: Array, measured: Measured, 
 
 def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
     """Rule 3: loss [B] of the unwanted examples that the monomials and all their literals [L, B] cover."""
-    is_stuck = covered(instance.unwanted, nodes.literals.T | integers.pack(usable.T).T)
-    return jnp.sum(jnp.where(is_stuck, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
+    literals = nodes.literals.T | integers.pack(usable.T).T
+
+    def of_block(part: tuple[Rows, Array]) -> Array:
+        rows, losses = part
+        return jnp.sum(jnp.where(covered(rows, literals), losses[:, None], 0), axis=0, dtype=losses.dtype)
+
+    return sum_over_rows(instance.extent, (instance.unwanted, instance.losses), of_block)
 
 
 def _least(instance: Instance, nodes: Node) -> Array:
@@ -193,7 +198,8 @@ def bound(instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, nu
     is_stuck = covered(instance.unwanted, literals | usable)
     lost = jnp.sum(jnp.where(is_stuck, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
     left = residual_gains(instance, wanted, unwanted & ~is_stuck, is_stuck, usable, num_matchings)
-    bounds = lax.optimization_barrier(amounts_by_literal(instance.wanted, left) - (lost + _least(instance, nodes))[None, :])
+    worth = sum_over_rows(instance.extent, (instance.wanted, left), lambda part: amounts_by_literal(*part))
+    bounds = lax.optimization_barrier(worth - (lost + _least(instance, nodes))[None, :])
     kept = allowed & (bounds > to_beat)
     return Bounded(nodes._replace(allowed=integers.pack(kept.T), lost=lost), kept, bounds, jnp.all(kept == allowed, axis=0), _is_open(instance, kept))
 
@@ -210,12 +216,16 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
     """
     left = jnp.where(wanted, instance.gains[:, None], 0)
     size = left.shape[0]
-    line = jnp.arange(size + min(num_matchings, size)) % instance.extent  # the wanted rows that take part, round and round
-    words = instance.wanted.words[line]
+    takes_part = jnp.any(wanted | removable, axis=1)  # row i of either class, so that near ones still meet first
+    extent = jnp.maximum(jnp.sum(takes_part, dtype=jnp.int32), 1)
+    place = jnp.where(takes_part, jnp.cumsum(takes_part), extent + jnp.cumsum(~takes_part)) - 1
+    order = jnp.zeros((size,), jnp.int32).at[place].set(jnp.arange(size, dtype=jnp.int32))
+    line = order[jnp.arange(size + min(num_matchings, size)) % extent]  # the wanted rows that take part, round and round
+    words, other_words, removable = instance.wanted.words[line], instance.unwanted.words[order], removable[order]
 
-    def stays(shift: Array) -> Array:
-        """Whether the wanted example `shift` rows further on stays only with the unwanted one of the row, [R, B] bool."""
-        parting = lax.dynamic_slice_in_dim(words, shift, size) & ~instance.unwanted.words
+    def stays(shift: Array, part: Array) -> Array:
+        """Whether the wanted example `shift` rows further on stays only with the unwanted one of the row, for rows `part` [k]: [k, B] bool."""
+        parting = some(words, shift + part) & ~some(other_words, part)
         return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) == 0
 
     rewards = instance.rewards
@@ -223,42 +233,59 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
         earned = jnp.sum(rewards, axis=1, dtype=left.dtype)[:, None]
         earned -= _products_of_integers(rewards, is_stuck.astype(instance.wanted.covers.dtype))
 
-        def miss(shift: Array, earned: Array, nothing: None) -> tuple[Array, None]:
-            missed = rewards[lax.dynamic_slice_in_dim(line, shift, size), jnp.arange(size)]
-            return earned - jnp.where(stays(shift) & removable, missed[:, None], 0), nothing
+        def miss(shift: Array, part: Array, earned: Array, nothing: None) -> tuple[Array, None]:
+            missed = rewards[some(line, shift + part), some(order, part)]
+            return earned - jnp.where(stays(shift, part) & some(removable, part), missed[:, None], 0), nothing
 
-        left += jnp.where(wanted, _meet_all(miss, earned, None, line, instance.extent), 0)
+        left += jnp.where(wanted, _meet_all(miss, earned[line], None, size, extent)[place], 0)
 
-    def flow(shift: Array, left: Array, capacity: Array) -> tuple[Array, Array]:
-        flow = lax.optimization_barrier(jnp.where(stays(shift), jnp.minimum(left, capacity), 0))
+    def flow(shift: Array, part: Array, left: Array, capacity: Array) -> tuple[Array, Array]:
+        flow = lax.optimization_barrier(jnp.where(stays(shift, part), jnp.minimum(left, capacity), 0))
         return left - flow, capacity - flow
 
-    left = _meet_all(flow, left, jnp.where(removable, instance.losses[:, None], 0), line, instance.extent)
+    left = _meet_all(flow, left[line], jnp.where(removable, instance.losses[order][:, None], 0), size, extent)[place]
     return jnp.where(wanted, left, 0)
 
 
-def _meet_all(meet: Callable[[Array, Array, Any], tuple[Array, Any]], first: Array, second: Any, line: Array, extent: Array) -> Array:
-    """Rows `first` [R, B], of which `extent` count, after each has met, in each round, the row of `second` that stands so much before it.
+def _meet_all(meet: Callable[[Array, Array, Array, Any], tuple[Array, Any]], line: Array, second: Any, size: int, extent: Array) -> Array:
+    """Rows [R, B] after each has met, in each round, the row of `second` that stands so much before it; only the first `extent` of either do.
 
     Args:
-      meet: (shift, rows, second) -> (rows, second), where row i of the rows is the one that stands `shift` further on.
-      first: [R, B].
-      second: a pytree.
-      line: [R + rounds] which rows stand in line: the first `extent` round and round.
+      meet: (shift, part [k], rows [k, B], second) -> (rows, second) for rows `part` of `second`, where the others stand `shift` further on.
+      line: [R + rounds, B] the first `extent` rows, round and round.
+      second: a pytree, leaves [R, ...].
+      size: R.
       extent: [], R at most.
     """
-    size = first.shape[0]
+    at_once = layout(size).group
     rounds = jnp.minimum(line.shape[0] - size, extent)
+    num_groups = -(-extent // at_once) if at_once < size else 1
 
-    def one_round(shift: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
-        standing, second = carry  # from `shift` on; the first of them goes to the end of the line
-        rows, second = meet(shift, lax.dynamic_slice_in_dim(standing, shift, size), second)
-        standing = lax.dynamic_update_slice_in_dim(standing, rows, shift, 0)
-        return lax.dynamic_update_slice_in_dim(standing, rows[:1], shift + extent, 0), second
+    def one_group(step: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        standing, second = carry
+        shift, begin = step // num_groups, step % num_groups * at_once
+        part = begin + jnp.arange(at_once, dtype=begin.dtype)
 
-    standing, _ = lax.fori_loop(0, rounds, one_round, (first[line], second))
+        def pair() -> tuple[Array, Any]:
+            return meet(shift, part, some(standing, shift + part), jax.tree.map(lambda leaf: some(leaf, part), second))
+
+        def nobody() -> tuple[Array, Any]:
+            return jax.tree.map(lambda leaf: jnp.zeros((at_once, *leaf.shape[1:]), leaf.dtype), (standing, second))
+
+        rows, met = lax.cond(begin < extent, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
+        standing = lax.dynamic_update_slice_in_dim(standing, rows, shift + begin, 0)
+        first = lax.dynamic_slice_in_dim(standing, shift, 1)  # goes to the end of the line
+        standing = lax.dynamic_update_slice_in_dim(standing, first, shift + extent, 0)
+        return standing, jax.tree.map(lambda leaf, new: lax.dynamic_update_slice_in_dim(leaf, new, begin, 0), second, met)
+
+    standing, _ = lax.fori_loop(0, rounds * num_groups, one_group, (line, second))
     index = jnp.arange(size)
     return standing[jnp.where(index < rounds, index + extent, index)]
+
+
+def some(rows: Array, part: Array) -> Array:
+    """Rows `part` [k], which are side by side."""
+    return lax.dynamic_slice_in_dim(rows, part[0], part.shape[0])
 
 
 def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:

@@ -8,15 +8,19 @@ take no part: a cover never holds them.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base.types import Array
+from jboost.base.types import Array, PyTree
 from jboost.monomials import integers
 
+_ROWS_AT_ONCE = 128  # of a block: what products take
+_BLOCKS_AT_ONCE = 8  # of a group, at most: what matchings take
+_LEAST_GROUPS = 2  # where there are so many blocks
 _MOST_ENTRIES = 1 << 22  # of the products of literals that are held at once
 
 
@@ -58,6 +62,61 @@ def covered(rows: Rows, literals: Array) -> Array:
     return lax.optimization_barrier((missed == 0) & rows.counts[:, None])  # made once, not anew for each use
 
 
+class Layout(NamedTuple):
+    """How rows are cut into blocks, and these into groups, all of equal size."""
+
+    block: int  # rows of a block
+    group: int  # rows of a group
+
+    def whole(self, num_rows: int) -> int:
+        """`num_rows` and as many more as make the groups whole."""
+        return -(-num_rows // self.group) * self.group if num_rows else 0
+
+
+def layout(num_rows: int) -> Layout:
+    """The layout of so many rows, with or without those that make the groups whole."""
+    num_blocks = max(1, -(-num_rows // _ROWS_AT_ONCE))
+    per_group = min(_BLOCKS_AT_ONCE, 1 << max(0, (num_blocks // _LEAST_GROUPS).bit_length() - 1))
+    num_groups = -(-num_blocks // per_group)
+    block = max(1, num_rows) if num_blocks == 1 else -(-num_rows // (8 * num_groups * per_group)) * 8
+    return Layout(block, per_group * block)
+
+
+def sum_over_rows(extent: Array, rows: PyTree, work: Callable[[PyTree], PyTree]) -> PyTree:
+    """The sum of what `work` makes of each block of rows, leaves [R, ...], that holds examples that take part."""
+    size = jax.tree.leaves(rows)[0].shape[0]
+    at_once = layout(size).block
+    if size == at_once:
+        return work(rows)
+
+    def block(index: Array) -> PyTree:
+        return jax.tree.map(lambda leaf: lax.dynamic_slice_in_dim(leaf, index * at_once, at_once), rows)
+
+    def add(index: Array, total: PyTree) -> PyTree:
+        return jax.tree.map(jnp.add, total, work(block(index)))
+
+    return lax.fori_loop(1, -(-extent // at_once), add, work(block(jnp.zeros((), jnp.int32))))
+
+
+def amounts_covered(rows: Rows, extent: Array, literals: Array, data: PyTree, amounts_of: Callable[[PyTree], Array]) -> tuple[Array, Array]:
+    """Sums of integers over the examples that literals, words [W, B], cover: with one more literal [L, B], and as they are [B].
+
+    Args:
+      rows: R examples.
+      extent: those that take part are among so many first ones.
+      literals: words [W, B].
+      data: leaves [R, ...].
+      amounts_of: from some rows of the data to amounts [rows, B] or [rows, 1].
+    """
+
+    def of_block(part: tuple[Rows, PyTree]) -> tuple[Array, Array]:
+        rows, data = part
+        amounts = jnp.where(covered(rows, literals), amounts_of(data), 0)
+        return amounts_by_literal(rows, amounts), jnp.sum(amounts, axis=0, dtype=amounts.dtype)
+
+    return sum_over_rows(extent, (rows, data), of_block)
+
+
 def amounts_by_literal(rows: Rows, amounts: Array) -> Array:
     """What integers [R, B] of the examples sum to within each literal's cover, [L, B]."""
     return lax.optimization_barrier(integers.product(rows.covers.T, amounts))
@@ -85,6 +144,7 @@ def make(
       is_attribute: [N] bool, False for attributes that only pad.
       branches: static, whether nodes will be expanded, so that chains and neighbours are of use.
     """
+    wanted, unwanted, gains, losses, rewards = _in_blocks(wanted, unwanted, gains, losses, rewards)
     earned = jnp.zeros_like(gains) if rewards is None else jnp.sum(rewards, axis=1, dtype=gains.dtype)
     at_stake = jnp.zeros_like(gains) if rewards is None else jnp.sum(rewards, axis=0, dtype=gains.dtype)
     wanted = wanted._replace(counts=gains + earned > 0)
@@ -111,9 +171,24 @@ def make(
     )
     if not branches or num_literals == 0:
         return whole
-    paired = _fronted(_ordered(whole, _near(wanted, unwanted), jnp.arange(gains.shape[0])))
-    order, chains = _chains(jnp.concatenate([part.covers * part.counts[:, None] for part in (wanted, unwanted)]))
+    whole = _fronted(whole)
+    paired = _fronted(_ordered(whole, _near(whole), jnp.arange(gains.shape[0])))
+    order, chains = _chains(jnp.concatenate([part.covers * part.counts[:, None] for part in (whole.wanted, whole.unwanted)]))
     return select(paired._replace(chains=chains), order, jnp.ones_like(order, bool))
+
+
+def _in_blocks(wanted: Rows, unwanted: Rows, gains: Array, losses: Array, rewards: Array | None) -> tuple[Rows, Rows, Array, Array, Array | None]:
+    """Both classes with rows that only pad, so that all blocks are whole."""
+    size = gains.shape[0]
+    missing = layout(size).whole(size) - size
+    if missing == 0:
+        return wanted, unwanted, gains, losses, rewards
+
+    def longer(leaf: Array) -> Array:
+        return jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1))
+
+    between = None if rewards is None else jnp.pad(rewards, (0, missing))
+    return *jax.tree.map(longer, (wanted, unwanted, gains, losses)), between
 
 
 def select(instance: Instance, index: Array, is_literal: Array) -> Instance:
@@ -187,21 +262,31 @@ def _chains(literals: Array) -> tuple[Array, Array]:
     return jnp.argsort(first * size + steps).astype(jnp.int32), first
 
 
-def _near(wanted: Rows, unwanted: Rows) -> Array:
-    """An order of the wanted examples [R] that puts each beside an unwanted one near it: each takes the nearest that is free."""
-    mine, theirs = wanted.covers * wanted.counts[:, None], unwanted.covers * unwanted.counts[:, None]
+def _near(instance: Instance) -> Array:
+    """An order of the wanted examples [R] that puts each beside an unwanted one near it: each of these, in turn, takes the nearest that is free."""
+    mine, theirs = (rows.covers * rows.counts[:, None] for rows in (instance.wanted, instance.unwanted))
     size = mine.shape[0]
-    parted = jnp.sum(mine, axis=1)[None, :] - integers.dot(theirs, mine.T)  # [unwanted, wanted]
-    distance = jnp.where(wanted.counts[None, :], parted, mine.shape[1])
+    at_once = layout(size).block
+    num_blocks = -(-instance.extent // at_once)
+    own = jnp.where(instance.wanted.counts, jnp.sum(mine, axis=1), mine.shape[1])
 
-    choosers = jnp.argsort(~unwanted.counts, stable=True)
+    def choose_some(block: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        choosers = lax.dynamic_slice_in_dim(theirs, block * at_once, at_once)
+        parted = own[None, :] - integers.dot(choosers, mine.T)
 
-    def choose(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        order, is_taken = carry
-        best = jnp.argmin(jnp.where(is_taken, jnp.inf, distance[choosers[step]])).astype(jnp.int32)
-        return order.at[choosers[step]].set(best), is_taken.at[best].set(True)
+        def choose(index: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            order, is_free = carry
+            best = jnp.argmin(jnp.where(is_free, parted[index], jnp.inf)).astype(jnp.int32)
+            return order.at[block * at_once + index].set(best), is_free.at[best].set(False)
 
-    return lax.fori_loop(0, size, choose, (jnp.zeros((size,), jnp.int32), jnp.zeros((size,), bool)))[0]
+        return lax.fori_loop(0, at_once, choose, carry)
+
+    order, is_free = jnp.zeros((size,), jnp.int32), jnp.ones((size,), bool)
+    order, is_free = lax.fori_loop(0, num_blocks, choose_some, (order, is_free))
+    index = jnp.arange(size, dtype=jnp.int32)
+    rest = jnp.argsort(~is_free, stable=True).astype(jnp.int32)  # those that nobody has chosen take the places that are left
+    num_chosen = at_once * num_blocks
+    return jnp.where(index < num_chosen, order, rest[jnp.maximum(index - num_chosen, 0)])
 
 
 def member(stacked: Instance, index: Array) -> Instance:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import loops, numerics
@@ -18,6 +19,7 @@ from jboost.search import stack
 from jboost.search.stack import Stack
 
 _INNER_CAPACITY = 1 << 14  # nodes of an instance of few literals
+_EVERY_BIT = np.uint32(0xFFFFFFFF)  # of a word: literals that no monomial has together
 
 
 class Found(NamedTuple):
@@ -46,21 +48,13 @@ class Sizes(NamedTuple):
     adds_free: bool
 
 
-class Best(NamedTuple):
-    """The best monomial met, by integer value."""
-
-    value: Array  # []
-    key: Array  # [2] gain and loss of the cover
-    literals: Array  # [W] words
-
-
 class State(NamedTuple):
     """What the next batch needs."""
 
     new: Stack  # nodes to measure
     screened: Stack  # nodes to bound
     narrow: Stack | None  # nodes of few literals, to be searched as instances of their own
-    best: Best
+    found: Found  # of one sign, in the instance's own literals; with every bit set where a monomial was known before
     given_up: Array  # [] no descendant of a node dropped unfinished has a larger value
     is_full: Array  # [] bool
     num_nodes: Array  # []
@@ -75,6 +69,7 @@ class Outcome(NamedTuple):
     num_nodes: Array  # []
     is_full: Array  # [] bool
     is_cut_off: Array  # [] bool
+    is_enough: Array  # [] bool, whether what the beam found was enough
 
 
 def nothing(instance: Instance, *, num_best: int, num_words: int) -> Found:
@@ -135,16 +130,22 @@ def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: 
     return flat[best], jnp.stack([gained[best], kept[best]], axis=1), words
 
 
-def _better(best: Best, nodes: Node, is_node: Array, measured: expand.Measured) -> Best:
-    """The best monomial with those of a batch, which seldom have a better one."""
-    own = jnp.max(jnp.where(is_node, measured.value, best.value))
-    highest = jnp.max(jnp.where(measured.allowed & is_node[None, :], measured.child_values, own), initial=best.value)
+def _num_candidates(found: Found) -> int:
+    """How many of a batch to look at: some may be alike."""
+    size = found.values.shape[0]
+    return 2 * size if size > 1 else 1
 
-    def replace() -> Best:
-        values, keys, words = _best_of_batch(nodes, is_node, measured, 1)
-        return Best(values[0], keys[0], words[0])
 
-    return lax.cond(jnp.maximum(own, highest) > best.value, replace, lambda: best)
+def _better(found: Found, nodes: Node, is_node: Array, measured: expand.Measured) -> Found:
+    """The best monomials with those of a batch, which seldom have better ones."""
+    least = found.values[-1]
+    own = jnp.max(jnp.where(is_node, measured.value, least))
+    highest = jnp.max(jnp.where(measured.allowed & is_node[None, :], measured.child_values, own), initial=least)
+
+    def replace() -> Found:
+        return merge(found, *_best_of_batch(nodes, is_node, measured, _num_candidates(found)), found.signs[0])
+
+    return lax.cond(jnp.maximum(own, highest) > least, replace, lambda: found)
 
 
 def renamed(instance: Instance, words: Array, num_literals: int) -> Array:
@@ -165,8 +166,7 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
         del nothing
         nodes, is_node, found = carry
         measured = expand.measure(instance, nodes)
-        num = 2 * found.values.shape[0] if found.values.shape[0] > 1 else 1
-        values, keys, words = _best_of_batch(nodes, is_node, measured, num)
+        values, keys, words = _best_of_batch(nodes, is_node, measured, _num_candidates(found))
         found = merge(found, values, keys, renamed(instance, words, num_literals), sign)
         low = jnp.iinfo(measured.value.dtype).min
         scores = jnp.where(measured.allowed & measured.is_useful & is_node[None, :], measured.child_values, low)
@@ -215,17 +215,17 @@ def _sorted_in(state: State, nodes: Node, is_open: Array, begin: Array, sizes: S
 def _measure_some(instance: Instance, state: State, sizes: Sizes) -> State:
     nodes, is_node, begin = stack.top(state.new, sizes.batch)
     measured = expand.measure(instance, nodes)
-    is_live = is_node & (nodes.bound > state.best.value)
-    best = _better(state.best, nodes, is_node, measured)
-    screened = expand.screen(instance, nodes, is_node, measured, best.value, num_nested=sizes.num_nested, adds_free=sizes.adds_free)
+    is_live = is_node & (nodes.bound > state.found.values[0])
+    found = _better(state.found, nodes, is_node, measured)
+    screened = expand.screen(instance, nodes, is_node, measured, found.values[0], num_nested=sizes.num_nested, adds_free=sizes.adds_free)
     num = jnp.sum(is_live & ~screened.is_new, dtype=jnp.int32)
-    state = state._replace(new=_push(state.new, screened.is_new, screened.nodes, begin), best=best, num_nodes=state.num_nodes + num)
+    state = state._replace(new=_push(state.new, screened.is_new, screened.nodes, begin), found=found, num_nodes=state.num_nodes + num)
     return _sorted_in(state, screened.nodes, screened.is_open, state.screened.count, sizes)
 
 
 def _bound_some(instance: Instance, state: State, sizes: Sizes) -> State:
     nodes, is_node, begin = stack.top(state.screened, sizes.flows)
-    bounded = expand.bound(instance, nodes, is_node, state.best.value, num_matchings=sizes.num_matchings)
+    bounded = expand.bound(instance, nodes, is_node, state.found.values[0], num_matchings=sizes.num_matchings)
     made = expand.children(instance, bounded, num_slots=sizes.children)
     state = state._replace(new=stack.put(state.new, made.nodes, made.num, state.new.count))
     return _sorted_in(state, bounded.nodes, bounded.is_open & ~made.is_done, begin, sizes)
@@ -243,14 +243,12 @@ def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> State:
     inner = sizes._replace(
         narrow=0, batch=sizes.narrow_batch, children=max(sizes.narrow, sizes.narrow_batch), capacity=min(sizes.capacity, _INNER_CAPACITY)
     )
-    best = Best(state.best.value, state.best.key, words)
-    end = explore(part, start, best, inner, state.num_steps)
-    flags = jnp.zeros((instance.names.shape[0],), bool).at[index].max(integers.unpack(end.best.literals, sizes.narrow))
-    is_better = end.best.value > state.best.value
-    literals = jnp.where(is_better, node.literals | integers.pack(flags), state.best.literals)
+    end = explore(part, start, _without_names(state.found, words.shape[0]), inner, state.num_steps)
+    flags = integers.unpack(end.found.literals, sizes.narrow)
+    named = jnp.zeros((flags.shape[0], instance.names.shape[0]), bool).at[:, index].max(flags)
     return state._replace(
         narrow=state.narrow._replace(count=state.narrow.count - 1),
-        best=Best(end.best.value, end.best.key, literals),
+        found=_with_new(state.found, end.found, node.literals[None] | integers.pack(named)),
         given_up=jnp.maximum(state.given_up, open_bound(end)),
         is_full=end.is_full,
         num_nodes=state.num_nodes + end.num_nodes,
@@ -275,13 +273,24 @@ def _most_nodes(state: State) -> Array:
     return functools.reduce(jnp.maximum, (part.count for part in _stacks(state)))
 
 
-def explore(instance: Instance, start: Node, best: Best, sizes: Sizes, num_steps: Array) -> State:
+def _without_names(found: Found, num_words: int) -> Found:
+    """Monomials known before, for an instance that has other literals: what they are worth alone counts."""
+    return found._replace(literals=jnp.full((found.values.shape[0], num_words), _EVERY_BIT, jnp.uint32))
+
+
+def _with_new(before: Found, after: Found, literals: Array) -> Found:
+    """The best of those known before and of those with literals afterwards, whose words are `literals` [k, W] here."""
+    is_new = jnp.any(after.literals != _EVERY_BIT, axis=1)
+    return merge(before, jnp.where(is_new, after.values, jnp.iinfo(after.values.dtype).min), after.keys, literals, after.signs)
+
+
+def explore(instance: Instance, start: Node, found: Found, sizes: Sizes, num_steps: Array) -> State:
     """Searches below a node, until nothing is left or a limit is met."""
     one = stack.start(start, capacity=sizes.capacity, slack=max(sizes.children, sizes.batch, sizes.flows))
     none = jnp.zeros((), jnp.int32)
     empty = one._replace(count=none)
     lowest = jnp.full_like(start.bound, jnp.iinfo(start.bound.dtype).min)
-    first = State(one, empty, empty if sizes.narrow else None, best, lowest, none > 0, none, num_steps)
+    first = State(one, empty, empty if sizes.narrow else None, found, lowest, none > 0, none, num_steps)
     stages = [_measure_some, _bound_some] + [_search_narrow] * (sizes.narrow > 0)
 
     def step(now: State) -> State:
@@ -300,13 +309,15 @@ def explore(instance: Instance, start: Node, best: Best, sizes: Sizes, num_steps
     return loops.bounded_loop(step, unfinished, first, max_checks=sizes.max_steps)[0]
 
 
-def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> tuple[Found, Array, Array, Array]:
-    """Searches all monomials of one sign; returns what was found, a bound on the rest, nodes, and whether a stack was full."""
+def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes, num_steps: Array) -> tuple[Found, Array, Array, Array]:
+    """Searches all monomials of one sign, with so many steps used up: what was found, a bound on the rest, nodes, and whether a stack was full."""
     start = expand.root(instance)
-    end = explore(instance, start, Best(found.values[0], found.keys[0], start.literals), sizes, jnp.zeros((), jnp.int32))
-    value = jnp.where(end.best.value > found.values[0], end.best.value, jnp.iinfo(end.best.value.dtype).min)
-    words = renamed(instance, end.best.literals[None], instance.names.shape[0])
-    return merge(found, value[None], end.best.key[None], words, sign), open_bound(end), end.num_nodes, end.is_full
+    others = -1 - jnp.arange(found.values.shape[0], dtype=found.keys.dtype)[:, None]  # of the other sign: like no cover of this one
+    known = found._replace(keys=jnp.where((found.signs == sign)[:, None], found.keys, others), signs=jnp.full_like(found.signs, sign))
+    known = _without_names(known, start.literals.shape[0])
+    end = explore(instance, start, known, sizes, num_steps)
+    words = renamed(instance, end.found.literals, instance.names.shape[0])
+    return _with_new(found, end.found, words), open_bound(end), end.num_nodes, end.is_full
 
 
 def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
@@ -329,11 +340,12 @@ def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
     return merge(found, best_values, keys[best], renamed(instance, words, instance.names.shape[0]), sign)
 
 
-def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
+def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_best: int) -> Outcome:
     """The best monomials of sign +1 (instance 0) and -1 (instance 1) together.
 
     Args:
       instances: two instances, their arrays stacked.
+      enough: [] where the beam finds a larger value, branch and bound is left out; None for the best of all.
       sizes: static.
       num_best: static, how many to return.
     """
@@ -345,17 +357,20 @@ def both_signs(instances: Instance, sizes: Sizes, *, num_best: int) -> Outcome:
     if first.costs.shape[0] <= 2 + 2:  # orders 0 and 1, and those beyond, which are not allowed
         found, _ = lax.scan(lambda found, part: (single_literals(part[0], found, part[1]), None), found, (instances, signs))
         num_nodes = jnp.asarray(2 * (first.names.shape[0] + 1), jnp.int32)
-        return Outcome(found, jnp.max(found.values), num_nodes, jnp.zeros((), bool), jnp.zeros((), bool))
+        return Outcome(found, jnp.max(found.values), num_nodes, *jnp.zeros((3,), bool))
 
     def look(found: Found, part: tuple[Instance, Array]) -> tuple[Found, None]:
         return beam(part[0], found, part[1], sizes), None
 
     def search(found: Found, part: tuple[Instance, Array]) -> tuple[Found, tuple[Array, Array, Array]]:
-        found, bound, num_nodes, is_full = one_sign(part[0], found, part[1], sizes)
+        found, bound, num_nodes, is_full = one_sign(part[0], found, part[1], sizes, num_steps)
         return found, (bound, num_nodes, is_full)
 
     found, _ = lax.scan(look, found, (instances, signs))
+    is_enough = jnp.zeros((), bool) if enough is None else found.values[0] > enough
+    num_steps = jnp.where(is_enough, sizes.max_steps, 0)
     found, (bounds, num_nodes, is_full) = lax.scan(search, found, (instances, signs))
     best = jnp.max(found.values)
     bound = jnp.maximum(best, jnp.max(bounds))
-    return Outcome(found, bound, jnp.sum(num_nodes), jnp.any(is_full), (bound > best) & ~jnp.any(is_full))
+    is_cut_off = (bound > best) & ~jnp.any(is_full)
+    return Outcome(found, bound, jnp.sum(num_nodes), jnp.any(is_full), is_cut_off & ~is_enough, is_cut_off & is_enough)

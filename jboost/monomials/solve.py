@@ -42,6 +42,7 @@ class _Problem(NamedTuple):
     whole_weights: Array  # [m]
     whole_rewards: Array | None  # [m, m]
     whole_costs: Array  # [D]
+    whole_enough: Array | None  # []
     spare: Array  # [] what rounding to integers may hide, as an amount
     is_valid: Array  # [] bool
 
@@ -55,6 +56,7 @@ def maximum_agreement(
     costs: ArrayLike | None = None,
     pair_weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
+    enough: ArrayLike | None = None,
     config: SearchConfig | None = None,
 ) -> MonomialSolution:
     """The monomial and sign that agree best with the labels, and a bound on all others: (27) of paper 001 by branch and bound.
@@ -72,10 +74,12 @@ def maximum_agreement(
       pair_weights: [m, m], not negative; entry (i, i') rewards a cover with i and without i' where y_i is the sign and y_i' is not; ignored within a
         class. None for 0.
       mask: [m] bool, False for examples that do not count; None for all True.
+      enough: [] where the beam search finds a monomial of a larger value, branch and bound is left out; None for the best monomial of all.
       config: static sizes.
 
     Returns:
-      A `MonomialSolution`. Statuses: OPTIMAL; ITERATION_LIMIT and CAPACITY_LIMIT, with the best monomial met and a valid bound; INVALID_INPUT.
+      A `MonomialSolution`. Statuses: OPTIMAL; ENOUGH, with a monomial worth more than `enough` and the trivial bound; ITERATION_LIMIT and
+      CAPACITY_LIMIT, with the best monomial met and a valid bound; INVALID_INPUT.
 
     Raises:
       ValueError: at trace time, naming the argument, where shapes do not fit or `max_order` is above N; and for values that are not allowed, where
@@ -87,7 +91,7 @@ def maximum_agreement(
     ([0, 0], -1, 0.5, 0.5)
     """
     config = _judge_config(config)
-    problem, adds_free = _judge(features, labels, example_weights, max_order, costs, pair_weights, mask)
+    problem, adds_free = _judge(features, labels, example_weights, max_order, costs, pair_weights, mask, enough)
     known_values = [leaf for leaf in problem if leaf is not None]
     if any(isinstance(leaf, jax.core.Tracer) for leaf in known_values):
         return _solve_as_it_stands(problem, config, adds_free)
@@ -124,6 +128,7 @@ def _judge(
     costs: ArrayLike | None,
     pair_weights: ArrayLike | None,
     mask: ArrayLike | None,
+    enough: ArrayLike | None,
 ) -> tuple[_Problem, bool]:
     """The problem, and whether literals are free and may be many."""
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
@@ -151,7 +156,8 @@ def _judge(
     if num_examples == 0:  # one that does not count
         table, signs, weights, kept = (jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1)) for part in (table, signs, weights, kept))
         rewards = None if rewards is None else jnp.pad(rewards, (0, 1))
-    return _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept), costs is None and max_order is None
+    wanted = None if enough is None else check.number("enough", enough, low=-np.inf).astype(dtype)
+    return _prepare(table.astype(dtype), signs.astype(dtype), weights, prices, rewards, kept, wanted), costs is None and max_order is None
 
 
 def _float_of(dtype: Any) -> Any:
@@ -187,7 +193,7 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
 
 
 @jax.jit
-def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array) -> _Problem:
+def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array, enough: Array | None) -> _Problem:
     """Amounts as integers of one unit."""
     weights = jnp.where(mask, weights, 0)
     labels = jnp.where(mask, labels, 1)
@@ -209,13 +215,18 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
     whole_costs, cut = integers.floor_to_integers(costs - jnp.min(costs), power)  # what costs more than the least by all there is to gain never wins
     spare = integers.scaled((hidden + cut + vanished) * 1.001, -power)
-    return _Problem(table, labels, weights, rewards, costs, power, whole, whole_rewards, whole_costs, spare, is_valid)
+    whole_enough = None
+    if enough is not None:
+        is_valid &= ~jnp.isnan(enough)
+        most = 1 << integers.bits(weights.dtype)
+        whole_enough = jnp.clip(jnp.floor(integers.scaled(enough + jnp.min(costs), power)), -most, most).astype(whole.dtype)
+    return _Problem(table, labels, weights, rewards, costs, power, whole, whole_rewards, whole_costs, whole_enough, spare, is_valid)
 
 
 def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: int, adds_free: bool) -> Sizes:
     num_literals = 2 * num_attributes
     batch, narrow_batch = (
-        min(256, max(32, _PRODUCT_ENTRIES // max(num_rows, width, 1))) if config.batch is None else config.batch
+        min(256, max(32, _PRODUCT_ENTRIES // max(instance.layout(num_rows).block, width, 1))) if config.batch is None else config.batch
         for width in (num_literals, config.narrow)
     )
     flows = min(batch, _MOST_FLOWS)
@@ -248,7 +259,9 @@ def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> 
     )
     prices = _with_room(problem.whole_costs)
     sizes = _sizes(config, small.ones.shape[1], small.ones.shape[2], prices.shape[0] - 1, adds_free)
-    outcome = _search(small.ones, small.known, small.weights, small.rewards, small.is_attribute, prices, config=config, sizes=sizes)
+    outcome = _search(
+        small.ones, small.known, small.weights, small.rewards, small.is_attribute, prices, problem.whole_enough, config=config, sizes=sizes
+    )
     return _finish(problem, outcome, jnp.asarray(small.columns))
 
 
@@ -269,7 +282,8 @@ def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool
         rewards = jnp.where(is_own[:, :, None], problem.whole_rewards[None], 0)
     known = (~jnp.isnan(twice)).astype(twice.dtype) if config.missing else None
     every = jnp.ones((num_attributes,), bool)
-    outcome = _search((twice == 1).astype(twice.dtype), known, weights, rewards, every, problem.whole_costs, config=config, sizes=sizes)
+    ones, costs, enough = (twice == 1).astype(twice.dtype), problem.whole_costs, problem.whole_enough
+    outcome = _search(ones, known, weights, rewards, every, costs, enough, config=config, sizes=sizes)
     if not config.missing:
         problem = problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
     return _finish(problem, outcome, jnp.arange(num_attributes))
@@ -277,7 +291,16 @@ def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool
 
 @functools.partial(jax.jit, static_argnames=("config", "sizes"))
 def _search(
-    ones: Array, known: Array | None, weights: Array, rewards: Array | None, is_attribute: Array, costs: Array, *, config: SearchConfig, sizes: Sizes
+    ones: Array,
+    known: Array | None,
+    weights: Array,
+    rewards: Array | None,
+    is_attribute: Array,
+    costs: Array,
+    enough: Array | None,
+    *,
+    config: SearchConfig,
+    sizes: Sizes,
 ) -> Outcome:
     """Both signs; examples of class +1 and -1 in the two members of `ones`."""
     branches = costs.shape[0] > 2
@@ -296,7 +319,7 @@ def _search(
         )
 
     both = jax.tree.map(lambda first, second: jnp.stack([first, second]), make(0), make(1))
-    return search.both_signs(both, sizes, num_best=config.num_best)
+    return search.both_signs(both, enough, sizes, num_best=config.num_best)
 
 
 @jax.jit
@@ -316,7 +339,8 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     eps = 2 * jnp.finfo(dtype).eps * (problem.spare + jnp.min(problem.costs) > 0)
     above += eps * jnp.abs(above) + eps * jnp.min(problem.costs)
     upper = jnp.where(problem.is_valid, jnp.maximum(above, values[0]), jnp.inf)
-    status = jnp.where(outcome.is_full, int(Status.CAPACITY_LIMIT), jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), int(Status.OPTIMAL)))
+    status = jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), jnp.where(outcome.is_enough, int(Status.ENOUGH), int(Status.OPTIMAL)))
+    status = jnp.where(outcome.is_full, int(Status.CAPACITY_LIMIT), status)
     status = jnp.where(problem.is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
     order = jnp.argsort(-jnp.where(jnp.arange(values.shape[0]) == 0, jnp.inf, values))  # those of an order that is not allowed last
     best = Monomials(literals[order], signs[order], values[order])

@@ -32,7 +32,7 @@ class SearchConfig:
     narrow: int = 128
     """Where there are more than twice as many literals, what is below a node of at most this many is searched as an instance of its own."""
     num_best: int = 1
-    """Monomials returned: the best one, which is certified, and the best others that the beam met."""
+    """Monomials returned: the best one, which is certified, and the best others that the search met."""
     missing: bool = False
     """Under jit: whether features may be NaN, an attribute of which neither literal holds. It doubles some products."""
 
