@@ -47,6 +47,21 @@ class Sizes(NamedTuple):
     num_nested: int
     adds_free: bool
 
+    @property
+    def load(self) -> int:
+        """Nodes put onto a stack at once, at most."""
+        return max(self.children, self.batch, self.flows)
+
+
+class Progress(NamedTuple):
+    """What a search knows beside its nodes."""
+
+    found: Found  # of one sign, in the instance's own literals; with every bit set where a monomial was known before
+    given_up: Array  # [] no descendant of a node dropped unfinished has a larger value
+    is_full: Array  # [] bool
+    num_nodes: Array  # []
+    num_steps: Array  # []
+
 
 class State(NamedTuple):
     """What the next batch needs."""
@@ -54,11 +69,24 @@ class State(NamedTuple):
     new: Stack  # nodes to measure
     screened: Stack  # nodes to bound
     narrow: Stack | None  # nodes of few literals, to be searched as instances of their own
-    found: Found  # of one sign, in the instance's own literals; with every bit set where a monomial was known before
-    given_up: Array  # [] no descendant of a node dropped unfinished has a larger value
-    is_full: Array  # [] bool
-    num_nodes: Array  # []
-    num_steps: Array  # []
+    progress: Progress
+
+
+class Load(NamedTuple):
+    """Nodes for the top of a stack."""
+
+    nodes: Node  # leaves [S, ...]
+    num: Array  # [] how many of them
+    begin: Array  # [] the slot of the first
+
+
+class Move(NamedTuple):
+    """What a batch leads to. The stacks themselves stay outside: whatever branches return is copied."""
+
+    new: Load
+    screened: Load
+    narrow: Load | None
+    progress: Progress
 
 
 class Outcome(NamedTuple):
@@ -198,40 +226,56 @@ def _chosen(flags: Array, nodes: Node) -> tuple[Node, Array]:
     return jax.tree.map(lambda leaf: leaf[jnp.minimum(index, flags.shape[0] - 1)], nodes), jnp.sum(flags, dtype=jnp.int32)
 
 
-def _push(onto: Stack, flags: Array, nodes: Node, begin: Array) -> Stack:
-    return stack.put(onto, *_chosen(flags, nodes), begin)
+def _loaded(flags: Array, nodes: Node, begin: Array, sizes: Sizes) -> Load:
+    return _of_size(*_chosen(flags, nodes), begin, sizes)
 
 
-def _sorted_in(state: State, nodes: Node, is_open: Array, begin: Array, sizes: Sizes) -> State:
+def _of_size(nodes: Node, num: Array, begin: Array, sizes: Sizes) -> Load:
+    """The load of the first `num` of some nodes, as large as all loads are."""
+    missing = sizes.load - nodes.bound.shape[0]
+    return Load(jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1)), nodes), num, begin)
+
+
+def _nothing_for(onto: Stack, sizes: Sizes) -> Load:
+    none = jax.tree.map(lambda leaf: jnp.zeros((sizes.load, *leaf.shape[1:]), leaf.dtype), onto.nodes)
+    return Load(none, jnp.zeros((), jnp.int32), onto.count)
+
+
+def _sorted(state: State, nodes: Node, is_open: Array, begin: Array, sizes: Sizes) -> tuple[Load, Load | None]:
     """Nodes to bound; those of few literals go their own way."""
     if state.narrow is None:
-        return state._replace(screened=_push(state.screened, is_open, nodes, begin))
+        return _loaded(is_open, nodes, begin, sizes), None
     is_narrow = jnp.sum(lax.population_count(nodes.allowed), axis=1) <= sizes.narrow
-    return state._replace(
-        screened=_push(state.screened, is_open & ~is_narrow, nodes, begin), narrow=_push(state.narrow, is_open & is_narrow, nodes, state.narrow.count)
+    return _loaded(is_open & ~is_narrow, nodes, begin, sizes), _loaded(is_open & is_narrow, nodes, state.narrow.count, sizes)
+
+
+def _measure_some(instance: Instance, state: State, sizes: Sizes) -> Move:
+    nodes, is_node, begin = stack.top(state.new, sizes.batch)
+    measured = expand.measure(instance, nodes)
+    progress = state.progress
+    is_live = is_node & (nodes.bound > progress.found.values[0])
+    found = _better(progress.found, nodes, is_node, measured)
+    screened = expand.screen(instance, nodes, is_node, measured, found.values[0], num_nested=sizes.num_nested, adds_free=sizes.adds_free)
+    num = jnp.sum(is_live & ~screened.is_new, dtype=jnp.int32)
+    return Move(
+        _loaded(screened.is_new, screened.nodes, begin, sizes),
+        *_sorted(state, screened.nodes, screened.is_open, state.screened.count, sizes),
+        progress._replace(found=found, num_nodes=progress.num_nodes + num),
     )
 
 
-def _measure_some(instance: Instance, state: State, sizes: Sizes) -> State:
-    nodes, is_node, begin = stack.top(state.new, sizes.batch)
-    measured = expand.measure(instance, nodes)
-    is_live = is_node & (nodes.bound > state.found.values[0])
-    found = _better(state.found, nodes, is_node, measured)
-    screened = expand.screen(instance, nodes, is_node, measured, found.values[0], num_nested=sizes.num_nested, adds_free=sizes.adds_free)
-    num = jnp.sum(is_live & ~screened.is_new, dtype=jnp.int32)
-    state = state._replace(new=_push(state.new, screened.is_new, screened.nodes, begin), found=found, num_nodes=state.num_nodes + num)
-    return _sorted_in(state, screened.nodes, screened.is_open, state.screened.count, sizes)
-
-
-def _bound_some(instance: Instance, state: State, sizes: Sizes) -> State:
+def _bound_some(instance: Instance, state: State, sizes: Sizes) -> Move:
     nodes, is_node, begin = stack.top(state.screened, sizes.flows)
-    bounded = expand.bound(instance, nodes, is_node, state.found.values[0], num_matchings=sizes.num_matchings)
+    bounded = expand.bound(instance, nodes, is_node, state.progress.found.values[0], num_matchings=sizes.num_matchings)
     made = expand.children(instance, bounded, num_slots=sizes.children)
-    state = state._replace(new=stack.put(state.new, made.nodes, made.num, state.new.count))
-    return _sorted_in(state, bounded.nodes, bounded.is_open & ~made.is_done, begin, sizes)
+    return Move(
+        _of_size(made.nodes, made.num, state.new.count, sizes),
+        *_sorted(state, bounded.nodes, bounded.is_open & ~made.is_done, begin, sizes),
+        state.progress,
+    )
 
 
-def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> State:
+def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> Move:
     """The topmost node of few literals, as an instance that has no others."""
     assert state.narrow is not None
     node = jax.tree.map(lambda leaf: leaf[0], stack.top(state.narrow, 1)[0])
@@ -243,22 +287,27 @@ def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> State:
     inner = sizes._replace(
         narrow=0, batch=sizes.narrow_batch, children=max(sizes.narrow, sizes.narrow_batch), capacity=min(sizes.capacity, _INNER_CAPACITY)
     )
-    end = explore(part, start, _without_names(state.found, words.shape[0]), inner, state.num_steps)
-    flags = integers.unpack(end.found.literals, sizes.narrow)
+    progress = state.progress
+    end = explore(part, start, _without_names(progress.found, words.shape[0]), inner, progress.num_steps)
+    flags = integers.unpack(end.progress.found.literals, sizes.narrow)
     named = jnp.zeros((flags.shape[0], instance.names.shape[0]), bool).at[:, index].max(flags)
-    return state._replace(
-        narrow=state.narrow._replace(count=state.narrow.count - 1),
-        found=_with_new(state.found, end.found, node.literals[None] | integers.pack(named)),
-        given_up=jnp.maximum(state.given_up, open_bound(end)),
-        is_full=end.is_full,
-        num_nodes=state.num_nodes + end.num_nodes,
-        num_steps=end.num_steps,
+    return Move(
+        _nothing_for(state.new, sizes),
+        _nothing_for(state.screened, sizes),
+        _nothing_for(state.narrow, sizes)._replace(begin=state.narrow.count - 1),
+        Progress(
+            found=_with_new(progress.found, end.progress.found, node.literals[None] | integers.pack(named)),
+            given_up=jnp.maximum(progress.given_up, open_bound(end)),
+            is_full=end.progress.is_full,
+            num_nodes=progress.num_nodes + end.progress.num_nodes,
+            num_steps=end.progress.num_steps,
+        ),
     )
 
 
 def open_bound(state: State) -> Array:
     """No monomial that has not been looked at has a larger value."""
-    bound = state.given_up
+    bound = state.progress.given_up
     for part in _stacks(state):
         is_left = jnp.arange(part.nodes.bound.shape[0]) < part.count
         bound = jnp.maximum(bound, jnp.max(jnp.where(is_left, part.nodes.bound, bound)))
@@ -286,11 +335,11 @@ def _with_new(before: Found, after: Found, literals: Array) -> Found:
 
 def explore(instance: Instance, start: Node, found: Found, sizes: Sizes, num_steps: Array) -> State:
     """Searches below a node, until nothing is left or a limit is met."""
-    one = stack.start(start, capacity=sizes.capacity, slack=max(sizes.children, sizes.batch, sizes.flows))
+    one = stack.start(start, capacity=sizes.capacity, slack=sizes.load)
     none = jnp.zeros((), jnp.int32)
     empty = one._replace(count=none)
     lowest = jnp.full_like(start.bound, jnp.iinfo(start.bound.dtype).min)
-    first = State(one, empty, empty if sizes.narrow else None, found, lowest, none > 0, none, num_steps)
+    first = State(one, empty, empty if sizes.narrow else None, Progress(found, lowest, none > 0, none, num_steps))
     stages = [_measure_some, _bound_some] + [_search_narrow] * (sizes.narrow > 0)
 
     def step(now: State) -> State:
@@ -298,12 +347,14 @@ def explore(instance: Instance, start: Node, found: Found, sizes: Sizes, num_ste
         stage = is_time_to_bound.astype(jnp.int32)
         if now.narrow is not None:
             stage = jnp.where(now.narrow.count > 0, 2, stage)
-        now = now._replace(num_steps=now.num_steps + 1)
-        now = lax.switch(stage, [functools.partial(work, instance, sizes=sizes) for work in stages], now)
-        return now._replace(is_full=now.is_full | (_most_nodes(now) > sizes.capacity))
+        now = now._replace(progress=now.progress._replace(num_steps=now.progress.num_steps + 1))
+        move = lax.switch(stage, [functools.partial(work, instance, sizes=sizes) for work in stages], now)
+        narrow = None if now.narrow is None else stack.put(now.narrow, *move.narrow)
+        now = State(stack.put(now.new, *move.new), stack.put(now.screened, *move.screened), narrow, move.progress)
+        return now._replace(progress=now.progress._replace(is_full=now.progress.is_full | (_most_nodes(now) > sizes.capacity)))
 
     def unfinished(now: State) -> Array:
-        return (_most_nodes(now) > 0) & ~now.is_full & (now.num_steps < sizes.max_steps)
+        return (_most_nodes(now) > 0) & ~now.progress.is_full & (now.progress.num_steps < sizes.max_steps)
 
     first = numerics.start_loop_beside(first, instance.gains)
     return loops.bounded_loop(step, unfinished, first, max_checks=sizes.max_steps)[0]
@@ -316,8 +367,8 @@ def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes, num_st
     known = found._replace(keys=jnp.where((found.signs == sign)[:, None], found.keys, others), signs=jnp.full_like(found.signs, sign))
     known = _without_names(known, start.literals.shape[0])
     end = explore(instance, start, known, sizes, num_steps)
-    words = renamed(instance, end.found.literals, instance.names.shape[0])
-    return _with_new(found, end.found, words), open_bound(end), end.num_nodes, end.is_full
+    words = renamed(instance, end.progress.found.literals, instance.names.shape[0])
+    return _with_new(found, end.progress.found, words), open_bound(end), end.progress.num_nodes, end.progress.is_full
 
 
 def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
