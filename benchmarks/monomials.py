@@ -216,7 +216,10 @@ def table_lpboost(results: Mapping[str, Any]) -> str:
         )
         for record in results["records"]
     ]
-    title = "LP-Boost over all monomials of any order, example weights of at most 3 / m, to a certified gap of 1e-5."
+    title = (
+        f"LP-Boost over all monomials of any order, example weights of at most 3 / m, to a certified gap of {LPBOOST_TOLERANCE:.0e}; "
+        f"{LPBOOST_PROPOSED} hypotheses a round at most, beams of {LPBOOST_BEAM}."
+    )
     header = ("set", "size", "lower bound", "upper bound", "optimum in C++", "rounds", "columns", "seconds", "CPU seconds")
     return f"{title}\n\n" + harness.markdown_table(header, rows)
 
@@ -270,7 +273,9 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.monomials", description=__doc__.split(": `python")[0] + ".")
     parser.add_argument("--quick", action="store_true", help="a few small instances, into jboost-out/benchmarks")
-    parser.add_argument("--only", choices=PARTS, nargs="+", default=list(PARTS), help="authors: any order; orders: up to 2 to 5 literals")
+    parser.add_argument(
+        "--only", choices=PARTS, nargs="+", default=list(PARTS), help="authors: any order; orders: up to 2 to 5 literals; hard; lpboost"
+    )
     parser.add_argument("--instances", nargs="+", metavar="NAME", help="only these")
     parser.add_argument(
         "--limit", type=float, default=120.0, metavar="SECONDS", help="about what a search of the hard instances may take; default 120"

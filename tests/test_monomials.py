@@ -369,6 +369,20 @@ def test_what_the_beam_finds_is_enough_or_the_best_is_found():
     assert "ENOUGH" in jboost.status.explain(Status.ENOUGH)
 
 
+@pytest.mark.parametrize("enough", [-np.inf, -5.0, -0.5, 0.0])
+def test_an_order_that_is_not_allowed_is_never_enough(enough):
+    """Only three literals are allowed, and the beam looks at two at most."""
+    instance = random_instances(1, 12, 4, 950, with_costs=False, garbage=False)
+    features, labels, weights = (np.nan_to_num(part[0]) for part in (instance.features, instance.labels, instance.weights + 0.25))
+    prices = np.array([np.inf, np.inf, np.inf, 0.0])
+    literals = oracle.all_monomials(4, 3)
+    best = oracle.values(literals, features[None], labels[None], weights[None], costs=prices[None], pairs=None, mask=np.ones((1, 12), bool)).max()
+    solved = maximum_agreement(features, labels, weights, max_order=3, costs=prices, enough=enough, config=SearchConfig(beam_width=2, beam_depth=1))
+    assert (solved.value > enough) | (int(solved.status) == Status.OPTIMAL)
+    assert np.abs(solved.literals).sum() == 3
+    assert solved.value <= best <= solved.upper_bound
+
+
 def test_bad_enough():
     arguments = ([[1], [0]], [1, -1], [0.5, 0.5])
     for enough, message in ((np.nan, "enough is nan"), ("much", "enough"), ([0.0, 1.0], "enough")):

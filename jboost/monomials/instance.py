@@ -18,7 +18,8 @@ from jax import lax
 from jboost.base.types import Array, PyTree
 from jboost.monomials import integers
 
-_ROWS_AT_ONCE = 128  # of a block: what products take
+_ROWS_AT_ONCE = 128  # of a block: what products take at once
+_ROWS_ON_DEVICES = 1 << 14  # on accelerators, which like large products
 _BLOCKS_AT_ONCE = 8  # of a group, at most: what matchings take
 _LEAST_GROUPS = 2  # where there are so many blocks
 _MOST_ENTRIES = 1 << 22  # of the products of literals that are held at once
@@ -75,7 +76,8 @@ class Layout(NamedTuple):
 
 def layout(num_rows: int) -> Layout:
     """The layout of so many rows, with or without those that make the groups whole."""
-    num_blocks = max(1, -(-num_rows // _ROWS_AT_ONCE))
+    most = _ROWS_AT_ONCE if jax.default_backend() == "cpu" else _ROWS_ON_DEVICES
+    num_blocks = max(1, -(-num_rows // most))
     per_group = min(_BLOCKS_AT_ONCE, 1 << max(0, (num_blocks // _LEAST_GROUPS).bit_length() - 1))
     num_groups = -(-num_blocks // per_group)
     block = max(1, num_rows) if num_blocks == 1 else -(-num_rows // (8 * num_groups * per_group)) * 8

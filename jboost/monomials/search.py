@@ -418,7 +418,9 @@ def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_b
         return found, (bound, num_nodes, is_full)
 
     found, _ = lax.scan(look, found, (instances, signs))
-    is_enough = jnp.zeros((), bool) if enough is None else found.values[0] > enough
+    order = jnp.sum(lax.population_count(found.literals[0]), dtype=jnp.int32)
+    is_allowed = expand.cost(first.costs, order) < first.costs[-1]
+    is_enough = jnp.zeros((), bool) if enough is None else (found.values[0] > enough) & is_allowed
     num_steps = jnp.where(is_enough, sizes.max_steps, 0)
     found, (bounds, num_nodes, is_full) = lax.scan(search, found, (instances, signs))
     best = jnp.max(found.values)
