@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import NamedTuple, TypeVar
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jboost.base.types import PyTree
@@ -64,7 +63,7 @@ def batches(items: list[Item]) -> list[list[Item]]:
 def stack(batch: list[Item]) -> Item:
     """The members of a batch as one record, filled up with its first member to one size."""
     filled = batch + batch[:1] * (_VISITS - len(batch))
-    stacked: Item = jax.tree.map(lambda *fields: jnp.asarray(np.stack(fields)), *filled)
+    stacked: Item = jax.tree.map(lambda *fields: np.stack(fields), *filled)
     return stacked
 
 

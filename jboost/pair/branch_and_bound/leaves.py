@@ -6,6 +6,7 @@ leaves a question (`jboost.pair.branch_and_bound.visits`). Only lines of the cel
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from jax import lax
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.cells import Cells, Leaves
+from jboost.pair.branch_and_bound.scans import running_max, running_min, running_sum
 from jboost.pair.branch_and_bound.sites import Sites
 from jboost.pair.sweep import Bracket
 
@@ -43,6 +45,7 @@ class Frame(NamedTuple):
     size: Array  # [2] powers of two
 
 
+@jax.jit
 def frame_of(points: Sites) -> Frame:
     """The frame in which the tree of these sites stands."""
     return Frame(*sites.centre_and_scale(points))
@@ -102,7 +105,7 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     slope = jnp.where(is_crossing, crossing, jnp.inf)
     following = jnp.concatenate([slope[1:], jnp.full(1, jnp.inf, slope.dtype)])
     met = is_open & meets_cell(local, frame, centre, slope, following)
-    met_loosely = is_open & meets_cell(local, frame, centre, lax.cummax(jnp.where(joined, -jnp.inf, slope)), following)
+    met_loosely = is_open & meets_cell(local, frame, centre, running_max(jnp.where(joined, -jnp.inf, slope)), following)
     met_first = meets_cell(local, frame, centre, start, slope[0])
     own_off, other_off = (jnp.sum(jnp.where(away, weights, 0)) for weights in (local.own, local.other))
     here = jnp.sum(jnp.where(local.live & ~away, local.other, 0))
@@ -116,27 +119,42 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
         from_lines = jnp.minimum(jnp.where(lowest < none, own_above + lowest, none), jnp.where(highest > -none, own_below - highest, none))
         return jnp.minimum(from_lines, jnp.where(met_first, jnp.minimum(own_above, own_below), none))
 
-    sums = jnp.cumsum(steps)
-    rises, falls = jnp.cumsum(jnp.maximum(steps, 0)), jnp.cumsum(jnp.minimum(steps, 0))
+    rises, falls = running_sum(jnp.maximum(steps, 0)), running_sum(jnp.minimum(steps, 0))
+    sums = rises + falls
     zero = jnp.zeros(1, steps.dtype)
     tied = joined if size > _WIDEST_CERTAIN else joined & ~on_grid
-    rises_before = lax.cummax(jnp.where(tied, 0, jnp.concatenate([zero, rises[:-1]])))
-    falls_before = lax.cummin(jnp.where(tied, 0, jnp.concatenate([zero, falls[:-1]])))
+    rises_before = running_max(jnp.where(tied, 0, jnp.concatenate([zero, rises[:-1]])))
+    falls_before = running_min(jnp.where(tied, 0, jnp.concatenate([zero, falls[:-1]])))
     upper = least(sums, sums, met)
     uncertain = jnp.any(tied & is_crossing)
     lower = jnp.where(uncertain, least(rises_before + falls, rises + falls_before, met_loosely), upper)
-    is_centre = local.live[centre] & (local.own[centre] > 0)
-    return Bracket(jnp.where(is_centre, lower, none), jnp.where(is_centre, upper, none))
+    return Bracket(lower, upper)
 
 
-@jax.jit
-def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves) -> Bracket:
-    """Brackets of the least loss round every site of every leaf, fields [L, M]; the largest integer where none is to be had."""
+@functools.partial(jax.jit, static_argnames="num_triples")
+def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves, *, num_triples: int) -> Bracket:
+    """Brackets of the least loss round every site of every leaf, fields [L, M]; the largest integer where none is to be had.
 
-    def bracket(leaf: Leaves) -> Bracket:
-        local = gather_local(points, leaf)
-        view = oriented_frame(frame, leaf.cells.swapped)
-        centres = lax.iota(jnp.int32, local.x.shape[0])
-        return jax.vmap(_bracket_centre, in_axes=(None, None, None, 0))(local, view, points.on_grid, centres)
+    Sites of the own class are listed, and looked at so many at a time that they meet `num_triples` sites, static, of their leaves.
+    """
+    num_leaves, width = leaves.site.shape
+    at_once = max(1, num_triples // width)
+    local = jax.vmap(gather_local, in_axes=(None, 0))(points, leaves)
+    views = jax.vmap(oriented_frame, in_axes=(None, 0))(frame, leaves.cells.swapped)
+    is_centre = (local.live & (local.own > 0)).reshape(-1)
+    ends = running_sum(is_centre.astype(jnp.int32))
+    count = ends[-1]
+    place = jnp.where(is_centre, ends - 1, ends.shape[0])
+    listed = jnp.zeros(ends.shape[0] + at_once, jnp.int32).at[place].set(lax.iota(jnp.int32, ends.shape[0]), mode="drop")
+    none = jnp.full((num_leaves * width,), jnp.iinfo(jnp.int64).max)
 
-    return jax.vmap(bracket)(leaves)
+    def bracket_next(number: Array, found: Bracket) -> Bracket:
+        chosen = lax.dynamic_slice(listed, (number * at_once,), (at_once,))
+        leaf = chosen // width
+        its_local, its_view = jax.tree.map(lambda field: field[leaf], (local, views))
+        brackets = jax.vmap(_bracket_centre, in_axes=(0, 0, None, 0))(its_local, its_view, points.on_grid, chosen % width)
+        target = jnp.where(number * at_once + lax.iota(jnp.int32, at_once) < count, chosen, none.shape[0])
+        return Bracket(*(old.at[target].set(new, mode="drop") for old, new in zip(found, brackets, strict=True)))
+
+    found = lax.fori_loop(0, -(-count // at_once), bracket_next, Bracket(none, none))
+    return Bracket(*(field.reshape(num_leaves, width) for field in found))

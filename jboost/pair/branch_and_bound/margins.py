@@ -19,7 +19,7 @@ from jboost.geometry import hulls
 from jboost.pair.branch_and_bound.cells import Leaves
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites
-from jboost.pair.branch_and_bound.visits import Separation, counted_sides, sides_of_all
+from jboost.pair.branch_and_bound.visits import Separation, counted_sides, sides_of, sides_of_all
 
 _BLOCK = 64
 _MOST_BLOCKS = 32
@@ -42,6 +42,7 @@ def _num_near(num_sites: int) -> int:
     return 4 * min(_MOST_BLOCKS, -(-num_sites // _BLOCK)) * _BLOCK
 
 
+@jax.jit
 def constant_separation(points: Sites) -> FatSeparation:
     """The better of the two constant classifiers, the one that keeps the own class if they tie."""
     width = _num_near(points.x.shape[0])
@@ -109,3 +110,11 @@ def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *,
         near=jnp.where(found.near < size, found.near, -1),
         on_own_side=on_own_side[jnp.minimum(found.near, size - 1)],
     )
+
+
+@jax.jit
+def is_as_near(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, best: FatSeparation) -> Array:
+    """Whether a separation has the sites that decide the margin of `best` on the same sides, [] bool: then its own margin is no larger."""
+    places = jnp.maximum(best.near, 0)
+    sides = sides_of(places, points, frame, leaf, separation.own_above, separation.on_own_side)
+    return ~best.is_constant & jnp.all((sides == best.on_own_side) | (best.near < 0))

@@ -19,8 +19,14 @@ def running_sum(values: Array) -> Array:
 
 
 def running_max(values: Array) -> Array:
-    """The largest of `values` [n], none negative, up to each place."""
-    return _running(values, jnp.maximum, 0, lax.cummax)
+    """The largest of `values` [n] up to each place."""
+    lowest = -jnp.inf if jnp.issubdtype(values.dtype, jnp.floating) else jnp.iinfo(values.dtype).min
+    return _running(values, jnp.maximum, lowest, lax.cummax)
+
+
+def running_min(values: Array) -> Array:
+    """The least of `values` [n] up to each place."""
+    return -running_max(-values)
 
 
 def exclusive_sum(values: Array) -> Array:
@@ -30,11 +36,13 @@ def exclusive_sum(values: Array) -> Array:
 
 def _running(values: Array, combine: Callable[[Array, Array], Array], neutral: Any, over_rows: Callable[[Array], Array]) -> Array:
     size = values.shape[0]
-    padded = jnp.pad(values, (0, -size % _ROW), constant_values=neutral).reshape(-1, _ROW)
+    length = min(_ROW, 1 << max(size - 1, 0).bit_length())
+    rows = jnp.pad(values, (0, -size % length), constant_values=neutral).reshape(-1, length)
     shift = 1
-    while shift < _ROW:
-        padded = combine(padded, jnp.pad(padded[:, :-shift], ((0, 0), (shift, 0)), constant_values=neutral))
+    while shift < length:
+        rows = combine(rows, jnp.pad(rows[:, :-shift], ((0, 0), (shift, 0)), constant_values=neutral))
         shift *= 2
-    totals = over_rows(padded[:, -1])
-    before = jnp.concatenate([jnp.full(1, neutral, values.dtype), totals[:-1]])
-    return combine(padded, before[:, None]).reshape(-1)[:size]
+    if rows.shape[0] > 1:
+        totals = over_rows(rows[:, -1])
+        rows = combine(rows, jnp.concatenate([jnp.full(1, neutral, values.dtype), totals[:-1]])[:, None])
+    return rows.reshape(-1)[:size]

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jboost.base.types import Array
@@ -24,7 +23,8 @@ _SMALLEST_CHUNK = 1 << 12
 _ENTRIES_PER_CELL = 16  # capacities of cells and slots go with those of entries: fewer shapes to compile
 _ENTRIES_PER_SLOT = 2
 _MOST_ROOT_BOXES = 4096
-_LEAF_PAIRS = 1 << 15  # (leaf, centre, site) triples that are swept at once
+_LEAF_SITES = 1 << 12  # of leaves that are collected at once
+_LEAF_TRIPLES = 1 << 14  # (leaf, centre, site) that are swept at once
 _GROWTH = 8
 
 
@@ -34,6 +34,7 @@ class Problem(NamedTuple):
     points: Sites
     tree: Tree
     frame: Frame
+    total_weight: int  # of both classes, in integer units
     constant_loss: int  # what the better constant classifier loses, in integer units
     all_optima: bool  # whether lines that tie with the best are wanted
     excess: int = 0  # lines that lose so much more than the best are wanted too, integer units
@@ -41,9 +42,9 @@ class Problem(NamedTuple):
 
 def prepare(points: Sites, *, all_optima: bool, excess: int = 0) -> Problem:
     """Boxes over the sites, and the constant classifiers."""
-    own, other = int(jnp.sum(points.own)), int(jnp.sum(points.other))
+    own, other = np.asarray(sites.class_weights(points)).tolist()
     tree = sites.build_tree(points, packed=own + other < 2**sites.PACKED_BITS)
-    return Problem(points, tree, leaves.frame_of(points), min(own, other), all_optima, excess)
+    return Problem(points, tree, leaves.frame_of(points), own + other, min(own, other), all_optima, excess)
 
 
 def start(problem: Problem) -> BranchAndBoundState:
@@ -61,9 +62,8 @@ def start(problem: Problem) -> BranchAndBoundState:
     cell, nodes = np.full(num_entries, -1, np.int32), np.full(num_entries, -1, np.int32)
     cell[: 2 * len(node)], nodes[: 2 * len(node)] = np.repeat([0, 1], len(node)), np.tile(node, 2)
     root = Frontier(ends, cell, nodes, np.int32(2), np.float64(1))
-    frontiers = (jax.tree.map(jnp.asarray, root),) if len(node) else ()
-    total = jnp.sum(points.own) + jnp.sum(points.other)
-    return BranchAndBoundState(frontiers, (), np.int64(problem.constant_loss), np.asarray(points.count), np.asarray(total))
+    frontiers = (root,) if len(node) else ()
+    return BranchAndBoundState(frontiers, (), np.int64(problem.constant_loss), np.asarray(points.count), np.int64(problem.total_weight))
 
 
 def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, int, int]:
@@ -83,7 +83,7 @@ def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, in
     loads = np.maximum(np.maximum(runs[:, 0], _ENTRIES_PER_CELL * runs[:, 1]), _ENTRIES_PER_SLOT * runs[:, 2])
     size = _SMALLEST_CHUNK
     total = int(loads.sum())
-    while size * _GROWTH <= min(config.chunk_entries, max(total * 3 // 2, int(loads.max()))) or size < loads.max():
+    while size * _GROWTH <= min(config.chunk_entries, max(total * 5 // 2, int(loads.max()))) or size < loads.max():
         size *= _GROWTH
     filled = np.cumsum(loads)
     parts, begin = [], 0
@@ -106,8 +106,8 @@ def advance(problem: Problem, state: BranchAndBoundState, config: BranchAndBound
     division = cells.divide(
         problem.tree,
         frontier,
-        jnp.asarray(_limit(problem, state)),
-        jnp.int32(beam),
+        _limit(problem, state),
+        np.int32(beam),
         capacity=capacity,
         leaf_size=config.leaf_size,
         num_sites=num_sites,
@@ -123,7 +123,7 @@ def advance(problem: Problem, state: BranchAndBoundState, config: BranchAndBound
         for first, last in _parts(loads, config):
             size, num_cells, _ = _capacities(*(int(total) for total in loads[first:last].sum(axis=0)))
             part = cells.branch(
-                problem.tree, frontier, division, jnp.int32(first), jnp.int32(last), num_cells=num_cells, num_entries=size, num_sites=num_sites
+                problem.tree, frontier, division, np.int32(first), np.int32(last), num_cells=num_cells, num_entries=size, num_sites=num_sites
             )
             children.append(part)
     return state._replace(frontiers=(*waiting, *reversed(children)))
@@ -150,11 +150,12 @@ def _sweep_leaves(
     width = config.leaf_size
     while width < int(division.largest_leaf):
         width *= 4
-    rows = max(1, _LEAF_PAIRS // width**2)
+    rows = max(1, _LEAF_SITES // width)
     for first in range(0, num_leaves, rows):
         last = min(first + rows, num_leaves)
-        batch = cells.collect_leaves(frontier, division, jnp.int32(first), jnp.int32(last), num_leaves=rows, width=width)
-        brackets = Bracket(*(np.asarray(field) for field in leaves.bracket_leaves(problem.points, problem.frame, batch)))
+        batch = cells.collect_leaves(frontier, division, np.int32(first), np.int32(last), num_leaves=rows, width=width)
+        brackets = leaves.bracket_leaves(problem.points, problem.frame, batch, num_triples=_LEAF_TRIPLES)
+        brackets = Bracket(*(np.asarray(field) for field in brackets))
         state = state._replace(upper_bound=np.minimum(state.upper_bound, np.min(brackets.upper)))
         open_leaves = OpenLeaves(jax.tree.map(np.asarray, batch), brackets)
         state = state._replace(open_leaves=(*state.open_leaves, *_keep_promising(open_leaves, highest_loss(problem, state))))
@@ -178,9 +179,9 @@ def _keep_promising(open_leaves: OpenLeaves, highest: Array) -> list[OpenLeaves]
 
 
 def dive(problem: Problem, state: BranchAndBoundState, config: BranchAndBoundConfig) -> BranchAndBoundState:
-    """The same frontiers with the best line met by following only the best bins, and its leaf."""
+    """The same frontiers with the first lines met by following only the best bins, and their leaves."""
     ahead = state
-    while ahead.frontiers:
+    while ahead.frontiers and not ahead.open_leaves:
         ahead = advance(problem, ahead, config, beam=config.beam)
     return state._replace(upper_bound=ahead.upper_bound, open_leaves=ahead.open_leaves)
 

@@ -127,6 +127,12 @@ def centre_and_scale(sites: Sites) -> tuple[Array, Array]:
     return jnp.stack([middle_x, middle_y]), jnp.stack([size_x, size_y])
 
 
+@jax.jit
+def class_weights(points: Sites) -> Array:
+    """The weight of the own class and of the other one, [2]."""
+    return jnp.stack([jnp.sum(points.own), jnp.sum(points.other)])
+
+
 def unpack(words: Array) -> tuple[Array, Array]:
     """Weights of the two classes from sums of `Tree.weights`, whose channels come first."""
     if words.shape[0] == 2:

@@ -12,7 +12,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import search, visits
 from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, member, stack
-from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten
+from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten, is_as_near
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.sites import Sites, gather_sites
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState, OnStep
@@ -68,9 +68,9 @@ def solve(
             *padded,
             sites,
             best,
-            jnp.int64(loss),
-            jnp.int64(bound),
-            jnp.int32(status),
+            np.int64(loss),
+            np.int64(bound),
+            np.int32(status),
             flip_misclassified=flip_misclassified,
             result_dtype=result_dtype,
         )
@@ -101,7 +101,7 @@ def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndB
     if not isinstance(initial, BranchAndBoundState):
         raise ValueError(f"initial is a {type(initial).__name__}: a jboost.pair.BranchAndBoundState, as `on_step` gets it, is wanted")
     points = problem.points
-    total = int(jnp.sum(points.own) + jnp.sum(points.other))
+    total = problem.total_weight
     if int(initial.num_sites) != int(points.count) or int(initial.total_weight) != total:
         raise ValueError(
             f"initial belongs to other data: {int(initial.num_sites)} places of total weight {int(initial.total_weight)}, "
@@ -132,6 +132,8 @@ def _settle(problem: Problem, state: BranchAndBoundState, flip_misclassified: bo
     for margin_bound, candidate, separation in _separate(problem, candidates, flip_misclassified):
         if best is not None and margin_bound <= float(best.margin):
             break
+        if best is not None and bool(is_as_near(problem.points, problem.frame, candidate.leaf, separation, best)):
+            continue
         fat = fatten(problem.points, problem.frame, candidate.leaf, separation, flip_misclassified=flip_misclassified)
         if best is None or float(fat.margin) > float(best.margin):
             best = fat
