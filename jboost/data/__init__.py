@@ -1,5 +1,5 @@
-"""Real input on the outer floor: tables from files and from scikit-learn, base classifiers trained on them, binarization, synthetic sets."""
+"""Real input on the outer floor: tables from files and scikit-learn, classifiers trained on them, binarization, equal rows as one, synthetic sets."""
 
-from jboost.data import binarization, classifiers, embedded, readers, synthetic, table
+from jboost.data import binarization, classifiers, embedded, merging, readers, synthetic, table
 
-__all__ = ["binarization", "classifiers", "embedded", "readers", "synthetic", "table"]
+__all__ = ["binarization", "classifiers", "embedded", "merging", "readers", "synthetic", "table"]

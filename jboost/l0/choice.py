@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import boosting, check, folds
@@ -40,6 +41,7 @@ def choose(
     kappas: ArrayLike,
     key: Array,
     num_folds: int = 5,
+    held_out: ArrayLike | None = None,
     max_rounds: int = 100,
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
@@ -57,6 +59,8 @@ def choose(
       kappas: [K], not negative.
       key: for the folds.
       num_folds: static, at least 2.
+      held_out: [F, m], what each of F folds holds out of the weight of every example, in place of folds drawn with `key`: for rows that stand for
+        several examples (`jboost.data.merging`), which come to lie in several folds.
       max_rounds: how many pairs of questions there is room for at each margin; static.
       tolerance: as for `fit`.
       config: as for `fit`.
@@ -68,7 +72,7 @@ def choose(
       A `Choice`.
 
     Raises:
-      ValueError: what `fit` raises; for `margins` or `kappas` that are empty or not allowed, where they are known.
+      ValueError: what `fit` raises; for `margins`, `kappas` or `held_out` that are empty or not allowed, where they are known.
 
     >>> import jax
     >>> import jboost
@@ -94,34 +98,47 @@ def choose(
         max_columns=max_columns,
         bound_integer=False,
     )
-    return _choose(
-        booster, dataset, margins, prices, key, make_learner=make_learner, num_folds=num_folds, max_rounds=max_rounds, num_at_once=num_at_once
-    )
+    if held_out is None:
+        is_held_out = folds.stratified_folds(key, dataset.labels, num_folds=num_folds, mask=dataset.mask)
+        held_out = jnp.where(is_held_out, dataset.weights[None, :], 0)
+    held_out = _judge_folds(held_out, dataset)
+    return _choose(booster, dataset, margins, prices, held_out, make_learner=make_learner, max_rounds=max_rounds, num_at_once=num_at_once)
 
 
-@functools.partial(jax.jit, static_argnames=("make_learner", "num_folds", "max_rounds", "num_at_once"))
+def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
+    """What folds hold out, [F, m]. Raises ValueError where that is below 0 or more than there is."""
+    held_out = check.numeric("held_out", held_out, shape=("F", dataset.labels.shape[0]), kinds="fiub")
+    if held_out.shape[0] < 2:
+        raise ValueError(f"held_out has {held_out.shape[0]} folds: at least 2 are wanted")
+    is_bad = ~((held_out >= 0) & (held_out <= dataset.weights[None, :])) & dataset.mask[None, :]
+    if not isinstance(is_bad, jax.core.Tracer) and bool(jnp.any(is_bad)):
+        fold, row = np.argwhere(np.asarray(is_bad))[0]
+        weight = float(dataset.weights[row])
+        raise ValueError(f"held_out[{fold}, {row}] is {held_out[fold, row]}: a number from 0 to the weight of the example, {weight:g}, is wanted")
+    return jnp.where(dataset.mask[None, :], held_out, 0).astype(jnp.result_type(float))
+
+
+@functools.partial(jax.jit, static_argnames=("make_learner", "max_rounds", "num_at_once"))
 def _choose(
     booster: L0,
     dataset: Dataset,
     margins: Array,
     kappas: Array,
-    key: Array,
+    held_out: Array,
     *,
     make_learner: MakeLearner,
-    num_folds: int,
     max_rounds: int,
     num_at_once: int,
 ) -> Choice:
-    num_kappas, num_margins = kappas.shape[0], margins.shape[0]
-    held_out = folds.stratified_folds(key, dataset.labels, num_folds=num_folds, mask=dataset.mask)
+    num_kappas, num_margins, num_folds = kappas.shape[0], margins.shape[0], held_out.shape[0]
 
-    def fit_path(kappa: Array, training: Array, margins: Array) -> Fit:
-        rows = dataset._replace(mask=training)
+    def fit_path(kappa: Array, weights: Array, margins: Array) -> Fit:
+        rows = dataset._replace(weights=weights, mask=dataset.mask & (weights > 0))
         return walk_margins(booster, make_learner(kappa), rows, None, margins, max_rounds=max_rounds * margins.shape[0])
 
     def errors_of(part: tuple[Array, Array]) -> Array:
         kappa, fold = part
-        fits = fit_path(kappa, dataset.mask & ~fold, margins)
+        fits = fit_path(kappa, dataset.weights - fold, margins)
         return lax.map(lambda ensemble: _error(ensemble, dataset, fold), fits.ensemble)
 
     pairs = (jnp.repeat(kappas, num_folds), jnp.tile(held_out, (num_kappas, 1)))
@@ -129,15 +146,14 @@ def _choose(
     errors = jnp.mean(rates, axis=1)
     spread = jnp.sqrt(jnp.sum((rates - errors[:, None, :]) ** 2, axis=1) / (num_folds * (num_folds - 1)))
     kappa, margin = _first_of_least(errors, kappas, margins)
-    fit = jax.tree.map(lambda leaf: leaf[0], fit_path(kappa, dataset.mask, margin[None]))
+    fit = jax.tree.map(lambda leaf: leaf[0], fit_path(kappa, dataset.weights, margin[None]))
     return Choice(fit, margin, kappa, errors, spread, fit.status)
 
 
 def _error(ensemble: boosting.Ensemble, dataset: Dataset, fold: Array) -> Array:
     """The share of the weight held out that the ensemble gets wrong, []; a score of 0 predicts -1."""
     wrong = jnp.where(predict_scores(ensemble, dataset.features) > 0, 1, -1) != jnp.sign(dataset.labels)
-    weights = jnp.where(fold, dataset.weights, 0.0)
-    return jnp.sum(jnp.where(wrong, weights, 0.0)) / jnp.maximum(jnp.sum(weights), jnp.finfo(weights.dtype).tiny)
+    return jnp.sum(jnp.where(wrong, fold, 0.0)) / jnp.maximum(jnp.sum(fold), jnp.finfo(fold.dtype).tiny)
 
 
 def _first_of_least(errors: Array, kappas: Array, margins: Array) -> tuple[Array, Array]:

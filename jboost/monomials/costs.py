@@ -39,10 +39,12 @@ class MDL:
 
     kappa: ArrayLike
     num_attributes: ArrayLike | None = None
+    num_examples: ArrayLike | None = None
 
-    def __call__(self, orders: Array, num_attributes: ArrayLike, num_examples: Array, max_order: int) -> Array:
+    def __call__(self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int) -> Array:
         """Costs [D] of orders [D]."""
         num_attributes = num_attributes if self.num_attributes is None else self.num_attributes
+        num_examples = num_examples if self.num_examples is None else self.num_examples
         bits = jnp.asarray(orders, jnp.result_type(float)) + log_binomial(num_attributes, orders) / math.log(2) + math.log2(max(max_order, 1))
         return bits / jnp.log2(jnp.maximum(num_examples, 2)) + self.kappa
 
@@ -61,19 +63,20 @@ class Rademacher:
         return self.scale * jnp.sqrt(2 * num_examples * size)
 
 
-def mdl(kappa: ArrayLike = 1.5, *, num_attributes: ArrayLike | None = None) -> MDL:
+def mdl(kappa: ArrayLike = 1.5, *, num_attributes: ArrayLike | None = None, num_examples: ArrayLike | None = None) -> MDL:
     """The description length of a monomial in units of that of a misclassified example: (28) of paper 001.
 
     Args:
       kappa: [] for the bits of its coefficient, in [1 + 1 / M, 2] by the paper.
       num_attributes: [] N, where some columns of the features only pad; None for all of them.
+      num_examples: [] M, where a row stands for several examples (`jboost.data.merging`); None for the number of rows.
 
     >>> import jax.numpy as jnp
     >>> from jboost.monomials import costs
     >>> [round(float(cost), 3) for cost in costs.mdl(1.5)(jnp.array([1]), 8, 16, 1)]
     [2.5]
     """
-    return MDL(kappa, num_attributes)
+    return MDL(kappa, num_attributes, num_examples)
 
 
 def rademacher(scale: ArrayLike = 0.05) -> Rademacher:

@@ -1,0 +1,75 @@
+"""Equal examples as one, of the sum of their weights: what binarized tables, and those of few categories, are mostly made of."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import check
+from jboost.base.types import Array, Dataset
+
+
+class Merged(NamedTuple):
+    """Distinct examples, in the order in which they first occur, and where each example has gone."""
+
+    dataset: Dataset  # of r rows; those behind the last distinct one only pad
+    row_of: Array  # [m] int32, -1 for examples that were masked out
+
+
+def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
+    """One example in place of all that have the same features and the same label, with the sum of their weights; concrete arrays only.
+
+    A booster comes to the same bounds, and one that looks at pairs of examples gets there far sooner. NaN equals NaN, and -0 equals 0. What counts
+    examples, as `jboost.monomials.costs.mdl`, is to be told how many there were.
+
+    Args:
+      dataset: of m examples.
+      num_rows: r, so that data sets of several sizes share what is compiled; None for as many rows as there are distinct examples, one at least.
+
+    Returns:
+      A `Merged`.
+
+    Raises:
+      ValueError: for traced arrays, and for a `num_rows` below the number of distinct examples.
+
+    >>> import jboost
+    >>> from jboost.data import merging
+    >>> merged = merging.merge_equal(jboost.make_dataset([[1, 0], [0, 1], [1, 0], [1, 0]], [1, -1, 1, -1]))
+    >>> merged.dataset.features.tolist(), merged.dataset.labels.tolist(), merged.dataset.weights.tolist(), merged.row_of.tolist()
+    ([[1, 0], [0, 1], [1, 0]], [1, -1, -1], [2.0, 1.0, 1.0], [0, 1, 0, 2])
+    """
+    if any(isinstance(part, jax.core.Tracer) for part in dataset):
+        raise ValueError("dataset is traced, and how many distinct examples it has is not known before it runs: merge them outside jit and vmap")
+    if num_rows is not None:
+        check.count("num_rows", num_rows, low=1)
+    features, labels, weights, mask = (np.asarray(part) for part in dataset)
+    places = np.flatnonzero(mask)
+    _, first, row = np.unique(_as_words(features[places], labels[places]), return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    size = max(len(first), 1) if num_rows is None else num_rows
+    if size < len(first):
+        raise ValueError(f"num_rows is {num_rows}: the data set has {len(first)} distinct examples, so that many at least are wanted")
+    row_of = np.full(len(mask), -1, np.int32)
+    row_of[places] = rank[row.reshape(-1)]
+    kept = places[first[order]]
+    missing = size - len(kept)
+    sums = np.bincount(row_of[places], weights=weights[places].astype(np.float64), minlength=size)
+    merged = Dataset(
+        jnp.asarray(np.pad(features[kept], ((0, missing), (0, 0)))),
+        jnp.asarray(np.pad(labels[kept], (0, missing), constant_values=1)),
+        jnp.asarray(np.where(np.arange(size) < len(kept), sums, 1).astype(weights.dtype)),
+        jnp.arange(size) < len(kept),
+    )
+    return Merged(merged, jnp.asarray(row_of))
+
+
+def _as_words(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Each example as one word [k], equal where the examples are."""
+    table = np.column_stack([features.astype(np.float64), labels.astype(np.float64)]) + 0.0
+    table = np.ascontiguousarray(np.where(np.isnan(table), np.nan, table))
+    return table.view(np.dtype((np.void, table.shape[1] * table.itemsize))).reshape(-1)
