@@ -4,7 +4,7 @@ Every fold of every replication is one line of a JSON-lines file beside the resu
 where it was. At the end the lines become one JSON file with means and standard errors beside the published numbers.
 
 Binarization is fitted on the training rows of each fold. All folds of a data set share one shape, hence one compilation: rows that are held out are
-masked, attributes that a fold lacks are columns of zeros, and the costs know how many there really are.
+masked, attributes that a fold lacks are columns of zeros, and the costs know how many there really are. L0-RBoost gets equal training rows as one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import numpy as np
 import jboost
 from benchmarks import harness
 from benchmarks.peers import slipper
-from jboost.data import binarization, readers
+from jboost.data import binarization, merging, readers
 from jboost.monomials import costs
 
 DEFAULT_CONFIG = harness.ROOT / "configs" / "paper001-k1.toml"
@@ -51,6 +51,7 @@ class Prepared(NamedTuple):
     features: np.ndarray  # [m, N] of 0 and 1, padded
     training: np.ndarray  # [m] bool
     num_attributes: int
+    num_rows: int  # of distinct training rows, at most
 
 
 def read_set(name: str, folders: Sequence[Path]) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -91,8 +92,8 @@ def folds_of(labels: np.ndarray, replication: int, num_folds: int) -> np.ndarray
 
 
 def prepare(table: np.ndarray, labels: np.ndarray, names: Sequence[str], settings: dict[str, Any]) -> Iterator[tuple[int, int, Prepared]]:
-    """All folds, binarized by their training rows: replication, fold, and what is to be learnt from. One width for all."""
-    width = 0
+    """All folds, binarized by their training rows: replication, fold, and what is to be learnt from. One width and one number of rows for all."""
+    width = num_rows = 0
     for replication in range(settings["replications"]):
         held_out = folds_of(labels, replication, settings["folds"])
         parts = []
@@ -104,8 +105,10 @@ def prepare(table: np.ndarray, labels: np.ndarray, names: Sequence[str], setting
             bits = np.nan_to_num(np.asarray(binarization.apply(binarizer, binarization.encode(binarizer, table))), nan=0.0)
             parts.append((bits.astype(np.float32), training))
         width = max(width, 16 * -(-max(bits.shape[1] for bits, _ in parts) // 16))
+        distinct = max(int(merging.merge_equal(jboost.make_dataset(bits, labels, mask=training)).dataset.mask.sum()) for bits, training in parts)
+        num_rows = max(num_rows, min(len(labels), 16 * -(-distinct // 16)))
         for index, (bits, training) in enumerate(parts):
-            yield replication, index, Prepared(np.pad(bits, ((0, 0), (0, width - bits.shape[1]))), training, bits.shape[1])
+            yield replication, index, Prepared(np.pad(bits, ((0, 0), (0, width - bits.shape[1]))), training, bits.shape[1], num_rows)
 
 
 class Sizes(NamedTuple):
@@ -127,29 +130,51 @@ def _hinge_vote(sizes: Sizes) -> jboost.l0.HingeConfig:
     return jboost.l0.HingeConfig(spare=sizes.spare)
 
 
-def _fit_l0(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
-    margin = knobs["margin_times_m"] / jnp.sum(dataset.mask)
+class Examples(NamedTuple):
+    """What a method learns from."""
+
+    dataset: Any
+    held_out: Any  # [F, rows] of the weights, by each inner fold
+
+
+def examples_of(method: str, part: Prepared, labels: np.ndarray, key: Any, sizes: Sizes) -> Examples:
+    """The training rows, of which L0-RBoost gets equal ones as one; inner folds are drawn of the rows as they were."""
+    dataset = jboost.make_dataset(part.features, labels, mask=part.training)
+    num_folds = max(2, sizes.inner_folds)
+    is_held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=num_folds, mask=part.training))
+    if not method.startswith("l0"):
+        return Examples(dataset, is_held_out.astype(np.float32))
+    merged = merging.merge_equal(dataset, num_rows=part.num_rows)
+    held_out = np.zeros((num_folds, part.num_rows), np.float32)
+    for fold, chosen in zip(held_out, is_held_out, strict=True):
+        np.add.at(fold, np.asarray(merged.row_of)[chosen], 1)
+    return Examples(merged.dataset, held_out)
+
+
+def _fit_l0(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
+    dataset = examples.dataset
+    margin = knobs["margin_times_m"] / knobs["num_training"]
     room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": vote(sizes)}
     return jboost.l0.fit(dataset, make_learner(knobs["kappa"]), margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
 
 
-def _fit_l0_chosen(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
-    grid = {"margins": knobs["inner_margins_times_m"] / jnp.sum(dataset.mask), "kappas": knobs["inner_kappas"]}
-    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": vote(sizes), "num_folds": sizes.inner_folds}
-    return jboost.l0.choose(dataset, make_learner, key=key, tolerance=knobs["tolerance"], **grid, **room).fit
+def _fit_l0_chosen(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
+    grid = {"margins": knobs["inner_margins_times_m"] / knobs["num_training"], "kappas": knobs["inner_kappas"]}
+    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": vote(sizes), "held_out": examples.held_out}
+    return jboost.l0.choose(examples.dataset, make_learner, key=key, tolerance=knobs["tolerance"], **grid, **room).fit
 
 
-def _fit_lpboost(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+def _fit_lpboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
     learner = make_learner(knobs["kappa"])
-    return jboost.lpboost.fit(dataset, learner, nu=knobs["nu"], tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds)
+    return jboost.lpboost.fit(examples.dataset, learner, nu=knobs["nu"], tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds)
 
 
-def _fit_slipper(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
-    return jboost.slipper.fit(dataset, key=key)  # rules of its own, all options as they are
+def _fit_slipper(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    return jboost.slipper.fit(examples.dataset, key=key)  # rules of its own, all options as they are
 
 
-def _fit_adaboost(dataset: Any, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
-    return jboost.adaboost.fit(dataset, jboost.learners.literals(), max_rounds=_ADABOOST_ROUNDS)  # over the same columns
+def _fit_adaboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    return jboost.adaboost.fit(examples.dataset, jboost.learners.literals(), max_rounds=_ADABOOST_ROUNDS)  # over the same columns
 
 
 FITS = {
@@ -166,15 +191,15 @@ PARAMETERS = {"l0": "margin_times_m", "l0-hinge": "margin_times_m", "lpboost": "
 
 
 @functools.partial(jax.jit, static_argnames=("method", "sizes"))
-def learn(method: str, sizes: Sizes, features: Any, labels: Any, training: Any, num_attributes: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
+def learn(method: str, sizes: Sizes, examples: Examples, features: Any, labels: Any, training: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
     """Right answers on held-out rows and on the others, support, the margin that a share nu of the others falls short of, rounds, status, bounds."""
-    dataset = jboost.make_dataset(features, labels, mask=training)
+    knobs = {**knobs, "num_training": jnp.sum(training)}
 
     def make_learner(kappa: Any) -> Any:
-        cost = costs.mdl(kappa, num_attributes=num_attributes)
+        cost = costs.mdl(kappa, num_attributes=knobs["num_attributes"], num_examples=knobs["num_training"])
         return jboost.learners.monomials(sizes.max_order, cost=cost, num_proposed=sizes.num_proposed)
 
-    fit = FITS[method](dataset, make_learner, key, knobs, sizes)
+    fit = FITS[method](examples, make_learner, key, knobs, sizes)
     scores = jboost.predict_scores(fit.ensemble, features)
     right = jnp.where(scores > 0, 1, -1) == labels
     support = jnp.sum(jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1))
@@ -228,7 +253,8 @@ def judge(method: str, sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: 
     if method in PEERS:
         right, right_in_training, support = PEERS[method](part.features, labels, part.training)
     else:
-        result = learn(method, sizes, part.features, labels, part.training, part.num_attributes, knobs, key)
+        examples = examples_of(method, part, labels, key, sizes)
+        result = learn(method, sizes, examples, part.features, labels, part.training, {**knobs, "num_attributes": part.num_attributes}, key)
         right, right_in_training, support, margin, rounds, status, lower, upper = map(float, result)
         status_name = jboost.status.Status(int(status)).name
         found = {"margin": margin, "rounds": rounds, "status": status_name, "lower_bound": lower, "upper_bound": upper}
