@@ -38,12 +38,15 @@ def folder(tmp_path):
 def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     calls = []
 
-    def learn(method, sizes, features, labels, training, num_attributes, knobs, key):
+    def learn(method, sizes, examples, features, labels, training, knobs, key):
         if len(calls) == 5:
             calls.append("cut off")
             raise KeyboardInterrupt
         assert features.shape[0] == len(labels) == 30
-        assert not features[:, num_attributes:].any()
+        assert not features[:, knobs["num_attributes"] :].any()
+        counted = examples.dataset.mask
+        assert float(examples.dataset.weights[counted].sum()) == training.sum() == float(examples.held_out.sum())
+        assert int(counted.sum()) < training.sum() if method == "l0" else int(counted.sum()) == training.sum()
         calls.append((method, training.tobytes(), float(knobs["nu"])))
         right = int((~training).sum()) - 1
         return right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
@@ -74,7 +77,7 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
 
 
 def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
-    def learn(method, sizes, features, labels, training, num_attributes, knobs, key):
+    def learn(method, sizes, examples, features, labels, training, knobs, key):
         asked.add((method, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))
         return 5, 20, 3, float(knobs["nu"]), 2, 0, 1.0, 2.0
 

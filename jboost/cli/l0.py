@@ -14,7 +14,7 @@ from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli.options import AUTO, Settings
-from jboost.data import binarization
+from jboost.data import binarization, merging
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
@@ -80,9 +80,10 @@ def fit(
     *,
     num_attributes: int,
     has_gaps: bool,
+    num_rows: int | None = None,
     on_step: drive.OnStep | None = None,
 ) -> Fit:
-    """One fit on the rows where `chosen` [m] is True; equal shapes share one compilation.
+    """One fit on the rows where `chosen` [m] is True, equal ones as one; equal shapes share one compilation.
 
     Args:
       bits: [m, N], columns from `num_attributes` on only pad.
@@ -92,16 +93,14 @@ def fit(
       settings: all options.
       num_attributes: how many bits there are.
       has_gaps: whether a bit may be NaN, which takes longer.
+      num_rows: room for so many distinct rows; None for as many as there are.
       on_step: called after each round.
     """
     config = SearchConfig(missing=has_gaps)
     with jax.enable_x64(settings.precision == "float64"):
-        dtype = np.dtype(settings.precision)
-        cost = costs.mdl(settings.kappa, num_attributes=num_attributes)
+        cost = costs.mdl(settings.kappa, num_attributes=num_attributes, num_examples=int(chosen.sum()))
         learner = learners.monomials(settings.max_order, cost=cost, num_proposed=NUM_PROPOSED, config=config)
-        sizes = np.ones(len(labels)) if weights is None else weights
-        parts = (np.where(chosen[:, None], bits, 0).astype(dtype), labels.astype(dtype), sizes.astype(dtype), chosen)
-        dataset = Dataset(*(jax.numpy.asarray(part) for part in parts))
+        dataset = merging.merge_equal(_dataset(bits, labels, weights, chosen, settings.precision), num_rows=num_rows).dataset
 
         def watch(state: Any, info: Any) -> bool:
             lower, upper = max(float(info.lower_bound), 0.0), float(info.upper_bound)
@@ -121,6 +120,17 @@ def fit(
     if Status(int(fitted.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_room.certificate(fitted)['explanation']}")
     return fitted
+
+
+def num_distinct(bits: np.ndarray, labels: np.ndarray, chosen: np.ndarray, precision: str) -> int:
+    """How many distinct rows there are among those where `chosen` [m] is True."""
+    return merging.merge_equal(_dataset(bits, labels, None, chosen, precision)).dataset.labels.shape[0]
+
+
+def _dataset(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, precision: str) -> Dataset:
+    sizes = np.ones(len(labels)) if weights is None else weights
+    features, signs, prices, mask = (jax.numpy.asarray(part) for part in (bits, labels.astype(precision), sizes.astype(precision), chosen))
+    return Dataset(features, signs, prices, mask)
 
 
 def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ensemble:

@@ -31,11 +31,13 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
     width = l0.common_width(binarizers)
     bits_of_folds = [l0.bits_of(one, rows, settings.precision, width=width) for one in binarizers]
     has_gaps = any(bool(np.isnan(bits[~held_out]).any()) for bits, held_out in zip(bits_of_folds, masks, strict=True))
+    num_rows = max(l0.num_distinct(bits, labels, ~held_out, settings.precision) for bits, held_out in zip(bits_of_folds, masks, strict=True))
 
     def judge(number: int) -> Losses:
         held_out, binarizer, bits = masks[number], binarizers[number], bits_of_folds[number]
-        fitted = l0.fit(bits, labels, source.weights, ~held_out, settings, num_attributes=binarizer.num_bits, has_gaps=has_gaps)
-        training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (~held_out, held_out))
+        training_rows, num_attributes = ~held_out, binarizer.num_bits
+        fitted = l0.fit(bits, labels, source.weights, training_rows, settings, num_attributes=num_attributes, has_gaps=has_gaps, num_rows=num_rows)
+        training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out))
         losses = build.losses(l0_fit.make_rules(fitted.ensemble, training, mapping, settings), training, others)
         losses[-1]["support"] = len(report_room.voting(fitted.ensemble))
         losses[-1]["certificate"] = report_room.certificate(fitted)
