@@ -75,7 +75,7 @@ def pair_matrix(asked: Asked | Proof, either: Array | bool = False) -> Array:
     if num_examples**2 * itemsize > _MOST_BYTES:
         raise ValueError(
             f"dataset has {num_examples} examples: the rewards of their pairs take {num_examples**2 * itemsize:,} bytes, above {_MOST_BYTES:,}; "
-            "merge equal examples into one with the sum of their weights, or take a sample"
+            "merge equal examples into one with the sum of their weights (jboost.data.merging), or take a sample"
         )
     inside = jnp.all(asked.pairs >= 0, axis=1)
     places = jnp.where(inside[:, None], asked.pairs, num_examples)
