@@ -134,7 +134,7 @@ def _judge(
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     num_examples, num_attributes = table.shape
     if num_examples > _MOST_ROWS:
-        raise ValueError(f"features has {num_examples} rows: {_MOST_ROWS} at most are wanted; merge equal ones (jboost.data.merging) or take a sample")
+        raise ValueError(f"features has {num_examples} rows: {_MOST_ROWS} at most; merge equal ones (jboost.data.merging) or take a sample")
     signs = check.numeric("labels", labels, shape=(num_examples,), kinds="fi")
     weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu")
     if max_order is not None:
