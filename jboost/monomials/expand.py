@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -221,64 +220,85 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
     place = jnp.where(takes_part, jnp.cumsum(takes_part), extent + jnp.cumsum(~takes_part)) - 1
     order = jnp.zeros((size,), jnp.int32).at[place].set(jnp.arange(size, dtype=jnp.int32))
     line = order[jnp.arange(size + min(num_matchings, size)) % extent]  # the wanted rows that take part, round and round
-    words, other_words, removable = instance.wanted.words[line], instance.unwanted.words[order], removable[order]
+    if instance.rewards is not None:
+        left += jnp.where(wanted, _earned(instance, removable, is_stuck, usable, order, extent)[place], 0)
+    capacity = jnp.where(removable, instance.losses[:, None], 0)[order]
+    words, other_words = instance.wanted.words[line], instance.unwanted.words[order]
 
-    def stays(shift: Array, part: Array) -> Array:
-        """Whether the wanted example `shift` rows further on stays only with the unwanted one of the row, for rows `part` [k]: [k, B] bool."""
-        parting = some(words, shift + part) & ~some(other_words, part)
-        return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) == 0
+    def flow(shift: Array, part: Array, left: Array, capacity: Array) -> Array:
+        parts = _parts(some(words, shift + part), some(other_words, part), usable)
+        return lax.optimization_barrier(jnp.where(parts, 0, jnp.minimum(left, capacity)))
 
-    rewards = instance.rewards
-    if rewards is not None:
-        earned = jnp.sum(rewards, axis=1, dtype=left.dtype)[:, None]
-        earned -= _products_of_integers(rewards, is_stuck.astype(instance.wanted.covers.dtype))
-
-        def miss(shift: Array, part: Array, earned: Array, nothing: None) -> tuple[Array, None]:
-            missed = rewards[some(line, shift + part), some(order, part)]
-            return earned - jnp.where(stays(shift, part) & some(removable, part), missed[:, None], 0), nothing
-
-        left += jnp.where(wanted, _meet_all(miss, earned[line], None, size, extent)[place], 0)
-
-    def flow(shift: Array, part: Array, left: Array, capacity: Array) -> tuple[Array, Array]:
-        flow = lax.optimization_barrier(jnp.where(stays(shift, part), jnp.minimum(left, capacity), 0))
-        return left - flow, capacity - flow
-
-    left = _meet_all(flow, left[line], jnp.where(removable, instance.losses[order][:, None], 0), size, extent)[place]
+    left = _flow_all(flow, left[line], capacity, extent)[place]
     return jnp.where(wanted, left, 0)
 
 
-def _meet_all(meet: Callable[[Array, Array, Array, Any], tuple[Array, Any]], line: Array, second: Any, size: int, extent: Array) -> Array:
-    """Rows [R, B] after each has met, in each round, the row of `second` that stands so much before it; only the first `extent` of either do.
+def _parts(words: Array, other_words: Array, usable: Array) -> Array:
+    """Whether some usable literal, words [W, B], covers the example of one row and not that of the other, words [k, W] each: [k, B] bool."""
+    parting = words & ~other_words
+    return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) != 0
+
+
+def _earned(instance: Instance, removable: Array, is_stuck: Array, usable: Array, order: Array, extent: Array) -> Array:
+    """The rewards that the wanted examples can earn, [R, B] in the given order, of which the first `extent` count.
+
+    Those are lost whose unwanted example can never leave, or only with the wanted one.
+    """
+    rewards, partners = instance.rewards, instance.partners
+    assert rewards is not None
+    assert partners is not None
+    size, at_once = order.shape[0], layout(order.shape[0]).group
+    most = jnp.sum(rewards, axis=1, dtype=instance.gains.dtype)[:, None] - _products_of_integers(rewards, is_stuck.astype(instance.wanted.covers.dtype))
+    rounds = jnp.sum(jnp.any(partners < size, axis=1), dtype=jnp.int32)
+    num_groups = -(-extent // at_once)
+
+    def miss(step: Array, earned: Array) -> Array:
+        number, begin = step // num_groups, step % num_groups * at_once
+        row = lax.dynamic_slice_in_dim(order, begin, at_once)
+        partner = partners[number][row]
+        amount = rewards.at[row, partner].get(mode="fill", fill_value=0)
+        partner = jnp.minimum(partner, size - 1)
+        is_missed = removable[partner] & ~_parts(instance.wanted.words[row], instance.unwanted.words[partner], usable)
+        rest = lax.dynamic_slice_in_dim(earned, begin, at_once) - jnp.where(is_missed, amount[:, None], 0)
+        return lax.dynamic_update_slice_in_dim(earned, rest, begin, 0)
+
+    return lax.fori_loop(0, rounds * num_groups, miss, most[order])
+
+
+def _flow_all(flow: Callable[[Array, Array, Array, Array], Array], line: Array, capacity: Array, extent: Array) -> Array:
+    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it; the first `extent` do.
 
     Args:
-      meet: (shift, part [k], rows [k, B], second) -> (rows, second) for rows `part` of `second`, where the others stand `shift` further on.
+      flow: (shift, part [k], rows [k, B], capacity [k, B]) -> how much goes from rows to rows `part` of `capacity`, where they stand `shift` further on.
       line: [R + rounds, B] the first `extent` rows, round and round.
-      second: a pytree, leaves [R, ...].
-      size: R.
+      capacity: [R, B].
       extent: [], R at most.
     """
+    size = capacity.shape[0]
     at_once = layout(size).group
-    rounds = jnp.minimum(line.shape[0] - size, extent)
+    rounds = jnp.where(jnp.any(capacity > 0), jnp.minimum(line.shape[0] - size, extent), 0)
     num_groups = -(-extent // at_once) if at_once < size else 1
 
-    def one_group(step: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
-        standing, second = carry
+    def one_group(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        standing, capacity = carry
         shift, begin = step // num_groups, step % num_groups * at_once
         part = begin + jnp.arange(at_once, dtype=begin.dtype)
 
-        def pair() -> tuple[Array, Any]:
-            return meet(shift, part, some(standing, shift + part), jax.tree.map(lambda leaf: some(leaf, part), second))
+        def pair() -> tuple[Array, Array]:
+            rows, room = some(standing, shift + part), some(capacity, part)
+            gone = flow(shift, part, rows, room)
+            return rows - gone, room - gone
 
-        def nobody() -> tuple[Array, Any]:
-            return jax.tree.map(lambda leaf: jnp.zeros((at_once, *leaf.shape[1:]), leaf.dtype), (standing, second))
+        def nobody() -> tuple[Array, Array]:
+            return jnp.zeros((at_once, line.shape[1]), line.dtype), jnp.zeros((at_once, line.shape[1]), capacity.dtype)
 
-        rows, met = lax.cond(begin < extent, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
+        rows, room = lax.cond(begin < extent, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
         standing = lax.dynamic_update_slice_in_dim(standing, rows, shift + begin, 0)
         first = lax.dynamic_slice_in_dim(standing, shift, 1)  # goes to the end of the line
         standing = lax.dynamic_update_slice_in_dim(standing, first, shift + extent, 0)
-        return standing, jax.tree.map(lambda leaf, new: lax.dynamic_update_slice_in_dim(leaf, new, begin, 0), second, met)
+        return standing, lax.dynamic_update_slice_in_dim(capacity, room, begin, 0)
 
-    standing, _ = lax.fori_loop(0, rounds * num_groups, one_group, (line, second))
+    standing, _ = lax.fori_loop(0, rounds * num_groups, one_group, (line, capacity))
     index = jnp.arange(size)
     return standing[jnp.where(index < rounds, index + extent, index)]
 

@@ -41,6 +41,7 @@ class Instance(NamedTuple):
     gains: Array  # [R]
     losses: Array  # [R]
     rewards: Array | None  # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not
+    partners: Array | None  # [R, R] int32: in row k the k-th unwanted example that rewards each wanted one, R where there are fewer
     costs: Array  # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
     least_costs: Array  # [D + 2] the least cost of this or a higher order
     costs_rise: Array  # [] bool, whether no order costs less than a lower one: else literals that change no cover may still pay
@@ -162,6 +163,7 @@ def make(
         gains,
         losses,
         rewards,
+        _partners(rewards),
         costs,
         lax.cummin(costs, reverse=True),
         jnp.all(costs[1:] >= costs[:-1]),
@@ -219,14 +221,26 @@ def below(instance: Instance, node_literals: Array, index: Array, is_literal: Ar
     return _fronted(part._replace(wanted=part.wanted._replace(counts=wanted), unwanted=part.unwanted._replace(counts=unwanted)))
 
 
+def _partners(rewards: Array | None) -> Array | None:
+    if rewards is None:
+        return None
+    size = rewards.shape[0]
+    is_reward = rewards > 0
+    rank = jnp.where(is_reward, jnp.cumsum(is_reward, axis=1, dtype=jnp.int32) - 1, size)
+    wanted, unwanted = (lax.broadcasted_iota(jnp.int32, rewards.shape, axis) for axis in (0, 1))
+    return jnp.full_like(unwanted, size).at[rank, wanted].set(unwanted, mode="drop")
+
+
 def _ordered(instance: Instance, wanted: Array, unwanted: Array) -> Instance:
     """The instance with its examples in other orders, [R] each."""
+    rewards = None if instance.rewards is None else instance.rewards[wanted][:, unwanted]
     return instance._replace(
         wanted=jax.tree.map(lambda leaf: leaf[wanted], instance.wanted),
         unwanted=jax.tree.map(lambda leaf: leaf[unwanted], instance.unwanted),
         gains=instance.gains[wanted],
         losses=instance.losses[unwanted],
-        rewards=None if instance.rewards is None else instance.rewards[wanted][:, unwanted],
+        rewards=rewards,
+        partners=_partners(rewards),
     )
 
 
