@@ -248,7 +248,8 @@ def _earned(instance: Instance, removable: Array, is_stuck: Array, usable: Array
     assert rewards is not None
     assert partners is not None
     size, at_once = order.shape[0], layout(order.shape[0]).group
-    most = jnp.sum(rewards, axis=1, dtype=instance.gains.dtype)[:, None] - _products_of_integers(rewards, is_stuck.astype(instance.wanted.covers.dtype))
+    lost = _products_of_integers(rewards, is_stuck.astype(instance.wanted.covers.dtype))
+    most = jnp.sum(rewards, axis=1, dtype=instance.gains.dtype)[:, None] - lost
     rounds = jnp.sum(jnp.any(partners < size, axis=1), dtype=jnp.int32)
     num_groups = -(-extent // at_once)
 
@@ -269,7 +270,7 @@ def _flow_all(flow: Callable[[Array, Array, Array, Array], Array], line: Array, 
     """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it; the first `extent` do.
 
     Args:
-      flow: (shift, part [k], rows [k, B], capacity [k, B]) -> how much goes from rows to rows `part` of `capacity`, where they stand `shift` further on.
+      flow: (shift, part [k], rows [k, B], capacity [k, B]) -> what goes from rows to rows `part` of `capacity`, where they stand `shift` further on.
       line: [R + rounds, B] the first `extent` rows, round and round.
       capacity: [R, B].
       extent: [], R at most.
