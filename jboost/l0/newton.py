@@ -316,22 +316,22 @@ def _advance(program: Program, point: Point, missing: Residuals, least: Array, n
     def used_only(parts: Parts) -> Parts:
         return jax.tree.map(lambda used, part: jnp.where(used, part, 0.0), program.is_used, parts)
 
-    def correct(_: Array, best: tuple[Parts, Point, tuple[Array, Array]]) -> tuple[Parts, Point, tuple[Array, Array]]:
+    def correct(number: Array, best: tuple[Parts, Point, tuple[Array, Array]]) -> tuple[Parts, Point, tuple[Array, Array]]:
+        """The first of these is the corrector itself; the others aim further, and count where that is longer."""
         targets, direction, reached = best
         steps = [jnp.minimum(length + _AMBITION, 1.0) for length in reached]
         trial = jax.tree.map(
             lambda target, value, change, dual, other: target + _nearer((value + steps[0] * change) * (dual + steps[1] * other), goal),
             targets, point.primal, direction.primal, point.dual, direction.dual,
         )  # fmt: skip
-        trial = used_only(trial)
+        trial = jax.tree.map(lambda first, further: jnp.where(number == 0, first, further), targets, used_only(trial))
         aimed = aim(trial)
         reach = lengths(aimed)
         is_better = jnp.minimum(reach[0], 1.0) + jnp.minimum(reach[1], 1.0) > jnp.minimum(reached[0], 1.0) + jnp.minimum(reached[1], 1.0) + 0.01
         return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (trial, aimed, reach), best)
 
     corrected = used_only(jax.tree.map(lambda product, change, other: goal - product - change * other, products, affine.primal, affine.dual))
-    direction = aim(corrected)
-    _, direction, reached = lax.fori_loop(0, num_correctors, correct, (corrected, direction, lengths(direction)))
+    _, direction, reached = lax.fori_loop(0, 1 + num_correctors, correct, (corrected, jax.tree.map(jnp.zeros_like, affine), (-one, -one)))
     steps = [jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in reached]
     primal = jax.tree.map(lambda value, change: value + steps[0] * change, point.primal, direction.primal)
     dual = jax.tree.map(lambda value, change: value + steps[1] * change, point.dual, direction.dual)
