@@ -24,7 +24,7 @@ from benchmarks import harness
 from benchmarks.harness import Contender, Peer
 from benchmarks.peers import integer_program, plain_sweep
 
-SIZES = (50, 100, 300, 1000, 3000, 10_000)
+SIZES = (50, 100, 200, 300, 1000, 3000, 10_000)
 QUICK_SIZES = (50, 300, 1000)
 BATCH = (1000, 100)  # data sets, points in each
 LARGE_SIZE = 100_000
@@ -298,7 +298,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--repeats", type=int, help="runs of each contender, of which the best counts; default 5, quick 2")
     parser.add_argument("--cap", type=float, default=60.0, metavar="SECONDS", help="a contender gets no further run after this; default %(default)s")
     parser.add_argument("--program-limit", type=float, metavar="SECONDS", help="time limit of HiGHS; default 120, quick 5")
-    parser.add_argument("--program-max-size", type=int, default=100, metavar="N", help="HiGHS is not run past this size; default %(default)s")
+    parser.add_argument("--program-max-size", type=int, default=200, metavar="N", help="HiGHS is not run past this size; default %(default)s")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     parser.add_argument("--only", choices=("sweep", "batch", "memory"), nargs="+", help="default: sweep and batch")
     parser.add_argument(
