@@ -106,7 +106,7 @@ def test_small_sets(points, labels, loss, margin):
 def test_a_thousand_points_with_general_weights(heavy):
     points, labels = two_gaussians(1000)
     weights = np.random.default_rng(1).uniform(0.1, 3, 1000).astype(np.float32) * (2.0**20 if heavy else 1)
-    swept = jboost.pair.optimal_separator(points, labels, weights=weights, method="sweep")
+    swept = jax.device_get(jboost.pair.optimal_separator(points, labels, weights=weights, method="sweep"))
     found = solve(points, labels, weights=weights, config=None)
     assert_same(found, swept, "general weights")
     assert np.array_equal(found.misclassified, swept.misclassified)
