@@ -46,6 +46,12 @@ def test_rows_and_weights_are_those_of_a_count(seed):
     np.testing.assert_array_equal(np.asarray(merged.dataset.features)[merged.row_of], features)
 
 
+def test_large_integers_are_not_rounded_together():
+    with jax.enable_x64(True):
+        features = np.array([[2**60], [2**60 + 1], [2**60]])
+        assert merging.merge_equal(jboost.make_dataset(features, [1, 1, 1])).row_of.tolist() == [0, 1, 0]
+
+
 def test_no_example_at_all():
     merged = merging.merge_equal(jboost.make_dataset(np.zeros((2, 3)), [1, 1], mask=[False, False]))
     assert merged.dataset.mask.tolist() == [False]
@@ -61,6 +67,10 @@ def test_arguments_are_judged():
         merging.merge_equal(dataset, num_rows=0)
     with pytest.raises(ValueError, match="dataset is traced"):
         jax.jit(merging.merge_equal)(dataset)
+    with pytest.raises(ValueError, match=r"weights\[1\] is -1"):  # a sum of 2 would hide it
+        merging.merge_equal(jboost.make_dataset([[1], [1]], [1, 1], weights=[3, -1]))
+    with pytest.raises(ValueError, match=r"labels\[0\] is 0"):
+        merging.merge_equal(jboost.make_dataset([[1], [1]], [0, 1]))
 
 
 def test_bounds_are_those_of_all_examples():
@@ -101,6 +111,15 @@ def test_folds_may_share_a_row():
     one = jboost.l0.choose(dataset, learner_of, num_folds=3, **options)
     other = jboost.l0.choose(merged.dataset, learner_of, held_out=held_out, **options)
     np.testing.assert_allclose(one.errors, other.errors, atol=0.051)  # an example or two: optima tie, and the votes differ
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan])
+def test_weights_that_are_not_allowed_are_seen(weight):
+    features, labels = repeated()
+    dataset = jboost.make_dataset(features, labels, weights=np.where(np.arange(60) == 3, weight, 1))
+    chosen = jboost.l0.choose(dataset, learner_of, margins=[0.2], kappas=[1.0], key=jax.random.key(0), num_folds=2, max_rounds=4)
+    assert jboost.status.Status(int(chosen.status)).name == "INVALID_INPUT"
 
 
 def test_folds_are_judged():

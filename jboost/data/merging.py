@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, types
 from jboost.base.types import Array, Dataset
 
 
@@ -33,7 +33,8 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
       A `Merged`.
 
     Raises:
-      ValueError: for traced arrays, and for a `num_rows` below the number of distinct examples.
+      ValueError: for traced arrays, for what `jboost.validate` refuses (a sum would hide it), and for a `num_rows` below the number of distinct
+        examples.
 
     >>> import jboost
     >>> from jboost.data import merging
@@ -43,6 +44,7 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     """
     if any(isinstance(part, jax.core.Tracer) for part in dataset):
         raise ValueError("dataset is traced, and how many distinct examples it has is not known before it runs: merge them outside jit and vmap")
+    types.validate(dataset, allow_missing=True)
     if num_rows is not None:
         check.count("num_rows", num_rows, low=1)
     features, labels, weights, mask = (np.asarray(part) for part in dataset)
@@ -70,6 +72,13 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
 
 def _as_words(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Each example as one word [k], equal where the examples are."""
-    table = np.column_stack([features.astype(np.float64), labels.astype(np.float64)]) + 0.0
-    table = np.ascontiguousarray(np.where(np.isnan(table), np.nan, table))
-    return table.view(np.dtype((np.void, table.shape[1] * table.itemsize))).reshape(-1)
+    table = np.concatenate([_as_bytes(features), _as_bytes(labels[:, None])], axis=1)
+    return table.view(np.dtype((np.void, table.shape[1]))).reshape(-1)
+
+
+def _as_bytes(table: np.ndarray) -> np.ndarray:
+    """The bytes of each row [k, b], the same for both zeros and for all missing values."""
+    same = table + np.zeros((), table.dtype)
+    if jnp.issubdtype(table.dtype, jnp.floating):
+        same[np.isnan(same)] = np.nan
+    return np.ascontiguousarray(same).view(np.uint8).reshape(len(same), same.shape[1] * same.itemsize)

@@ -100,9 +100,10 @@ def choose(
     )
     if held_out is None:
         is_held_out = folds.stratified_folds(key, dataset.labels, num_folds=num_folds, mask=dataset.mask)
-        held_out = jnp.where(is_held_out, dataset.weights[None, :], 0)
-    held_out = _judge_folds(held_out, dataset)
-    return _choose(booster, dataset, margins, prices, held_out, make_learner=make_learner, max_rounds=max_rounds, num_at_once=num_at_once)
+        parts = jnp.where(is_held_out, dataset.weights[None, :], 0)
+    else:
+        parts = _judge_folds(held_out, dataset)
+    return _choose(booster, dataset, margins, prices, parts, make_learner=make_learner, max_rounds=max_rounds, num_at_once=num_at_once)
 
 
 def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
@@ -115,7 +116,7 @@ def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
         fold, row = np.argwhere(np.asarray(is_bad))[0]
         weight = float(dataset.weights[row])
         raise ValueError(f"held_out[{fold}, {row}] is {held_out[fold, row]}: a number from 0 to the weight of the example, {weight:g}, is wanted")
-    return jnp.where(dataset.mask[None, :], held_out, 0).astype(jnp.result_type(float))
+    return jnp.where(dataset.mask[None, :], held_out, 0)
 
 
 @functools.partial(jax.jit, static_argnames=("make_learner", "max_rounds", "num_at_once"))
@@ -131,14 +132,16 @@ def _choose(
     num_at_once: int,
 ) -> Choice:
     num_kappas, num_margins, num_folds = kappas.shape[0], margins.shape[0], held_out.shape[0]
+    held_out = held_out.astype(jnp.result_type(float))
 
-    def fit_path(kappa: Array, weights: Array, margins: Array) -> Fit:
-        rows = dataset._replace(weights=weights, mask=dataset.mask & (weights > 0))
+    def fit_path(kappa: Array, fold: Array, margins: Array) -> Fit:
+        is_left = (fold == 0) | (fold < dataset.weights)  # weights that are not allowed stay, and are seen
+        rows = dataset._replace(weights=dataset.weights - fold, mask=dataset.mask & is_left)
         return walk_margins(booster, make_learner(kappa), rows, None, margins, max_rounds=max_rounds * margins.shape[0])
 
     def errors_of(part: tuple[Array, Array]) -> Array:
         kappa, fold = part
-        fits = fit_path(kappa, dataset.weights - fold, margins)
+        fits = fit_path(kappa, fold, margins)
         return lax.map(lambda ensemble: _error(ensemble, dataset, fold), fits.ensemble)
 
     pairs = (jnp.repeat(kappas, num_folds), jnp.tile(held_out, (num_kappas, 1)))
@@ -146,7 +149,7 @@ def _choose(
     errors = jnp.mean(rates, axis=1)
     spread = jnp.sqrt(jnp.sum((rates - errors[:, None, :]) ** 2, axis=1) / (num_folds * (num_folds - 1)))
     kappa, margin = _first_of_least(errors, kappas, margins)
-    fit = jax.tree.map(lambda leaf: leaf[0], fit_path(kappa, dataset.weights, margin[None]))
+    fit = jax.tree.map(lambda leaf: leaf[0], fit_path(kappa, jnp.zeros_like(held_out[0]), margin[None]))
     return Choice(fit, margin, kappa, errors, spread, fit.status)
 
 
