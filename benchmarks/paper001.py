@@ -134,28 +134,27 @@ class Examples(NamedTuple):
     """What a method learns from."""
 
     dataset: Any
-    held_out: Any  # [F, rows] of the weights, by each inner fold
+    held_out: Any  # [F, rows] of the weights, by each inner fold; None where nothing is chosen
 
 
 def examples_of(method: str, part: Prepared, labels: np.ndarray, key: Any, sizes: Sizes) -> Examples:
     """The training rows, of which L0-RBoost gets equal ones as one; inner folds are drawn of the rows as they were."""
     dataset = jboost.make_dataset(part.features, labels, mask=part.training)
-    num_folds = max(2, sizes.inner_folds)
-    is_held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=num_folds, mask=part.training))
     if not method.startswith("l0"):
-        return Examples(dataset, is_held_out.astype(np.float32))
+        return Examples(dataset, None)
     merged = merging.merge_equal(dataset, num_rows=part.num_rows)
-    held_out = np.zeros((num_folds, part.num_rows), np.float32)
-    for fold, chosen in zip(held_out, is_held_out, strict=True):
-        np.add.at(fold, np.asarray(merged.row_of)[chosen], 1)
-    return Examples(merged.dataset, held_out)
+    if not method.endswith("-chosen"):
+        return Examples(merged.dataset, None)
+    is_held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=sizes.inner_folds, mask=part.training))
+    row_of = np.asarray(merged.row_of)
+    return Examples(merged.dataset, np.stack([np.bincount(row_of[chosen], minlength=part.num_rows) for chosen in is_held_out]))
 
 
 def _fit_l0(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
-    dataset = examples.dataset
     margin = knobs["margin_times_m"] / knobs["num_training"]
     room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": vote(sizes)}
-    return jboost.l0.fit(dataset, make_learner(knobs["kappa"]), margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
+    learner = make_learner(knobs["kappa"])
+    return jboost.l0.fit(examples.dataset, learner, margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
 
 
 def _fit_l0_chosen(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
