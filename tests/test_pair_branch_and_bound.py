@@ -10,6 +10,7 @@ import pytest
 import jboost
 from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
+from jboost.pair.branch_and_bound import scans
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
 MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}  # relative; the margin is rounded at the end
@@ -110,6 +111,15 @@ def test_a_thousand_points_with_general_weights(heavy):
     found = solve(points, labels, weights=weights, config=None)
     assert_same(found, swept, "general weights")
     assert np.array_equal(found.misclassified, swept.misclassified)
+
+
+@pytest.mark.parametrize("size", [1, 2, 31, 32, 64, 65, 1000])
+def test_running_sums_and_extrema(size):
+    rng = np.random.default_rng(size)
+    for values in (rng.integers(-9, 9, size), rng.normal(size=size).astype(np.float32)):
+        running = [np.asarray(scan(jnp.asarray(values))) for scan in (scans.running_max, scans.running_min)]
+        np.testing.assert_array_equal(running, [np.maximum.accumulate(values), np.minimum.accumulate(values)])
+        np.testing.assert_allclose(scans.running_sum(jnp.asarray(values)), np.cumsum(values), rtol=1e-4, atol=1e-4)
 
 
 def test_stops_with_a_valid_bound_and_goes_on():

@@ -222,6 +222,7 @@ def below(instance: Instance, node_literals: Array, index: Array, is_literal: Ar
 
 
 def _partners(rewards: Array | None) -> Array | None:
+    """The `partners` of an instance with these rewards."""
     if rewards is None:
         return None
     size = rewards.shape[0]

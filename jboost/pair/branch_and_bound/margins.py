@@ -19,7 +19,7 @@ from jboost.geometry import hulls
 from jboost.pair.branch_and_bound.cells import Leaves
 from jboost.pair.branch_and_bound.leaves import Frame
 from jboost.pair.branch_and_bound.sites import Sites
-from jboost.pair.branch_and_bound.visits import Separation, counted_sides, sides_of, sides_of_all
+from jboost.pair.branch_and_bound.visits import Separation, counted_sides, sides_of_all
 
 _BLOCK = 64
 _MOST_BLOCKS = 32
@@ -34,7 +34,7 @@ class FatSeparation(NamedTuple):
     normal: Array  # [2] in metric coordinates, to the own side; 0 for a constant
     is_constant: Array  # [] bool
     near: Array  # [S] int32, places of the sites nearest to the line on either side; some more than once
-    on_own_side: Array  # [S] bool
+    on_own_side: Array  # [N] bool, of all sites
 
 
 def _num_near(num_sites: int) -> int:
@@ -52,7 +52,7 @@ def constant_separation(points: Sites) -> FatSeparation:
         normal=jnp.zeros(2, points.x.dtype),
         is_constant=jnp.ones((), bool),
         near=jnp.zeros(width, jnp.int32),
-        on_own_side=jnp.broadcast_to(keeps_own, (width,)),
+        on_own_side=jnp.broadcast_to(keeps_own, points.x.shape),
     )
 
 
@@ -108,13 +108,13 @@ def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *,
         normal=jnp.where(is_constant, 0, found.normal),
         is_constant=is_constant,
         near=jnp.where(found.near < size, found.near, -1),
-        on_own_side=on_own_side[jnp.minimum(found.near, size - 1)],
+        on_own_side=on_own_side,
     )
 
 
 @jax.jit
-def is_as_near(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, best: FatSeparation) -> Array:
-    """Whether a separation has the sites that decide the margin of `best` on the same sides, [] bool: then its own margin is no larger."""
-    places = jnp.maximum(best.near, 0)
-    sides = sides_of(places, points, frame, leaf, separation.own_above, separation.on_own_side)
-    return ~best.is_constant & jnp.all((sides == best.on_own_side) | (best.near < 0))
+def has_split(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, found: FatSeparation) -> Array:
+    """Whether a separation is the one found, seen from another leaf or round another centre, [] bool."""
+    sides = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
+    is_real = lax.iota(jnp.int32, points.x.shape[0]) < points.count
+    return jnp.all((sides == found.on_own_side) | ~is_real)

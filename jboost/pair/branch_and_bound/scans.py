@@ -29,11 +29,6 @@ def running_min(values: Array) -> Array:
     return -running_max(-values)
 
 
-def exclusive_sum(values: Array) -> Array:
-    """The sums of `values` [n] before each place."""
-    return running_sum(values) - values
-
-
 def _running(values: Array, combine: Callable[[Array, Array], Array], neutral: Any, over_rows: Callable[[Array], Array]) -> Array:
     size = values.shape[0]
     length = min(_ROW, 1 << max(size - 1, 0).bit_length())

@@ -26,6 +26,7 @@ _MOST_ROOT_BOXES = 4096
 _LEAF_SITES = 1 << 12  # of leaves that are collected at once
 _LEAF_TRIPLES = 1 << 14  # (leaf, centre, site) that are swept at once
 _GROWTH = 8
+_LEAST_FILLED = 0.4  # of a chunk, from where it costs less than several of the next smaller size
 
 
 class Problem(NamedTuple):
@@ -78,12 +79,12 @@ def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, 
 def _parts(runs: np.ndarray, config: BranchAndBoundConfig) -> list[tuple[int, int]]:
     """Ranges of runs that fill chunks; `runs` [k, 3] are the entries, ones and slots of each run.
 
-    A chunk is of the largest standard size that one part can fill, so that little of it is padding.
+    A chunk is of the largest standard size that costs no more than the smaller ones in its place.
     """
     loads = np.maximum(np.maximum(runs[:, 0], _ENTRIES_PER_CELL * runs[:, 1]), _ENTRIES_PER_SLOT * runs[:, 2])
     size = _SMALLEST_CHUNK
     total = int(loads.sum())
-    while size * _GROWTH <= min(config.chunk_entries, max(total * 5 // 2, int(loads.max()))) or size < loads.max():
+    while size * _GROWTH <= min(config.chunk_entries, max(int(total / _LEAST_FILLED), int(loads.max()))) or size < loads.max():
         size *= _GROWTH
     filled = np.cumsum(loads)
     parts, begin = [], 0

@@ -12,7 +12,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import search, visits
 from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, member, stack
-from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten, is_as_near
+from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten, has_split
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.sites import Sites, gather_sites
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState, OnStep
@@ -100,12 +100,11 @@ def read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sit
 def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
     if not isinstance(initial, BranchAndBoundState):
         raise ValueError(f"initial is a {type(initial).__name__}: a jboost.pair.BranchAndBoundState, as `on_step` gets it, is wanted")
-    points = problem.points
-    total = problem.total_weight
-    if int(initial.num_sites) != int(points.count) or int(initial.total_weight) != total:
+    num_sites = int(problem.points.count)
+    if int(initial.num_sites) != num_sites or int(initial.total_weight) != problem.total_weight:
         raise ValueError(
             f"initial belongs to other data: {int(initial.num_sites)} places of total weight {int(initial.total_weight)}, "
-            f"these are {int(points.count)} of {total}; hand in a state of the same points, labels, weights and mask"
+            f"these are {num_sites} of {problem.total_weight}; hand in a state of the same points, labels, weights and mask"
         )
     return initial
 
@@ -132,7 +131,7 @@ def _settle(problem: Problem, state: BranchAndBoundState, flip_misclassified: bo
     for margin_bound, candidate, separation in _separate(problem, candidates, flip_misclassified):
         if best is not None and margin_bound <= float(best.margin):
             break
-        if best is not None and bool(is_as_near(problem.points, problem.frame, candidate.leaf, separation, best)):
+        if best is not None and bool(has_split(problem.points, problem.frame, candidate.leaf, separation, best)):
             continue
         fat = fatten(problem.points, problem.frame, candidate.leaf, separation, flip_misclassified=flip_misclassified)
         if best is None or float(fat.margin) > float(best.margin):
@@ -175,7 +174,7 @@ def _finish(
         loss=loss,
         margin=best.margin,
         is_constant=best.is_constant,
-        on_own_side=jnp.concatenate([best.on_own_side, best.on_own_side]),
+        on_own_side=jnp.tile(best.on_own_side[jnp.maximum(best.near, 0)], 2),
         normal_x=best.normal[0],
         normal_y=best.normal[1],
     )

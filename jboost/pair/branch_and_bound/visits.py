@@ -93,23 +93,11 @@ def counted_sides(own: Array, other: Array, on_own_side: Array, flip_misclassifi
 
 def sides_of_all(points: Sites, frame: Frame, leaf: Leaves, own_above: Array, on_own_side: Array) -> Array:
     """Which sites are on the own side, [N] bool, where those of one leaf are known, [M]; all others are certain for its cell."""
-    certain = _certain_sides(points.x, points.y, frame, leaf) == own_above
-    return certain.at[jnp.where(leaf.site >= 0, leaf.site, points.x.shape[0])].set(on_own_side, mode="drop")
-
-
-def sides_of(places: Array, points: Sites, frame: Frame, leaf: Leaves, own_above: Array, on_own_side: Array) -> Array:
-    """`sides_of_all` of some sites, [S] bool for places [S]."""
-    certain = _certain_sides(points.x[places], points.y[places], frame, leaf) == own_above
-    is_of_leaf = places[:, None] == leaf.site[None, :]
-    return jnp.where(jnp.any(is_of_leaf, axis=1), jnp.any(is_of_leaf & on_own_side[None, :], axis=1), certain)
-
-
-def _certain_sides(x: Array, y: Array, frame: Frame, leaf: Leaves) -> Array:
-    """Which sites outside a leaf are above its cell, bool."""
-    cell = leaf.cells
-    along, across = (x - frame.middle[0]) / frame.size[0], (y - frame.middle[1]) / frame.size[1]
+    cell, size = leaf.cells, points.x.shape[0]
+    along, across = (points.x - frame.middle[0]) / frame.size[0], (points.y - frame.middle[1]) / frame.size[1]
     along, across = jnp.where(cell.swapped, across, along), jnp.where(cell.swapped, along, across)
-    return along + cell.slope * across > cell.low + (cell.high - cell.low) / 2
+    certain = (along + cell.slope * across > cell.low + (cell.high - cell.low) / 2) == own_above
+    return certain.at[jnp.where(leaf.site >= 0, leaf.site, size)].set(on_own_side, mode="drop")
 
 
 def _views(points: Sites, frame: Frame, leaf: Leaves) -> tuple[Local, Frame, Array]:
