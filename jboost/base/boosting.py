@@ -47,7 +47,8 @@ class Learner(Protocol):
     asks it. The upper bound of its proposals is then one on signed edges. A learner that wants features of a kind has a method `judge(dataset)`,
     called on the host where the values are known, which raises ValueError for others; where they are not known its outputs are NaN for those.
     A learner that finds some good hypotheses with much less work than the best one says so by an attribute `has_quick_answers` that is True, and has
-    a method `propose_above(state, example_weights, enough)`: `propose`, but where it finds an edge above `enough` any finite bound will do.
+    a method `propose_above(state, example_weights, enough)`: `propose`, but where it finds an edge above `enough` any finite bound will do. One that
+    knows how many hypotheses there are on so many features has `num_hypotheses(num_features)`: some boosters then take less room.
     """
 
     def init(self, key: Array | None, dataset: Dataset) -> PyTree:
@@ -109,7 +110,8 @@ class Booster(Protocol):
     """How a column changes the example weights: the one thing in which boosters differ.
 
     A booster that asks for more than the best hypothesis under example weights has a method `ask(memory, dataset, learner, learner's state)`,
-    which returns what its `absorb` takes: a record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others.
+    which returns what its `absorb` takes: a record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others. One that gives
+    equal columns one slot has `takes_each_once`, True: it needs no more slots than there are hypotheses, where the learner knows their number.
     """
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
@@ -260,6 +262,8 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     state = learner.init(key, dataset)
     num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
+    if getattr(booster, "takes_each_once", False) and hasattr(learner, "num_hypotheses"):
+        capacity = min(capacity, learner.num_hypotheses(dataset.features.shape[1]))
     first = booster.init(dataset, capacity)
     slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)
     unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)

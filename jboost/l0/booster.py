@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check
+from jboost.base import boosting, check, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, Info, State
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -29,12 +29,14 @@ _NUM_CONSTANTS = 2
 _CONSTANTS = tuple(range(_NUM_CONSTANTS))
 _SHARE_OF_TOLERANCE = 0.3
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05  # of the gap over all hypotheses, what a relaxation may leave open; and the most of it
+_WIDE, _EARLY_ROUNDS = 0.5, 2  # a gap from which columns are worth more than cuts, and rounds of cuts before they are asked for
 _PULL = 0.7  # towards the duals of the best proof, while that finds columns (Wentges 1997)
+_LESS_PULL = 0.5  # what is left of it after a round that proves more
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
 _MAX_IDLE = 12  # rounds with hardly better bounds, and no new column or no room for more
 _FINER = 0.5  # what is asked of the relaxation after each such round, of what was asked before
 _LEAST_GAIN = 0.98  # of the gap, what may be left of it once rounds have brought something
-_WORTHLESS = 1e-3  # mu + lambda of a column that may go
+_WORTHLESS = 1e-3  # mu + lambda of a column that may go, less the share of its cost that it is too dear by
 
 
 class L0Certificate(NamedTuple):
@@ -82,6 +84,11 @@ class L0:
     max_columns: int = dataclasses.field(metadata={"static": True})
     bounds_integer: bool = dataclasses.field(metadata={"static": True})
 
+    @property
+    def takes_each_once(self) -> bool:
+        """Equal columns share a slot."""
+        return True
+
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
         """Room for all columns that are proposed, of both questions, or for so many; columns of no use make room for others."""
         return min(2 * max_rounds * num_proposed, self.max_columns)
@@ -126,14 +133,17 @@ class L0:
         gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
         finer = _FINER ** memory.num_idle.astype(gap.dtype)
         tolerance = jnp.clip(_SHARE_OF_GAP * finer * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
-        solved = self.relax(memory, dataset, tolerance)
+        most_rounds = jnp.where(gap > _WIDE, min(_EARLY_ROUNDS, self.config.max_rounds), self.config.max_rounds)
+        solved = self.relax(memory, dataset, tolerance, most_rounds)
         best = jax.tree.map(lambda one, other: jnp.where(memory.either, one, other), memory.integer_proof, memory.proof)
         asked = pricing.between(best, solved, jnp.where(best.bound > -jnp.inf, memory.pull, 0.0))
         return pricing.ask(learner, state, asked, solved, memory.either)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
         """One round: an upper bound from the relaxation, a lower bound from the answers, their columns in."""
+        before, was_either = _bounds(memory)[1], memory.either
         memory = self.note(memory, dataset, proposal)
+        has_proven = _bounds(memory)[1] > before
         weights = jnp.where(dataset.mask, dataset.weights, 0)
         prices = jnp.concatenate([proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]])
         memory = memory._replace(integer_lower=jnp.maximum(memory.integer_lower, integer.round_up(memory.integer_proof.bound, weights, prices)))
@@ -141,7 +151,9 @@ class L0:
         is_closed = upper - lower <= self.tolerance * jnp.maximum(upper, 1.0)
         rounded = integer.evaluate(self.instance(dataset, memory.outputs, memory.costs, memory.is_used), proposal.relaxation.coefficients)
         best = integer.better(memory.best, rounded)
-        worth = proposal.relaxation.selected + proposal.relaxation.coefficients
+        solved = proposal.relaxation
+        too_dear = pricing.reduced_costs(memory.outputs * boosting.signs(dataset)[None, :], memory.costs, solved, was_either)
+        worth = solved.selected + solved.coefficients - numerics.safe_divide(too_dear, memory.costs)
         worth = jnp.where(best.coefficients > 0, jnp.inf, worth).at[:_NUM_CONSTANTS].set(jnp.inf)
         entered = enter(memory.outputs, memory.costs, memory.is_used, proposal, worth, ~is_closed)
         lacks_room = jnp.all(entered.is_used)
@@ -154,7 +166,10 @@ class L0:
         memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best)
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))  # on to the other relaxation, where it is closed
         memory = memory._replace(
-            either=memory.either | is_closed, gap=gap, num_idle=num_idle, pull=jnp.where(entered.num_new > 0, _PULL, 0.0).astype(upper.dtype)
+            either=memory.either | is_closed,
+            gap=gap,
+            num_idle=num_idle,
+            pull=jnp.where(entered.num_new > 0, jnp.where(has_proven, _LESS_PULL * memory.pull, _PULL), 0.0).astype(upper.dtype),
         )
         is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
         status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
@@ -188,13 +203,13 @@ class L0:
             integer_proof=pricing.better(memory.integer_proof, fresh, either),
         )
 
-    def relax(self, memory: Memory, dataset: Dataset, tolerance: Array) -> L0Relaxation:
+    def relax(self, memory: Memory, dataset: Dataset, tolerance: Array, most_rounds: Array) -> L0Relaxation:
         """The relaxation over the columns in use."""
         weights = dataset.weights.astype(memory.outputs.dtype)
         features = relaxation.judge_features(dataset.features, weights.shape[0], self.config)
         data = (memory.outputs.T, boosting.signs(dataset), memory.costs, weights, dataset.mask, memory.is_used, features)
         margin = jnp.asarray(self.margin, memory.outputs.dtype)
-        return relaxation.solve_instance(self.config, data, margin, tolerance, memory.either, memory.warm)
+        return relaxation.solve_instance(self.config, data, margin, tolerance, memory.either, memory.warm, most_rounds)
 
     def instance(self, dataset: Dataset, outputs: Array, costs: Array, is_used: Array) -> integer.Instance:
         """(15) over the columns in use."""
@@ -283,7 +298,7 @@ def make_booster(
     constant_cost: ArrayLike = 0.0,
     config: RelaxationConfig | None = None,
     search: VoteConfig | None = None,
-    max_columns: int = 128,
+    max_columns: int = 256,
     bound_integer: bool = True,
 ) -> L0:
     """The booster of these options. Raises ValueError, naming the argument."""
@@ -385,7 +400,7 @@ def fit(
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
     search: VoteConfig | None = None,
-    max_columns: int = 128,
+    max_columns: int = 256,
     bound_integer: bool = True,
     on_step: Callable[[State, Info], bool | None] | None = None,
 ) -> Fit:
@@ -407,7 +422,8 @@ def fit(
       search: static; how the final vote is found: by `SearchConfig()`, the default, one of least (15) as far as a local search goes; by
         `HingeConfig()` that of least hinge loss over the columns that the last relaxation selects, with more hypotheses and often fewer errors on new
         examples.
-      max_columns: static; how many hypotheses are held at a time. Those that have come to be of no use make room for others.
+      max_columns: static; how many hypotheses are held at a time, if the learner has so many. Those that have come to be of no use make room for
+        others. The time of a round grows with its square.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of
         `RelaxationConfig`: those of the paper do not hold of (15) where hypotheses abstain.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given

@@ -46,7 +46,7 @@ def choose(
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
     search: VoteConfig | None = None,
-    max_columns: int = 128,
+    max_columns: int = 256,
     num_at_once: int = 1,
 ) -> Choice:
     """`fit` with the margin and the kappa of least error in stratified cross-validation; each fold walks the margins as `path` does.

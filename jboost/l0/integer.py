@@ -21,6 +21,7 @@ from jboost.base import brackets, check, loops, numerics
 from jboost.base.types import Array
 from jboost.l0 import grids
 
+_NARROW = 1e-5  # an interval that rounding may have made
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
 _COARSE = tuple(2.0**-digits for digits in range(9))  # grids on which a margin may be met with equality
 _MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
@@ -36,12 +37,9 @@ class SearchConfig:
 
     max_moves: int = 200
     """Moves, at most, from one starting point."""
-    max_entries: int = 1 << 20
-    """Break points that are sorted together: memory is that of some such arrays."""
 
     def __post_init__(self) -> None:
         check.count("config.max_moves", self.max_moves, low=0)
-        check.count("config.max_entries", self.max_entries, low=1)
 
 
 class Instance(NamedTuple):
@@ -134,47 +132,79 @@ class _Moves(NamedTuple):
     step: Array  # [n] t
 
 
-def _moves(instance: Instance, coefficients: Array, chunk: int) -> _Moves:
+class _Break(NamedTuple):
+    """Where an example is lost or won on the way to a hypothesis that says -1, 0 or +1 of it times its label."""
+
+    place: Array  # [] t, inf for none
+    example: Array  # [] int32
+    said: Array  # []
+    change: Array  # [] of the errors
+
+
+class _Walk(NamedTuple):
+    """Towards all hypotheses at once, t growing: the errors here, and the best interval so far."""
+
+    errors: Array  # [n]
+    begin: Array  # [n] of the interval that t is in
+    least: Array  # [n] errors of the best interval
+    width: Array  # [n]
+    middle: Array  # [n]
+
+
+def _moves(instance: Instance, coefficients: Array) -> _Moves:
+    """The best t of (1 - t) lambda + t e_u for each u, at the end where lambda_u vanishes or within an interval; others stay in the support.
+
+    All hypotheses have their break points in three lists, one for each answer, so that one sort and one walk do for all.
+    """
     reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
-    rest = jnp.sum(jnp.where(coefficients > 0, instance.costs, 0.0))
+    rest = jnp.sum(jnp.where(coefficients > 0, instance.costs, 0.0)) - jnp.where(coefficients > 0, instance.costs, 0.0)
+    low = -numerics.safe_divide(coefficients, 1 - coefficients)
+    by_example = instance.margins.T
 
-    def one(part: tuple[Array, Array, Array]) -> _Moves:
-        margins, own, cost = part
-        return _line_search(instance, reached, rest - jnp.where(own > 0, cost, 0.0), margins, own, cost)
+    def close(walk: _Walk, end: Array, ends: Array | bool) -> _Walk:
+        width = jnp.where(ends, end - walk.begin, 0.0)
+        is_best = (width > _NARROW) & ((walk.errors < walk.least) | ((walk.errors == walk.least) & (width > walk.width)))
+        least, width, middle = (jnp.where(is_best, new, old) for new, old in zip((walk.errors, width, walk.begin + width / 2), walk[2:], strict=True))
+        return _Walk(walk.errors, jnp.where(ends, end, walk.begin), least, width, middle)
 
-    found = lax.map(one, (instance.margins, coefficients, instance.costs), batch_size=chunk)
-    return found._replace(loss=jnp.where(instance.is_column, found.loss, jnp.inf))
+    def pass_by(walk: _Walk, point: _Break) -> tuple[_Walk, None]:
+        is_met = by_example[point.example] == point.said
+        walk = close(walk, jnp.clip(point.place, low, 1.0), is_met)
+        return walk._replace(errors=jnp.where(is_met, walk.errors + point.change, walk.errors)), None
+
+    here, weights = reached[None, :], instance.weights[None, :]
+    is_error = (instance.margins > here) | ((instance.margins == here) & (here < instance.margin))  # where t is -inf
+    errors = jnp.sum(jnp.where(is_error, weights, 0.0), axis=1)
+    nothing = jnp.zeros_like(low)
+    walk, _ = lax.scan(pass_by, _Walk(errors, low, nothing + jnp.inf, nothing - 1, nothing), _breaks(instance, reached))
+    walk = close(walk, nothing + 1, True)
+    at_low = here + low[:, None] * (instance.margins - here)
+    errors_at_low = jnp.sum(jnp.where(at_low < instance.margin, weights, 0.0), axis=1)
+    removed = jnp.where((coefficients > 0) & (coefficients < 1), errors_at_low + rest, jnp.inf)
+    inside = walk.least + rest + instance.costs
+    is_removed = removed <= inside
+    return _Moves(
+        loss=jnp.where(instance.is_column, jnp.minimum(removed, inside), jnp.inf),
+        width=jnp.where(is_removed, 1.0, walk.width),
+        step=jnp.where(is_removed, low, walk.middle),
+    )
 
 
-def _line_search(instance: Instance, reached: Array, rest: Array, margins: Array, own: Array, cost: Array) -> _Moves:
-    """The best t of (1 - t) lambda + t e_u, at the end where lambda_u vanishes or within an interval; others stay in the support."""
-    dtype = reached.dtype
-    low = -numerics.safe_divide(own, 1 - own)
-    slope = margins - reached
-    need = instance.margin - reached
+def _breaks(instance: Instance, reached: Array) -> _Break:
+    """All break points, [3 m] each, in order of t."""
+    said = jnp.repeat(jnp.array([-1, 0, 1], reached.dtype), reached.shape[0])
+    slope, need, weights = said - jnp.tile(reached, 3), jnp.tile(instance.margin - reached, 3), jnp.tile(instance.weights, 3)
     moves = slope != 0
-    places = jnp.where(moves, need / jnp.where(moves, slope, 1.0), jnp.inf)
-    order = jnp.argsort(places)
-    places, slope, weights = places[order], slope[order], instance.weights[order]
+    place = jnp.where(moves, need / jnp.where(moves, slope, 1.0), jnp.inf)
     change = jnp.where(slope > 0, -weights, jnp.where(slope < 0, weights, 0.0))
-    before = jnp.sum(jnp.where(slope > 0, weights, 0.0)) + jnp.sum(jnp.where(~moves & (need > 0), instance.weights, 0.0))
-    errors = before + jnp.concatenate([jnp.zeros((1,), dtype), jnp.cumsum(change)])
-    begin = jnp.clip(jnp.concatenate([jnp.full((1,), -jnp.inf, dtype), places]), low, 1.0)
-    end = jnp.clip(jnp.concatenate([places, jnp.full((1,), jnp.inf, dtype)]), low, 1.0)
-    width = end - begin
-    is_interval = width > 1e-5
-    loss = jnp.where(is_interval, errors, jnp.inf)
-    least = jnp.min(loss)
-    widest = jnp.argmax(jnp.where(loss <= least, width, -1.0))
-    inside = _Moves(least + rest + cost, width[widest], (begin + end)[widest] / 2)
-    at_low = jnp.sum(jnp.where(reached + low * (margins - reached) < instance.margin, instance.weights, 0.0))
-    removed = _Moves(jnp.where((own > 0) & (own < 1), at_low + rest, jnp.inf), jnp.ones_like(low), low)
-    return jax.tree.map(lambda one, two: jnp.where(removed.loss <= inside.loss, one, two), removed, inside)
+    example = jnp.tile(jnp.arange(reached.shape[0], dtype=jnp.int32), 3)
+    order = jnp.argsort(place)
+    return _Break(place[order], example[order], said[order], change[order])
 
 
-def _after_move(instance: Instance, vote: Vote, chunk: int) -> Vote:
+def _after_move(instance: Instance, vote: Vote) -> Vote:
     """The point after the best move towards or away from one hypothesis."""
-    moves = _moves(instance, vote.coefficients, chunk)
+    moves = _moves(instance, vote.coefficients)
     least = jnp.min(moves.loss)
     best = jnp.argmax(jnp.where(moves.loss <= least, moves.width, -1.0))
     step = moves.step[best]
@@ -222,11 +252,9 @@ def search(instance: Instance, start: Vote, *, config: SearchConfig, companions:
     Where no line search gains, all of one coefficient goes to another hypothesis, while one of the `companions`, columns that cost little, may take
     as much: where they are the constants, a monomial of one literal can stand for the opposite one.
     """
-    num_columns, num_examples = instance.margins.shape
-    chunk = max(1, min(num_columns, config.max_entries // max(1, num_examples)))
 
     def move(state: _State) -> _State:
-        moved = _after_move(instance, state.vote, chunk)
+        moved = _after_move(instance, state.vote)
         gains = moved.loss < state.vote.loss
         fresh = lax.cond(gains, lambda vote: moved, lambda vote: _after_transfer(instance, vote, companions), state.vote)
         return _State(better(state.vote, fresh), fresh.loss < state.vote.loss, state.num_moves + 1)

@@ -30,7 +30,7 @@ def path(
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
     search: VoteConfig | None = None,
-    max_columns: int = 128,
+    max_columns: int = 256,
     bound_integer: bool = True,
 ) -> Fit:
     """`fit` for one margin after the other, in one compiled program: columns, cuts and duals are kept, and each margin has bounds of its own.
@@ -117,7 +117,7 @@ def search_margin(
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
     search: VoteConfig | None = None,
-    max_columns: int = 128,
+    max_columns: int = 256,
 ) -> MarginSearch:
     """The margin rho of greatest rho - penalty z(rho) between `least_margin` and 1: (25) of paper 001, by branching on intervals of rho.
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets
+from jboost.base import brackets, numerics
 from jboost.base.types import Array, PyTree
 from jboost.l0 import certify
 from jboost.l0.types import L0Relaxation
@@ -100,6 +100,16 @@ def ask(learner: Any, state: PyTree, asked: Asked, relaxation: L0Relaxation, eit
     return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), prices, state, asked, relaxation)
 
 
+def reduced_costs(margins: Array, costs: Array, solved: L0Relaxation, either: Array | bool = False) -> Array:
+    """c_u - s_u - [alpha + g_u]_+ of columns, by how much they are too dear: [n], with `margins` [n, m] y_i H_iu, 0 for padding."""
+    places = jnp.where(solved.pairs >= 0, solved.pairs, margins.shape[1])
+    mine, theirs = (margins.at[:, end].get(mode="fill", fill_value=0) for end in places.T)
+    serves = ((mine == 1) & (theirs != -1)) | (either & (mine == 0) & (theirs == 1))
+    served = jnp.matmul(serves.astype(costs.dtype), solved.pair_weights, precision=lax.Precision.HIGHEST)
+    edges = jnp.matmul(margins, solved.example_weights, precision=lax.Precision.HIGHEST)
+    return costs - served - jnp.maximum(solved.convexity + edges, 0.0)
+
+
 class Proof(NamedTuple):
     """A lower bound on the relaxation over all hypotheses, and all it takes to work it out anew: `certify.lower_bound`."""
 
@@ -113,22 +123,66 @@ class Proof(NamedTuple):
 
 
 def prove(priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, upper: Array) -> Proof:
-    """What the duals and the two answers prove; `upper` is an upper bound on the relaxation, `signs` [m] are labels, 0 for padding."""
-    asked = priced.asked
+    """What the duals and the two answers prove, the duals as they are or smaller.
+
+    Duals under which a hypothesis serves its cuts for more than its cost prove little. A share t of them asks t (s_u - c_u) - (1 - t) c_u instead,
+    which may be negative for all (Farley 1990).
+
+    Args:
+      priced: the answers.
+      signs: [m] labels, 0 for padding.
+      margin: [] rho.
+      constant_cost: [].
+      upper: [] an upper bound on the relaxation.
+    """
+    share = _best_share(priced, signs, margin, constant_cost, upper)
+    asked, above, above_of_cuts = _shrunk(priced, share)
     weights = asked.example_weights
-    excess = jnp.maximum(priced.upper_bound_of_cuts, 0.0)
+    excess = jnp.maximum(above_of_cuts, 0.0)
     ends = brackets.bracket_dot((signs * weights)[None, :], jnp.ones((1, weights.shape[0]), weights.dtype))
     edge_of_constant = jnp.maximum(jnp.abs(ends[0][0]), jnp.abs(ends[1][0]))
-    pieces = jnp.stack([jnp.stack([excess, -priced.upper_bound, jnp.zeros_like(excess)]), jnp.stack([excess, constant_cost, -edge_of_constant])])
+    pieces = jnp.stack([jnp.stack([excess, -above, jnp.zeros_like(excess)]), jnp.stack([excess, constant_cost, -edge_of_constant])])
     least = jnp.min(brackets.bracket_dot(pieces, jnp.ones_like(pieces))[0])
     eps = jnp.finfo(weights.dtype).eps
-    is_priced = priced.least_cost > 0
-    ratio = upper / jnp.where(is_priced, priced.least_cost, 1.0)
-    most = jnp.where(is_priced, (1 + ratio) * (1 + 8 * eps), jnp.inf)  # mu = lambda may be assumed of the constants
-    most = jnp.where(excess > 0, most, 0.0)
+    most = jnp.where(excess > 0, _most_selected(priced, upper) * (1 + 8 * eps), 0.0)  # mu = lambda may be assumed of the constants
     bound = certify.lower_bound(weights, asked.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most)
     bound = jnp.where(jnp.isfinite(most), bound, -jnp.inf)
     return Proof(bound, weights, asked.pairs, asked.pair_weights, excess, least, most)
+
+
+def _most_selected(priced: Priced, upper: Array) -> Array:
+    """What mu sums to at most at an optimum, []."""
+    is_priced = priced.least_cost > 0
+    return jnp.where(is_priced, 1 + upper / jnp.where(is_priced, priced.least_cost, 1.0), jnp.inf)
+
+
+def _best_share(priced: Priced, signs: Array, margin: Array, constant_cost: Array, upper: Array) -> Array:
+    """The share t [] of the duals that proves most, or about that: one of the corners of what is proven, which is concave in t."""
+    weights, pair_weights = priced.asked.example_weights, priced.asked.pair_weights
+    least, above, above_of_cuts = priced.least_cost, priced.upper_bound, priced.upper_bound_of_cuts
+    edge, worth = jnp.abs(jnp.sum(signs * weights)), margin * jnp.sum(weights) + jnp.sum(pair_weights)
+    can_shrink = (least > 0) & (least < jnp.inf)
+    serve_no_more_than_they_cost = numerics.safe_divide(least, least + jnp.maximum(above_of_cuts, 0.0), fill=1.0)
+    no_better_than_constants = numerics.safe_divide(least - constant_cost, least + above - edge, fill=1.0)
+    shares = jnp.stack([jnp.ones_like(worth), serve_no_more_than_they_cost, no_better_than_constants])
+    shares = jnp.where(can_shrink & (shares > 0) & (shares < 1 - 8 * jnp.finfo(shares.dtype).eps), shares, 1.0)
+    spared = (1 - shares) * jnp.where(can_shrink, least, 0.0)
+    excess = jnp.maximum(shares * above_of_cuts - spared, 0.0)
+    lost = jnp.where(excess > 0, excess * _most_selected(priced, upper), 0.0)
+    proven = shares * worth - lost + excess + jnp.minimum(spared - shares * above, constant_cost - shares * edge)
+    return shares[jnp.argmax(jnp.where(jnp.isnan(proven), -jnp.inf, proven))]
+
+
+def _shrunk(priced: Priced, share: Array) -> tuple[Asked, Array, Array]:
+    """A share [] of the duals, and bounds of the two answers to them, with room for what rounding does to the duals."""
+    asked, eps = priced.asked, jnp.finfo(share.dtype).eps
+    is_whole = share == 1
+    weights, pair_weights = (jnp.where(is_whole, part, _normal(share * part)) for part in (asked.example_weights, asked.pair_weights))
+    lost = 2 * eps * share * (jnp.sum(asked.example_weights) + jnp.sum(asked.pair_weights)) + 2 * _LEAST * (weights.size + pair_weights.size)
+    answers = jnp.stack([priced.upper_bound, priced.upper_bound_of_cuts])
+    pieces = jnp.stack([answers, *(jnp.full((2,), part) for part in (priced.least_cost, -priced.least_cost, lost))], axis=1)
+    _, above = brackets.bracket_dot(pieces, jnp.stack([share, share, jnp.ones_like(share), jnp.ones_like(share)])[None, :])
+    return Asked(weights, asked.pairs, pair_weights), *jnp.where(is_whole, answers, above)
 
 
 def better(old: Proof, new: Proof, counts: Array) -> Proof:

@@ -227,7 +227,15 @@ def _solve(data: tuple[Array, ...], margin: Array, tolerance: Array, warm: WarmS
     return batching.in_chunks(functools.partial(solve_instance, config))(data, margin, tolerance, either, warm)
 
 
-def solve_instance(config: RelaxationConfig, data: Any, margin: Array, tolerance: Array, either: Array, warm: WarmStart | None) -> L0Relaxation:
+def solve_instance(
+    config: RelaxationConfig,
+    data: Any,
+    margin: Array,
+    tolerance: Array,
+    either: Array,
+    warm: WarmStart | None,
+    most_rounds: Array | None = None,
+) -> L0Relaxation:
     """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask, features), where which cuts are meant may be traced.
 
     Args:
@@ -237,7 +245,9 @@ def solve_instance(config: RelaxationConfig, data: Any, margin: Array, tolerance
       tolerance: [].
       either: [] bool, in place of `config.cuts`.
       warm: None, or of this capacity.
+      most_rounds: [] int32, where fewer are wanted than `config.max_rounds`.
     """
+    most_rounds = jnp.asarray(config.max_rounds, jnp.int32) if most_rounds is None else most_rounds
     outputs, labels, costs, weights, mask, column_mask, features = data
     instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, either)
     instance = with_distances(instance, features, config.distance_factor)
@@ -248,7 +258,7 @@ def solve_instance(config: RelaxationConfig, data: Any, margin: Array, tolerance
     state = state._replace(gap=jnp.where(is_hopeless, 0.0, state.gap))
 
     def unfinished(state: _State) -> Array:
-        return (state.gap > tolerance) & (state.num_lost < _MAX_LOST)
+        return (state.gap > tolerance) & (state.num_lost < _MAX_LOST) & (state.num_rounds < most_rounds)
 
     def step(state: _State) -> _State:
         return _round(instance, state, method, tolerance, config)

@@ -51,6 +51,11 @@ class Monomials:
         """Whether there is more to search than the single literals."""
         return self.max_order is None or self.max_order > 1
 
+    def num_hypotheses(self, num_attributes: int) -> int:
+        """How many monomials there are, of both signs, the constants among them."""
+        highest = num_attributes if self.max_order is None else self.max_order
+        return 2 * sum(math.comb(num_attributes, order) * 2**order for order in range(highest + 1))
+
     def init(self, key: Array | None, dataset: Dataset) -> MonomialsState:
         """The examples, and the prices of orders on them; `key` is not used."""
         del key
@@ -85,11 +90,11 @@ class Monomials:
     def every(self, state: MonomialsState) -> Everything:
         """All monomials of one literal or more, with both signs. Raises ValueError where they are too many to be listed."""
         num_examples, num_attributes = state.features.shape
-        number = sum(math.comb(num_attributes, order) * 2**order for order in range(1, len(state.prices)))
-        num_bytes = 2 * number * max(num_examples, num_attributes) * state.features.dtype.itemsize
+        number = self.num_hypotheses(num_attributes) - 2
+        num_bytes = number * max(num_examples, num_attributes) * state.features.dtype.itemsize
         if num_bytes > _MOST_BYTES:
             raise ValueError(
-                f"max_order is {len(state.prices) - 1}: the {2 * number:,} monomials of {num_attributes} attributes take {num_bytes:,} bytes, above "
+                f"max_order is {len(state.prices) - 1}: the {number:,} monomials of {num_attributes} attributes take {num_bytes:,} bytes, above "
                 f"{_MOST_BYTES:,}; lower it, or select fewer attributes (`min_separation` of jboost.data.binarization.fit)"
             )
         literals = jnp.asarray(_all_literals(num_attributes, len(state.prices) - 1))

@@ -71,6 +71,11 @@ class LPBoost:
         """Whether any example weights are allowed, [] bool."""
         return (self.nu > 0) & self.relaxation.is_feasible(prior)
 
+    @property
+    def takes_each_once(self) -> bool:
+        """Equal columns share a slot."""
+        return True
+
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
         """All proposed columns are taken."""
         return max_rounds * num_proposed
