@@ -3,6 +3,7 @@
 import functools
 import itertools
 from fractions import Fraction
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -409,3 +410,31 @@ def test_starts_of_the_local_search_are_the_largest_few():
     np.testing.assert_allclose(starts[6], [1, 0, 1, 1, 1])
     assert not np.asarray(integer.sparse_starts(jnp.zeros(2))).any()
     assert np.asarray(integer.sparse_starts(jnp.arange(40.0)) > 0).sum(axis=1).tolist() == [2, 4, 8, 16, 3, 6, 12]
+
+
+@pytest.mark.parametrize("either", [False, True])
+def test_reduced_costs_are_those_of_the_definition(either):
+    rng = np.random.default_rng(4)
+    labels = np.where(np.arange(9) % 2 == 0, 1, -1)
+    outputs, cost, w = rng.integers(-1, 2, (9, 12)), rng.random(12), rng.random(9)
+    ends = np.array([(2 * i, 2 * j + 1) for i in range(5) for j in range(4)])
+    pairs = np.where(rng.random(len(ends))[:, None] < 0.5, ends, ends[:, ::-1])
+    v = np.where(np.arange(len(pairs)) % 7 > 0, rng.random(len(pairs)), 0)
+    helps = oracle.tell_apart if either else oracle.serves
+    served = sum(one * helps(outputs, labels, *pair) for one, pair in zip(v, pairs, strict=True))
+    wanted = cost - served - np.maximum((w * labels) @ outputs - 0.3, 0)
+    duals = SimpleNamespace(
+        pairs=jnp.asarray(np.concatenate([pairs, [[-1, -1]]])), pair_weights=jnp.append(v, 0), example_weights=jnp.asarray(w), convexity=-0.3
+    )
+    found = pricing.reduced_costs(jnp.asarray((outputs * labels[:, None]).T, float), jnp.asarray(cost), duals, either)
+    np.testing.assert_allclose(found, wanted, atol=1e-5)
+
+
+@pytest.mark.parametrize(("num_attributes", "max_order", "room"), [(1, 1, 6), (3, 1, 14), (2, None, 18), (30, 2, 40)])
+def test_no_more_room_than_there_are_monomials(num_attributes, max_order, room):
+    dataset = jboost.make_dataset(np.eye(30)[:, :num_attributes], np.ones(30))
+    learner = jboost.learners.monomials(max_order)
+    for booster, options in ((jboost.l0, {"margin": 0.1}), (jboost.lpboost, {"nu": 0.5})):
+        rounds = 20 if booster is jboost.l0 else 40  # l0 asks two questions a round
+        state = jax.eval_shape(lambda booster=booster, rounds=rounds, options=options: booster.init(dataset, learner, max_rounds=rounds, **options))
+        assert state.ensemble.votes.shape == (room, 2)

@@ -20,7 +20,7 @@ from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
 from jboost.report import l0 as report_room
 
-NUM_PROPOSED = 20  # rules that the answer to a question may bring
+NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
 _VOTES: dict[str, l0.SearchConfig | l0.HingeConfig] = {"sparse": l0.SearchConfig(), "hinge": l0.HingeConfig()}
 _WIDTH = 8  # bits are padded to a multiple, so that folds share one shape

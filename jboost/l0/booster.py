@@ -31,7 +31,7 @@ _SHARE_OF_TOLERANCE = 0.3
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05  # of the gap over all hypotheses, what a relaxation may leave open; and the most of it
 _WIDE, _EARLY_ROUNDS = 0.5, 2  # a gap from which columns are worth more than cuts, and rounds of cuts before they are asked for
 _PULL = 0.7  # towards the duals of the best proof, while that finds columns (Wentges 1997)
-_LESS_PULL = 0.5  # what is left of it after a round that proves more
+_AS_HOPED, _LESS_PULL = 0.5, 0.5  # a round that proves so much of what columns that cut nothing off would, and what it leaves of the pull
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
 _MAX_IDLE = 12  # rounds with hardly better bounds, and no new column or no room for more
 _FINER = 0.5  # what is asked of the relaxation after each such round, of what was asked before
@@ -142,8 +142,9 @@ class L0:
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Priced, ensemble: Ensemble) -> Absorbed:
         """One round: an upper bound from the relaxation, a lower bound from the answers, their columns in."""
         before, was_either = _bounds(memory)[1], memory.either
+        hoped = (1 - memory.pull) * (proposal.relaxation.lower_bound - before)
         memory = self.note(memory, dataset, proposal)
-        has_proven = _bounds(memory)[1] > before
+        is_as_hoped = _bounds(memory)[1] - before > _AS_HOPED * hoped
         weights = jnp.where(dataset.mask, dataset.weights, 0)
         prices = jnp.concatenate([proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]])
         memory = memory._replace(integer_lower=jnp.maximum(memory.integer_lower, integer.round_up(memory.integer_proof.bound, weights, prices)))
@@ -169,7 +170,7 @@ class L0:
             either=memory.either | is_closed,
             gap=gap,
             num_idle=num_idle,
-            pull=jnp.where(entered.num_new > 0, jnp.where(has_proven, _LESS_PULL * memory.pull, _PULL), 0.0).astype(upper.dtype),
+            pull=jnp.where(entered.num_new > 0, jnp.where(is_as_hoped, _LESS_PULL * memory.pull, _PULL), 0.0).astype(upper.dtype),
         )
         is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
         status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
