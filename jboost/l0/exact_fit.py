@@ -40,6 +40,7 @@ def fit_exact(
     *,
     key: Array | None = None,
     max_rounds: int = 100,
+    max_columns: int = 128,
     exact_tolerance: ArrayLike = 1e-4,
     exact_config: ExactConfig | None = None,
     **options: Any,
@@ -53,9 +54,10 @@ def fit_exact(
       learner: one that prices, and has `every`.
       key: as for `fit`.
       max_rounds: of `fit`; static. Twice as many hypotheses (of a learner that proposes one) and no more can be branched on.
+      max_columns: of `fit`, and how many hypotheses the branch and bound is run over at most; static. The time of a node grows with its square.
       exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the model counts as optimal.
       exact_config: static sizes of the branch and bound.
-      **options: of `fit`; `max_columns` is also how many hypotheses the branch and bound is run over at most.
+      **options: of `fit`.
 
     Returns:
       An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses are in play than there is room for (raise
@@ -79,6 +81,7 @@ def fit_exact(
         raise ValueError(f"exact_config is a {type(exact_config).__name__}: a jboost.l0.ExactConfig is wanted")
     tolerance = check.number("exact_tolerance", exact_tolerance, low=0).astype(float)
     on_step = options.pop("on_step", None)
+    options = {**options, "max_columns": max_columns}
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=on_step, **options)
     return _prove(rounds, fitted, dataset, key, tolerance, config=settings)
