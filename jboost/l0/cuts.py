@@ -133,9 +133,13 @@ def is_used(instance: Instance, cuts: Cuts) -> Array:
 
 def rows(instance: Instance, cuts: Cuts) -> Array:
     """The rows [K, U] of the cuts in mu; 0 for empty slots."""
-    hits, misses = (matrix.at[cuts.first].get(mode="fill", fill_value=0) for matrix in (instance.hits, instance.misses))
-    their_hits, their_misses = (matrix.at[cuts.second].get(mode="fill", fill_value=0) for matrix in (instance.hits, instance.misses))
-    return hits * their_misses + jnp.where(instance.either, (misses - hits) * their_hits, 0)
+    mine, theirs = (instance.margins.at[end].get(mode="fill", fill_value=0) for end in cuts)
+    return serves(mine, theirs, instance.either).astype(instance.margins.dtype)
+
+
+def serves(mine: Array, theirs: Array, either: Array | bool) -> Array:
+    """Which hypotheses stand in the cuts of pairs, by their margins -1, 0 or +1 on the first and the second example; none where both are 0."""
+    return ((mine == 1) & (theirs != -1)) | (either & (mine == 0) & (theirs == 1))
 
 
 def gather(cuts: Cuts, values: Array) -> Array:

@@ -15,6 +15,7 @@ from jax import lax
 from jboost.base import brackets, numerics
 from jboost.base.types import Array, PyTree
 from jboost.l0 import certify
+from jboost.l0 import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 
 _MOST_BYTES = 1 << 32  # of the matrix of all pairs
@@ -104,8 +105,8 @@ def reduced_costs(margins: Array, costs: Array, solved: L0Relaxation, either: Ar
     """c_u - s_u - [alpha + g_u]_+ of columns, by how much they are too dear: [n], with `margins` [n, m] y_i H_iu, 0 for padding."""
     places = jnp.where(solved.pairs >= 0, solved.pairs, margins.shape[1])
     mine, theirs = (margins.at[:, end].get(mode="fill", fill_value=0) for end in places.T)
-    serves = ((mine == 1) & (theirs != -1)) | (either & (mine == 0) & (theirs == 1))
-    served = jnp.matmul(serves.astype(costs.dtype), solved.pair_weights, precision=lax.Precision.HIGHEST)
+    serves = pair_cuts.serves(mine, theirs, either).astype(costs.dtype)
+    served = jnp.matmul(serves, solved.pair_weights, precision=lax.Precision.HIGHEST)
     edges = jnp.matmul(margins, solved.example_weights, precision=lax.Precision.HIGHEST)
     return costs - served - jnp.maximum(solved.convexity + edges, 0.0)
 
