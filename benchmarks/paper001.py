@@ -118,16 +118,12 @@ class Sizes(NamedTuple):
     max_rounds: int
     num_proposed: int
     max_columns: int
-    inner_folds: int = 0  # of the cross-validation that chooses kappa and rho of the methods that end in -chosen
+    inner_folds: int = 0  # of the cross-validation that chooses kappa, rho and the vote of l0-chosen
+    inner_votes: tuple[str, ...] = ()  # of VOTES, what it chooses from
     spare: float = 0.0  # of the hinge loss, for fewer rules
 
 
-def _sparse_vote(sizes: Sizes) -> jboost.l0.SearchConfig:
-    return jboost.l0.SearchConfig()
-
-
-def _hinge_vote(sizes: Sizes) -> jboost.l0.HingeConfig:
-    return jboost.l0.HingeConfig(spare=sizes.spare)
+VOTES = {"sparse": lambda sizes: jboost.l0.SearchConfig(), "hinge": lambda sizes: jboost.l0.HingeConfig(spare=sizes.spare)}
 
 
 class Examples(NamedTuple):
@@ -143,23 +139,24 @@ def examples_of(method: str, part: Prepared, labels: np.ndarray, key: Any, sizes
     if not method.startswith("l0"):
         return Examples(dataset, None)
     merged = merging.merge_equal(dataset, num_rows=part.num_rows)
-    if not method.endswith("-chosen"):
+    if method != "l0-chosen":
         return Examples(merged.dataset, None)
     is_held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=sizes.inner_folds, mask=part.training))
     row_of = np.asarray(merged.row_of)
     return Examples(merged.dataset, np.stack([np.bincount(row_of[chosen], minlength=part.num_rows) for chosen in is_held_out]))
 
 
-def _fit_l0(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
+def _fit_l0(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: str) -> Any:
     margin = knobs["margin_times_m"] / knobs["num_training"]
-    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": vote(sizes)}
+    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": VOTES[vote](sizes)}
     learner = make_learner(knobs["kappa"])
     return jboost.l0.fit(examples.dataset, learner, margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
 
 
-def _fit_l0_chosen(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: Any) -> Any:
+def _fit_l0_chosen(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    votes = [VOTES[vote](sizes) for vote in sizes.inner_votes]
     grid = {"margins": knobs["inner_margins_times_m"] / knobs["num_training"], "kappas": knobs["inner_kappas"]}
-    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": vote(sizes), "held_out": examples.held_out}
+    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": votes, "held_out": examples.held_out}
     return jboost.l0.choose(examples.dataset, make_learner, key=key, tolerance=knobs["tolerance"], **grid, **room).fit
 
 
@@ -178,10 +175,9 @@ def _fit_adaboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, s
 
 FITS = {
     "adaboost": _fit_adaboost,
-    "l0": functools.partial(_fit_l0, vote=_sparse_vote),
-    "l0-hinge": functools.partial(_fit_l0, vote=_hinge_vote),
-    "l0-chosen": functools.partial(_fit_l0_chosen, vote=_sparse_vote),
-    "l0-hinge-chosen": functools.partial(_fit_l0_chosen, vote=_hinge_vote),
+    "l0": functools.partial(_fit_l0, vote="sparse"),
+    "l0-hinge": functools.partial(_fit_l0, vote="hinge"),
+    "l0-chosen": _fit_l0_chosen,
     "lpboost": _fit_lpboost,
     "slipper": _fit_slipper,
 }
@@ -213,7 +209,7 @@ def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, only: Se
     if any(line["settings"] != digest for line in old):
         raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
     done = {tuple(line[name] for name in KEYS) for line in old}
-    sizes = Sizes(**{name: settings[name] for name in Sizes._fields if name in settings})
+    sizes = sizes_of(settings)
     knobs = {name: settings[name] for name in KNOBS if name in settings} | {name: np.atleast_1d(settings[name])[0] for name in PARAMETERS.values()}
     runs = [(method, value) for method in settings["methods"] for value in values_of(settings, method)]
     for name in only or settings["sets"]:
@@ -234,6 +230,11 @@ def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, only: Se
                 with lines.open("a") as file:
                     file.write(json.dumps(line) + "\n")
                 print(json.dumps(line), flush=True)
+
+
+def sizes_of(settings: dict[str, Any]) -> Sizes:
+    """What is compiled for, under these settings."""
+    return Sizes(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items() if name in Sizes._fields})
 
 
 KNOBS = ("kappa", "tolerance", "inner_kappas", "inner_margins_times_m")

@@ -71,27 +71,31 @@ def test_the_search_for_the_margin_bounds_the_best_of_a_grid():
 
 
 @pytest.mark.slow
-def test_the_choice_is_the_pair_of_least_error_on_its_own_folds():
+def test_the_choice_has_the_least_error_on_its_own_folds():
     features, labels = problem(2, 40)
     dataset, key = jboost.make_dataset(features, labels, weights=np.arange(1, 41)), jax.random.key(3)
-    margins, kappas = [0.1, 0.5], [0.1, 3.0]
-    chosen = jboost.l0.choose(dataset, learner_of, margins=margins, kappas=kappas, key=key, num_folds=2, max_rounds=20)
+    margins, kappas, searches = [0.1, 0.5], [0.1, 3.0], (jboost.l0.SearchConfig(), jboost.l0.HingeConfig())
+    chosen = jboost.l0.choose(dataset, learner_of, margins=margins, kappas=kappas, key=key, num_folds=2, max_rounds=20, search=searches)
     held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=2))
     weights = np.arange(1, 41.0)
-    errors = np.zeros((2, 2))
-    for row, kappa in enumerate(kappas):
-        for fold in held_out:
-            part = dataset._replace(mask=jnp.asarray(~fold))
-            fits = jboost.l0.path(part, learner_of(kappa), margins, max_rounds=40, bound_integer=False)
-            for column in range(2):
-                ensemble = jax.tree.map(lambda leaf, column=column: leaf[column], fits.ensemble)
-                wrong = np.asarray(jboost.predict(ensemble, features)) != labels
-                errors[row, column] += (weights * wrong)[fold].sum() / weights[fold].sum() / 2
-    np.testing.assert_allclose(chosen.errors, errors, atol=1e-6)
-    best = max(
-        (kappa, margin) for kappa, line in zip(kappas, errors, strict=True) for margin, it in zip(margins, line, strict=True) if it == errors.min()
-    )
-    assert (float(chosen.kappa), float(chosen.margin)) == pytest.approx(best)
+    errors = np.zeros((2, 2, 2, 2))  # fold, kappa, margin, search
+    for number, fold in enumerate(held_out):
+        part = dataset._replace(mask=jnp.asarray(~fold))
+        for row, kappa in enumerate(kappas):
+            for place, search in enumerate(searches):
+                fits = jboost.l0.path(part, learner_of(kappa), margins, max_rounds=40, bound_integer=False, search=search)
+                for column in range(2):
+                    ensemble = jax.tree.map(lambda leaf, column=column: leaf[column], fits.ensemble)
+                    wrong = np.asarray(jboost.predict(ensemble, features)) != labels
+                    errors[number, row, column, place] = (weights * wrong)[fold].sum() / weights[fold].sum()
+    mean = errors.mean(axis=0)
+    np.testing.assert_allclose(chosen.errors, mean, atol=1e-6)
+    np.testing.assert_allclose(chosen.standard_errors, errors.std(axis=0, ddof=1) / np.sqrt(2), atol=1e-6)
+    least = np.argwhere(mean <= mean.min() + 1e-9).tolist()
+    best = max((kappas[row], margins[column], -place) for row, column, place in least)
+    assert (float(chosen.kappa), float(chosen.margin), -int(chosen.search)) == pytest.approx(best)
+    again = jboost.l0.fit(dataset, learner_of(best[0]), margin=best[1], max_rounds=20, bound_integer=False, search=searches[-best[2]])
+    np.testing.assert_array_equal(jboost.predict(chosen.fit.ensemble, features), jboost.predict(again.ensemble, features))
     assert int(chosen.status) == 0
 
 
@@ -110,5 +114,9 @@ def test_arguments_are_judged():
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[-1.0], key=jax.random.key(0))
     with pytest.raises(ValueError, match="num_folds is 1"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), num_folds=1)
+    with pytest.raises(ValueError, match="search is empty"):
+        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=())
+    with pytest.raises(ValueError, match="search is a str"):
+        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=[jboost.l0.SearchConfig(), "hinge"])
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.choose(dataset, lambda kappa: jboost.slipper.rules(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, loops
-from jboost.base.boosting import Finish, Fit, State
+from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
-from jboost.base.types import Array, Dataset
+from jboost.base.types import Array, Dataset, PyTree
 
 Reopen = Callable[[State, Array], State]
 
@@ -39,17 +40,20 @@ def advance_to_end(state: State, dataset: Dataset) -> State:
     return last
 
 
-def walk(first: State, numbers: Array, reopen: Reopen, dataset: Dataset, *, finish: Finish = boosting.finish) -> Fit:
-    """A fit for each of the numbers [L], one after the other, with a leading axis [L] on every array.
+def walk(first: State, numbers: Array, reopen: Reopen, dataset: Dataset, *, finish: Callable[[State, Dataset], PyTree] = boosting.finish) -> Any:
+    """A fit for each of the numbers [L], or as many as `finish` makes of a state, one number after the other; a leading axis [L] on every array.
 
     The rounds of `first` are those of the whole path; `num_rounds` and `trace` count the rounds of each number alone.
     """
 
-    def visit(state: State, number: Array) -> tuple[State, Fit]:
+    def visit(state: State, number: Array) -> tuple[State, PyTree]:
         last = advance_to_end(open_again(state, number, reopen), dataset)
-        fit = finish(last, dataset)
-        trace = jax.tree.map(lambda line: jnp.roll(line, -state.num_rounds), fit.trace)
-        return last, fit._replace(trace=trace, num_rounds=last.num_rounds - state.num_rounds)
+
+        def alone(fit: Fit) -> Fit:
+            trace = jax.tree.map(lambda line: jnp.roll(line, -state.num_rounds), fit.trace)
+            return fit._replace(trace=trace, num_rounds=last.num_rounds - state.num_rounds)
+
+        return last, jax.tree.map(alone, finish(last, dataset), is_leaf=lambda part: isinstance(part, Fit))
 
     _, fits = lax.scan(visit, first, numbers)
     return fits

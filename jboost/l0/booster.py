@@ -310,11 +310,17 @@ def make_booster(
     settings = _DEFAULT_CONFIG if config is None else config
     if not isinstance(settings, RelaxationConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
-    sizes = integer.SearchConfig() if search is None else search
-    if not isinstance(sizes, VoteConfig):
-        raise ValueError(f"search is a {type(search).__name__}: a jboost.l0.SearchConfig or jboost.l0.HingeConfig is wanted")
     check.choice("bound_integer", bound_integer, (True, False))
-    return L0(margin, tolerance, constant_cost, settings, sizes, max_columns, bound_integer)
+    return L0(margin, tolerance, constant_cost, settings, judge_search(search), max_columns, bound_integer)
+
+
+def judge_search(search: Any) -> VoteConfig:
+    """The kind of final vote, a local search for None. Raises ValueError where it is none."""
+    if search is None:
+        return integer.SearchConfig()
+    if not isinstance(search, VoteConfig):
+        raise ValueError(f"search is a {type(search).__name__}: a jboost.l0.SearchConfig or jboost.l0.HingeConfig is wanted")
+    return search
 
 
 def judge_learner(learner: Any) -> None:

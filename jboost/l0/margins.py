@@ -7,6 +7,7 @@ proves nothing. But z never falls with rho: on [a, b] the objective is at most b
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ import jax.numpy as jnp
 from jboost.base import boosting, check, loops, numerics, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
-from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.base.types import Array, ArrayLike, Dataset, PyTree
 from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, reopen
 from jboost.l0.types import RelaxationConfig
 
@@ -79,8 +80,17 @@ def _path(booster: L0, learner: Any, dataset: Dataset, key: Array | None, margin
     return walk_margins(booster, learner, dataset, key, margins, max_rounds=max_rounds)
 
 
-def walk_margins(booster: L0, learner: Any, dataset: Dataset, key: Array | None, margins: Array, *, max_rounds: int) -> Fit:
-    """A fit for each of the margins [L]."""
+def walk_margins(
+    booster: L0,
+    learner: Any,
+    dataset: Dataset,
+    key: Array | None,
+    margins: Array,
+    *,
+    max_rounds: int,
+    finish: Callable[[State, Dataset], PyTree] = finish,
+) -> Any:
+    """What `finish` makes of the state at each of the margins [L]: a fit."""
     first = boosting.start(booster, learner, dataset, key=key, max_rounds=max_rounds)
     return paths.walk(first, margins, lambda state, margin: reopen(state, margin, dataset), dataset, finish=finish)
 
