@@ -75,7 +75,8 @@ def test_the_choice_has_the_least_error_on_its_own_folds():
     features, labels = problem(2, 40)
     dataset, key = jboost.make_dataset(features, labels, weights=np.arange(1, 41)), jax.random.key(3)
     margins, kappas, searches = [0.1, 0.5], [0.1, 3.0], (jboost.l0.SearchConfig(), jboost.l0.HingeConfig())
-    chosen = jboost.l0.choose(dataset, learner_of, margins=margins, kappas=kappas, key=key, num_folds=2, max_rounds=20, search=searches)
+    options = {"margins": margins, "kappas": kappas, "key": key, "num_folds": 2, "max_rounds": 20, "search": searches}
+    chosen = jboost.l0.choose(dataset, learner_of, **options)
     held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=2))
     weights = np.arange(1, 41.0)
     errors = np.zeros((2, 2, 2, 2))  # fold, kappa, margin, search
@@ -93,7 +94,12 @@ def test_the_choice_has_the_least_error_on_its_own_folds():
     np.testing.assert_allclose(chosen.standard_errors, errors.std(axis=0, ddof=1) / np.sqrt(2), atol=1e-6)
     least = np.argwhere(mean <= mean.min() + 1e-9).tolist()
     best = max((kappas[row], margins[column], -place) for row, column, place in least)
-    assert (float(chosen.kappa), float(chosen.margin), -int(chosen.search)) == pytest.approx(best)
+    assert (float(chosen.kappa), float(chosen.margin), -int(chosen.place[2])) == pytest.approx(best)
+    seen = []
+    watched = jboost.l0.choose(dataset, learner_of, **options, on_step=lambda errors, progress: seen.append((errors, progress)))
+    assert [progress for _, progress in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    np.testing.assert_allclose(np.stack([errors for errors, _ in seen]).reshape(2, 2, 2, 2), np.moveaxis(errors, 0, 1), atol=1e-6)
+    np.testing.assert_array_equal(watched.place, chosen.place)
     again = jboost.l0.fit(dataset, learner_of(best[0]), margin=best[1], max_rounds=20, bound_integer=False, search=searches[-best[2]])
     np.testing.assert_array_equal(jboost.predict(chosen.fit.ensemble, features), jboost.predict(again.ensemble, features))
     assert int(chosen.status) == 0

@@ -1,4 +1,4 @@
-"""The relaxation of L0-RBoost for HiGHS: with all cuts as rows, and with cuts added as they are found violated.
+"""The relaxation of L0-RBoost for HiGHS: with all cuts as rows, and with cuts added as they are found violated; and the integer program (15).
 
 minimise sum xi + sum c mu  s.t.  y_i H_i lambda + (1 + rho) xi_i >= rho,  sum lambda = 1,  mu >= lambda >= 0,  xi >= 0,
 xi_i + xi_i' + sum of mu over S_ii' >= 1 for pairs of opposite classes in both orders (paper 001, (18)).
@@ -127,3 +127,28 @@ def lazy(
         pairs = pairs[violation[pairs[:, 0], pairs[:, 1]] > LEAST_VIOLATION]
         add(solver, cut_rows(outputs, labels, pairs))
         num_cuts += len(pairs)
+
+
+class Decided(NamedTuple):
+    """What HiGHS knows of (15) at the end."""
+
+    lower: float
+    upper: float
+    num_nodes: int
+
+
+def integer(outputs: np.ndarray, labels: np.ndarray, costs: np.ndarray, margin: float, *, tolerance: float, time_limit: float) -> Decided:
+    """(15): mu and xi are 0 or 1, and no cuts but those that HiGHS finds."""
+    import highspy
+
+    solver = start(outputs, labels, costs, margin)
+    num_examples, num_columns = outputs.shape
+    whole = np.arange(num_columns, 2 * num_columns + num_examples, dtype=np.int32)
+    solver.changeColsBounds(len(whole), whole, np.zeros(len(whole)), np.ones(len(whole)))
+    solver.changeColsIntegrality(len(whole), whole, np.full(len(whole), highspy.HighsVarType.kInteger))
+    solver.setOptionValue("solver", "choose")
+    solver.setOptionValue("mip_rel_gap", tolerance)
+    solver.setOptionValue("time_limit", time_limit)
+    solver.run()
+    info = solver.getInfo()
+    return Decided(info.mip_dual_bound, info.objective_function_value, info.mip_node_count)

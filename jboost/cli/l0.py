@@ -1,18 +1,22 @@
-"""L0-RBoost for the command line: every column as bits, one fit, and what is said about it."""
+"""L0-RBoost for the command line: every column as bits, the choice of kappa, margin and vote, one fit, and what is said about it."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+from jax.tree_util import Partial
 
 from jboost import drive, l0, learners
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
+from jboost.cli import inputs
 from jboost.cli.options import AUTO, Settings
 from jboost.data import binarization, merging
 from jboost.data.binarization import Binarizer
@@ -23,6 +27,7 @@ from jboost.report import l0 as report_room
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
 _VOTES: dict[str, l0.SearchConfig | l0.HingeConfig] = {"sparse": l0.SearchConfig(), "hinge": l0.HingeConfig()}
+_STREAM = 3  # the folds that choose are others than those of `evaluate`
 _WIDTH = 8  # bits are padded to a multiple, so that folds share one shape
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
 _LOOKED = "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read the risk bound with that in mind"
@@ -66,9 +71,29 @@ def common_width(binarizers: list[Binarizer]) -> int:
     return _WIDTH * -(-max(one.num_bits for one in binarizers) // _WIDTH)
 
 
-def margin(settings: Settings, num_rows: int) -> float:
-    """rho; where nothing is said 20 / m, as in the paper."""
-    return min(1.0, _MARGIN_TIMES_ROWS / num_rows) if settings.margin == AUTO else float(settings.margin)
+def margins(settings: Settings, num_rows: int) -> list[float]:
+    """The values of rho to choose from; auto is 20 / m, as in the paper."""
+    named = [min(1.0, _MARGIN_TIMES_ROWS / num_rows) if value == AUTO else float(value) for value in settings.margin]
+    return sorted(set(named))
+
+
+def num_choices(settings: Settings) -> int:
+    """How many combinations of kappa, margin and vote there are to choose from."""
+    return len(settings.kappa) * len(settings.margin) * len(settings.vote)
+
+
+def num_steps(settings: Settings) -> int:
+    """How often `fit` calls `on_step` at most."""
+    return settings.rounds if num_choices(settings) == 1 else len(settings.kappa) * settings.folds
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A fit, what was chosen for it, and what each of the candidates lost on held-out rows."""
+
+    fit: Fit
+    settings: Settings  # with one kappa, margin and vote
+    losses: tuple[dict[str, Any], ...]  # kappa, margin, vote, mean, standard_error of each; empty where there was no choice
 
 
 def fit(
@@ -82,8 +107,10 @@ def fit(
     has_gaps: bool,
     num_rows: int | None = None,
     on_step: drive.OnStep | None = None,
-) -> Fit:
+) -> Found:
     """One fit on the rows where `chosen` [m] is True, equal ones as one; equal shapes share one compilation.
+
+    Of several kappas, margins and votes stratified cross-validation on these rows chooses; among equals the largest kappa, then the largest margin.
 
     Args:
       bits: [m, N], columns from `num_attributes` on only pad.
@@ -94,32 +121,81 @@ def fit(
       num_attributes: how many bits there are.
       has_gaps: whether a bit may be NaN, which takes longer.
       num_rows: room for so many distinct rows; None for as many as there are.
-      on_step: called after each round.
+      on_step: called after each round, or after each path of margins where there is a choice.
     """
-    config = SearchConfig(missing=has_gaps)
     with jax.enable_x64(settings.precision == "float64"):
-        cost = costs.mdl(settings.kappa, num_attributes=num_attributes, num_examples=int(chosen.sum()))
-        learner = learners.monomials(settings.max_order, cost=cost, num_proposed=NUM_PROPOSED, config=config)
-        dataset = merging.merge_equal(_dataset(bits, labels, weights, chosen, settings.precision), num_rows=num_rows).dataset
+        merged = merging.merge_equal(_dataset(bits, labels, weights, chosen, settings.precision), num_rows=num_rows)
+        make_learner = Partial(_maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum()))
+        room: dict[str, Any] = {"tolerance": settings.tolerance, "max_rounds": settings.rounds, "config": _CONFIG}
+        rhos = margins(settings, int(chosen.sum()))
+        if num_choices(settings) == 1:
+            found = _fit_one(merged.dataset, make_learner, settings, rhos[0], room, on_step)
+        else:
+            found = _choose(merged, make_learner, _hold_out(merged, labels, weights, chosen, settings), settings, rhos, room, on_step)
+    if Status(int(found.fit.status)) is Status.INVALID_INPUT:
+        raise ValueError(f"l0 found no vote: {report_room.certificate(found.fit)['explanation']}")
+    return found
 
-        def watch(state: Any, info: Any) -> bool:
-            lower, upper = max(float(info.lower_bound), 0.0), float(info.upper_bound)
-            return on_step is None or on_step(state, f"bounds {lower:.4g} to {upper:.4g}")
 
-        fitted = l0.fit(
-            dataset,
-            learner,
-            margin=margin(settings, int(chosen.sum())),
-            tolerance=settings.tolerance,
-            max_rounds=settings.rounds,
-            config=_CONFIG,
-            search=_VOTES[settings.vote],
-            on_step=watch,
-        )
-        fitted = jax.block_until_ready(fitted)
-    if Status(int(fitted.status)) is Status.INVALID_INPUT:
-        raise ValueError(f"l0 found no vote: {report_room.certificate(fitted)['explanation']}")
-    return fitted
+@functools.lru_cache
+def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
+    """What makes a learner of the numbers of attributes and rows, and of kappa; one object for each, so that nothing compiles twice."""
+    config = SearchConfig(missing=has_gaps)
+
+    def make_learner(num_attributes: Any, num_rows: Any, kappa: Any) -> Any:
+        cost = costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows)
+        return learners.monomials(max_order, cost=cost, num_proposed=NUM_PROPOSED, config=config)
+
+    return make_learner
+
+
+def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, margin: float, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
+    def watch(state: Any, info: Any) -> bool:
+        lower, upper = max(float(info.lower_bound), 0.0), float(info.upper_bound)
+        return on_step is None or on_step(state, f"bounds {lower:.4g} to {upper:.4g}")
+
+    vote = _VOTES[settings.vote[0]]
+    fitted = l0.fit(dataset, make_learner(settings.kappa[0]), margin=margin, search=vote, on_step=watch, **room)
+    return Found(jax.block_until_ready(fitted), dataclasses.replace(settings, margin=(margin,)), ())
+
+
+def _choose(
+    merged: merging.Merged, make_learner: Partial, held_out: np.ndarray, settings: Settings, rhos: list[float], room: dict[str, Any], on_step: Any
+) -> Found:
+    def watch(errors: Any, progress: tuple[int, int]) -> None:
+        if on_step is not None:
+            on_step(errors, f"held-out loss {float(errors.min()):.2%}")
+
+    votes = [_VOTES[name] for name in settings.vote]
+    grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes, "held_out": held_out}
+    choice = l0.choose(merged.dataset, make_learner, key=jax.random.key(settings.seed), on_step=watch, **grid, **room)
+    means, spreads = np.asarray(choice.errors, np.float64), np.asarray(choice.standard_errors, np.float64)
+    candidates = list(np.ndindex(means.shape))
+    losses: list[dict[str, Any]] = [
+        {
+            "kappa": settings.kappa[place[0]],
+            "margin": rhos[place[1]],
+            "vote": settings.vote[place[2]],
+            "mean": means[place],
+            "standard_error": spreads[place],
+        }
+        for place in candidates
+    ]
+    best = losses[candidates.index(tuple(int(number) for number in choice.place))]
+    chosen = dataclasses.replace(settings, kappa=(best["kappa"],), margin=(best["margin"],), vote=(best["vote"],))
+    return Found(jax.block_until_ready(choice.fit), chosen, tuple(losses))
+
+
+def _hold_out(merged: merging.Merged, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, settings: Settings) -> np.ndarray:
+    """What each fold holds out of the weights of the merged rows, [F, r]."""
+    rows, sizes = np.flatnonzero(chosen), np.ones(len(labels)) if weights is None else weights.astype(np.float64)
+    row_of, num_rows = np.asarray(merged.row_of)[rows], merged.dataset.labels.shape[0]
+    whole = np.bincount(row_of, weights=sizes[rows], minlength=num_rows)
+    shares = [  # exactly 1 where nothing is left
+        np.bincount(row_of, weights=np.where(fold, sizes[rows], 0), minlength=num_rows) / np.where(whole > 0, whole, 1)
+        for fold in inputs.hold_out_masks(labels[rows], settings, stream=_STREAM)
+    ]
+    return np.stack(shares).astype(settings.precision) * np.asarray(merged.dataset.weights)
 
 
 def num_distinct(bits: np.ndarray, labels: np.ndarray, chosen: np.ndarray, precision: str) -> int:
@@ -172,12 +248,12 @@ def describe(
       labels: [m].
       weights: [m] or None.
       mapping: of the labels.
-      settings: all options.
+      settings: all options, with one kappa, margin and vote.
     """
     with jax.enable_x64(settings.precision == "float64"):
         rules = report_room.describe_rules(ensemble, binarizer, bits, labels, mapping)
     values = scores(ensemble, bits, settings.precision)
-    rho = margin(settings, len(labels))
+    (rho,) = margins(settings, len(labels))
     bounds = report_room.certificate(fitted)
     spent = sum(rule.cost for rule in rules)
     code = report_room.code_length(

@@ -36,7 +36,8 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
     def judge(number: int) -> Losses:
         held_out, binarizer, bits = masks[number], binarizers[number], bits_of_folds[number]
         training_rows, num_attributes = ~held_out, binarizer.num_bits
-        fitted = l0.fit(bits, labels, source.weights, training_rows, settings, num_attributes=num_attributes, has_gaps=has_gaps, num_rows=num_rows)
+        found = l0.fit(bits, labels, source.weights, training_rows, settings, num_attributes=num_attributes, has_gaps=has_gaps, num_rows=num_rows)
+        fitted = found.fit
         training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out))
         losses = build.losses(l0_fit.make_rules(fitted.ensemble, training, mapping, settings), training, others)
         losses[-1]["support"] = len(report_room.voting(fitted.ensemble))

@@ -39,13 +39,14 @@ def fit(settings: Settings, say: Any) -> None:
         rows = l0.read_rows(part.table, numeric, categorical)
         binarizer = l0.binarize(rows, labels, part.weights, table.columns, settings, table.source)
         bits = l0.bits_of(binarizer, rows, settings.precision)
-    with timed(opening.seconds, "rules"), drive.progress("l0", settings.rounds) as on_step:
+    with timed(opening.seconds, "rules"), drive.progress("l0", l0.num_steps(settings)) as on_step:
         everything = np.ones(len(kept), bool)
         gaps = bool(np.isnan(bits).any())
-        fitted = l0.fit(bits, labels, part.weights, everything, settings, num_attributes=binarizer.num_bits, has_gaps=gaps, on_step=on_step)
+        found = l0.fit(bits, labels, part.weights, everything, settings, num_attributes=binarizer.num_bits, has_gaps=gaps, on_step=on_step)
+    fitted = found.fit
     ensemble = l0.voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
-    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, settings)
+    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings)
     training = (bits, labels, _weights(part.weights, len(labels)))
     others = None
     if len(apart):
@@ -61,14 +62,22 @@ def fit(settings: Settings, say: Any) -> None:
         sections={
             "data": build.describe_data(table, len(apart), source.weights, ()),
             "model": model,
+            "choice": _describe_choice(found) if found.losses else None,
             "losses": build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others),
         },
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
             f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
+            *(report_room.choice_lines(report["choice"]) if report["choice"] else []),
             *report_room.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
         ],
     )
+
+
+def _describe_choice(found: l0.Found) -> dict[str, Any]:
+    """What was chosen, and the losses of all candidates."""
+    (kappa,), (margin,), (vote,) = found.settings.kappa, found.settings.margin, found.settings.vote
+    return {"chosen": {"kappa": kappa, "margin": margin, "vote": vote}, "losses": list(found.losses)}
 
 
 def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.ndarray], mapping: LabelMapping, settings: Settings) -> list[Rule]:

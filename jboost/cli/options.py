@@ -35,13 +35,13 @@ class Settings:
     strategy: str
     learner: str
     max_order: int
-    margin: float | str  # a number or "auto"
-    kappa: float
+    margin: tuple[float | str, ...]  # numbers or "auto"
+    kappa: tuple[float, ...]
     cuts: str
     quantiles: int
     missing: str
     min_separation: int | None
-    vote: str
+    vote: tuple[str, ...]
     rounds: int
     solver: str
     nu: tuple[float, ...]
@@ -137,9 +137,11 @@ OPTIONS = (
     Option(
         "margin",
         float,
-        AUTO,
-        "Margin rho in (0, 1] that a row must reach not to count as an error; auto is 20 / rows.",
+        (AUTO,),
+        "Margin rho in (0, 1] that a row must reach not to count as an error; auto is 20 / rows. Of several --margin, --kappa or --vote "
+        "cross-validation chooses.",
         methods=(L0,),
+        num_values=_ANY_NUMBER,
         metavar="RHO",
         low=0,
         high=1,
@@ -150,9 +152,10 @@ OPTIONS = (
     Option(
         "kappa",
         float,
-        1.5,
-        "What the coefficient of a rule costs, in errors; beside it a rule costs its literals.",
+        (1.5,),
+        "What the coefficient of a rule costs, in errors; beside it a rule costs its literals. It may be repeated.",
         methods=(L0,),
+        num_values=_ANY_NUMBER,
         low=0,
         metavar="COST",
     ),
@@ -183,10 +186,11 @@ OPTIONS = (
     Option(
         "vote",
         ("sparse", "hinge"),
-        "sparse",
+        ("sparse",),
         "Which vote of the rules found: the one of fewest errors plus costs, or that of least hinge loss at the margin, which takes more rules and "
-        "often errs less on new rows.",
+        "often errs less on new rows. It may be repeated.",
         methods=(L0,),
+        num_values=_ANY_NUMBER,
     ),
     Option(
         "rounds",
@@ -347,8 +351,9 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         filled["learner"] = "monomials"
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
-    filled["nu"] = tuple(dict.fromkeys(filled["nu"]))
-    filled["penalty"] = tuple(dict.fromkeys(filled["penalty"]))
+    for option in OPTIONS:
+        if option.num_values == _ANY_NUMBER:
+            filled[option.name] = tuple(dict.fromkeys(filled[option.name]))
     _check_columns(filled)
     return Settings(**filled)
 
@@ -383,18 +388,30 @@ def _check_columns(values: Mapping[str, Any]) -> None:
 def _check_type(path: str | Path, option: Option, value: Any, *, may_be_longer: bool = False) -> None:
     if option.num_values == _ANY_NUMBER:
         parts = value if isinstance(value, list) else [value]
-        fits = bool(parts) and all(isinstance(part, int | float) and not isinstance(part, bool) for part in parts)
-        wanted = "a number or a list of numbers"
+        fits = bool(parts) and all(_is_one(option, part) for part in parts)
+        wanted = f"{_name_of_one(option)} or a list of them"
     elif option.num_values > 1:
         is_list = isinstance(value, list) and all(isinstance(part, str) for part in value)
         fits = is_list and (len(value) == option.num_values or (may_be_longer and len(value) > option.num_values))
         wanted = f"a list of {option.num_values} strings"
-    elif isinstance(option.kind, tuple):
-        fits, wanted = value in option.kind, " or ".join(map(repr, option.kind))
-    elif option.kind is float:
-        fits = (isinstance(value, int | float) and not isinstance(value, bool)) or value in option.words
-        wanted = " or ".join(["a number", *map(repr, option.words)])
     else:
-        fits, wanted = type(value) is option.kind, {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]
+        fits, wanted = _is_one(option, value), _name_of_one(option)
     if not fits:
         raise ValueError(f"{path}: {option.name} is {value!r}: {wanted} is wanted")
+
+
+def _is_one(option: Option, value: Any) -> bool:
+    """Whether a value of a configuration file may stand for the option."""
+    if isinstance(option.kind, tuple):
+        return value in option.kind
+    if option.kind is float:
+        return (isinstance(value, int | float) and not isinstance(value, bool)) or value in option.words
+    return type(value) is option.kind
+
+
+def _name_of_one(option: Option) -> str:
+    if isinstance(option.kind, tuple):
+        return " or ".join(map(repr, option.kind))
+    if option.kind is float:
+        return " or ".join(["a number", *map(repr, option.words)])
+    return {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.tree_util import Partial
 
 from jboost.base import boosting, check, folds
 from jboost.base.boosting import Fit, State
@@ -24,6 +25,7 @@ from jboost.l0.margins import walk_margins
 from jboost.l0.types import RelaxationConfig
 
 MakeLearner = Callable[[Any], Any]
+OnStep = Callable[[Array, tuple[int, int]], object]
 
 
 class Choice(NamedTuple):
@@ -32,7 +34,7 @@ class Choice(NamedTuple):
     fit: Fit  # of all examples, with what is chosen
     margin: Array  # [] rho
     kappa: Array  # []
-    search: Array  # [] int32, which of the searches
+    place: Array  # [3] int32: which kappa, margin and search
     errors: Array  # [K, L, S] mean held-out error of each kappa, margin and search, as shares of the held-out weight
     standard_errors: Array  # [K, L, S] of those means, over folds
     status: Array  # [] int32, that of `fit`
@@ -53,13 +55,14 @@ def choose(
     search: VoteConfig | Sequence[VoteConfig] | None = None,
     max_columns: int = 256,
     num_at_once: int = 1,
+    on_step: OnStep | None = None,
 ) -> Choice:
     """`fit` with the margin, kappa and search of least error in stratified cross-validation; each fold walks the margins as `path` does.
 
     Args:
       dataset: of m examples.
       make_learner: kappa -> a learner that prices; called with a traced number, as `lambda kappa: jboost.learners.monomials(1, kappa=kappa)`. Hand in
-        the same function again and nothing compiles anew.
+        the same function again and nothing compiles anew; numbers that change from call to call may be bound by `jax.tree_util.Partial`.
       margins: [L] rho in (0, 1], in order.
       kappas: [K], not negative.
       key: for the folds.
@@ -72,6 +75,8 @@ def choose(
       search: static; as for `fit`, or several to choose among, the one to be preferred first: `(SearchConfig(), HingeConfig())`.
       max_columns: as for `fit`.
       num_at_once: how many paths are walked at the same time, each as long as the longest; static. 1 suits a CPU.
+      on_step: called after each path with (errors [L, S] of that path, (paths so far, all of them)), on the host; the paths are walked one by one
+        then. Not under jit or vmap.
 
     Returns:
       A `Choice`.
@@ -111,8 +116,13 @@ def choose(
         parts = jnp.where(is_held_out, dataset.weights[None, :], 0)
     else:
         parts = _judge_folds(held_out, dataset)
-    sizes = {"max_rounds": max_rounds, "num_at_once": num_at_once}
-    return _choose(booster, dataset, margins, prices, parts, make_learner=make_learner, searches=searches, **sizes)
+    maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
+    part = _Part(booster, dataset, maker, searches, max_rounds)
+    if on_step is None:
+        return _choose(part, margins, prices, parts, num_at_once=num_at_once)
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((dataset, margins, prices, parts, maker))):
+        raise ValueError("on_step is called on the host, between paths, and the data are traced: leave it out under jit, vmap and grad")
+    return _drive(part, margins, prices, parts, on_step)
 
 
 def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
@@ -128,45 +138,67 @@ def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
     return jnp.where(dataset.mask[None, :], held_out, 0)
 
 
-@functools.partial(jax.jit, static_argnames=("make_learner", "searches", "max_rounds", "num_at_once"))
-def _choose(
-    booster: L0,
-    dataset: Dataset,
-    margins: Array,
-    kappas: Array,
-    held_out: Array,
-    *,
-    make_learner: MakeLearner,
-    searches: tuple[VoteConfig, ...],
-    max_rounds: int,
-    num_at_once: int,
-) -> Choice:
-    sizes = (kappas.shape[0], held_out.shape[0], margins.shape[0], len(searches))
-    held_out = held_out.astype(jnp.result_type(float))
+@functools.partial(jax.tree_util.register_dataclass, data_fields=["booster", "dataset", "make_learner"], meta_fields=["searches", "max_rounds"])
+@dataclasses.dataclass(frozen=True)
+class _Part:
+    """What all paths share."""
 
-    def fit_path(kappa: Array, fold: Array, margins: Array) -> Fit:
-        """With every vote, and axes [L, S]."""
+    booster: L0
+    dataset: Dataset
+    make_learner: Partial
+    searches: tuple[VoteConfig, ...]
+    max_rounds: int
+
+    def walk(self, kappa: Array, fold: Array, margins: Array) -> Fit:
+        """Fits with every vote, and axes [L, S], of the weight that a fold [m] leaves."""
+        dataset = self.dataset
         is_left = (fold == 0) | (fold < dataset.weights)  # weights that are not allowed stay, and are seen
         rows = dataset._replace(weights=dataset.weights - fold, mask=dataset.mask & is_left)
-        rounds = max_rounds * margins.shape[0]
-        fits = walk_margins(booster, make_learner(kappa), rows, None, margins, max_rounds=rounds, finish=finish_each)
+        rounds = self.max_rounds * margins.shape[0]
+        fits = walk_margins(self.booster, self.make_learner(kappa), rows, None, margins, max_rounds=rounds, finish=self.finish)
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *fits)
 
-    def finish_each(state: State, rows: Dataset) -> tuple[Fit, ...]:
-        return tuple(finish(state._replace(booster=dataclasses.replace(state.booster, search=search)), rows) for search in searches)
+    def finish(self, state: State, rows: Dataset) -> tuple[Fit, ...]:
+        """A fit for each kind of vote."""
+        return tuple(finish(state._replace(booster=dataclasses.replace(state.booster, search=search)), rows) for search in self.searches)
 
-    def errors_of(part: tuple[Array, Array]) -> Array:
-        kappa, fold = part
-        ensembles = fit_path(kappa, fold, margins).ensemble
-        return lax.map(lambda of_margin: lax.map(lambda ensemble: _error(ensemble, dataset, fold), of_margin), ensembles)
+    def judge(self, kappa: Array, fold: Array, margins: Array) -> Array:
+        """The held-out error of each margin and search, [L, S]."""
+        ensembles = self.walk(kappa, fold, margins).ensemble
+        return lax.map(lambda of_margin: lax.map(lambda ensemble: _error(ensemble, self.dataset, fold), of_margin), ensembles)
 
-    parts = (jnp.repeat(kappas, sizes[1]), jnp.tile(held_out, (sizes[0], 1)))
-    rates = lax.map(errors_of, parts, batch_size=num_at_once if num_at_once > 1 else None).reshape(sizes)
-    errors = jnp.mean(rates, axis=1)
-    spread = jnp.sqrt(jnp.sum((rates - errors[:, None]) ** 2, axis=1) / (sizes[1] * (sizes[1] - 1)))
-    kappa, margin, search = _first_of_least(errors, kappas, margins)
-    fit = jax.tree.map(lambda leaf: leaf[0, search], fit_path(kappa, jnp.zeros_like(held_out[0]), margin[None]))
-    return Choice(fit, margin, kappa, search, errors, spread, fit.status)
+    def conclude(self, rates: Array, margins: Array, kappas: Array) -> Choice:
+        """The choice that errors [K, F, L, S] lead to."""
+        num_folds = rates.shape[1]
+        errors = jnp.mean(rates, axis=1)
+        spread = jnp.sqrt(jnp.sum((rates - errors[:, None]) ** 2, axis=1) / (num_folds * (num_folds - 1)))
+        place = _first_of_least(errors, kappas, margins)
+        kappa, margin = kappas[place[0]], margins[place[1]]
+        nothing = jnp.zeros(self.dataset.labels.shape, rates.dtype)
+        fit = jax.tree.map(lambda leaf: leaf[0, place[2]], self.walk(kappa, nothing, margin[None]))
+        return Choice(fit, margin, kappa, place, errors, spread, fit.status)
+
+
+@functools.partial(jax.jit, static_argnames=("num_at_once",))
+def _choose(part: _Part, margins: Array, kappas: Array, held_out: Array, *, num_at_once: int) -> Choice:
+    num_kappas, num_folds = kappas.shape[0], held_out.shape[0]
+    pairs = (jnp.repeat(kappas, num_folds), jnp.tile(held_out.astype(jnp.result_type(float)), (num_kappas, 1)))
+    rates = lax.map(lambda pair: part.judge(pair[0], pair[1], margins), pairs, batch_size=num_at_once if num_at_once > 1 else None)
+    return part.conclude(rates.reshape(num_kappas, num_folds, *rates.shape[1:]), margins, kappas)
+
+
+def _drive(part: _Part, margins: Array, kappas: Array, held_out: Array, on_step: OnStep) -> Choice:
+    """`_choose`, one compiled path at a time."""
+    num_paths = kappas.shape[0] * held_out.shape[0]
+    rates = []
+    for kappa in kappas:
+        for fold in held_out.astype(jnp.result_type(float)):
+            rates.append(_judge(part, kappa, fold, margins))
+            on_step(rates[-1], (len(rates), num_paths))
+    return _conclude(part, jnp.stack(rates).reshape(kappas.shape[0], held_out.shape[0], *rates[0].shape), margins, kappas)
+
+
+_judge, _conclude = jax.jit(_Part.judge), jax.jit(_Part.conclude)
 
 
 def _error(ensemble: boosting.Ensemble, dataset: Dataset, fold: Array) -> Array:
@@ -175,11 +207,9 @@ def _error(ensemble: boosting.Ensemble, dataset: Dataset, fold: Array) -> Array:
     return jnp.sum(jnp.where(wrong, fold, 0.0)) / jnp.maximum(jnp.sum(fold), jnp.finfo(fold.dtype).tiny)
 
 
-def _first_of_least(errors: Array, kappas: Array, margins: Array) -> tuple[Array, Array, Array]:
-    """Kappa, margin and number of the search of least error [K, L, S]; among equals the largest kappa, then the largest margin, then the first."""
-    is_least = errors <= jnp.min(errors)
-    kappa = jnp.max(jnp.where(jnp.any(is_least, axis=(1, 2)), kappas, -jnp.inf))
-    is_least &= (kappas == kappa)[:, None, None]
-    margin = jnp.max(jnp.where(jnp.any(is_least, axis=(0, 2)), margins, -jnp.inf))
-    is_least &= (margins == margin)[None, :, None]
-    return kappa, margin, jnp.argmax(jnp.any(is_least, axis=(0, 1))).astype(jnp.int32)
+def _first_of_least(errors: Array, kappas: Array, margins: Array) -> Array:
+    """The place [3] of the least error [K, L, S]; among equals that of the largest kappa, then of the largest margin, then of the first search."""
+    is_least = (errors <= jnp.min(errors)).reshape(-1)
+    places = jnp.stack(jnp.meshgrid(*(jnp.arange(size, dtype=jnp.int32) for size in errors.shape), indexing="ij"), axis=-1).reshape(-1, 3)
+    order = jnp.lexsort((places[:, 2], -margins[places[:, 1]], -kappas[places[:, 0]], ~is_least))
+    return places[order[0]]

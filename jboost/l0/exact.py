@@ -14,8 +14,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jboost.base import brackets, check, loops, numerics
+from jboost.base import batching, brackets, check, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import integer, relaxation
@@ -204,13 +205,12 @@ def _relax(data: Data, node: _Node, goal: Array, config: ExactConfig) -> tuple[_
     weights = jnp.where(is_promised, 2 * goal + 1, jnp.where(data.weights > 0, data.weights, 1.0))
     both_costs, both_weights = jnp.stack([costs, jnp.zeros_like(costs)]), jnp.stack([weights, jnp.ones_like(weights)])
     masks = jnp.stack([data.mask & (node.examples != _YES), data.mask & is_promised])
-    tolerance = jnp.asarray(_GAP, data.margin.dtype)
+    solve = batching.in_chunks(functools.partial(_solve, config), at_once=1)  # members end at their own time, and some have nothing to do
 
-    def solve(costs: Array, weights: Array, mask: Array) -> L0Relaxation:
-        program = (data.outputs, data.labels, costs, weights, mask, column_mask, jnp.zeros((mask.shape[0], 0)))
-        return relaxation.solve_instance(config.relaxation, program, data.margin, tolerance, jnp.asarray(True), None)
+    def solve_one(costs: Array, weights: Array, mask: Array) -> L0Relaxation:
+        return solve((data.outputs, data.labels, costs, weights, mask, column_mask), data.margin)
 
-    solved = jax.vmap(solve)(both_costs, both_weights, masks)
+    solved = jax.vmap(solve_one)(both_costs, both_weights, masks)
     paid = jnp.concatenate([jnp.where(node.columns == _YES, data.costs, 0.0), jnp.where(node.examples == _YES, data.weights, 0.0)])
     terms = jnp.concatenate([paid, jnp.maximum(solved.lower_bound[0], 0.0)[None]])
     lower = brackets.bracket_dot(terms, jnp.ones_like(terms))[0]
@@ -218,6 +218,20 @@ def _relax(data: Data, node: _Node, goal: Array, config: ExactConfig) -> tuple[_
     prices = jnp.where(data.column_mask, data.costs, 0.0)
     attainable = integer.round_up(jnp.where(is_empty, jnp.inf, lower), data.weights, prices)
     return node._replace(bound=jnp.maximum(node.bound, attainable)), solved
+
+
+def _solve(config: ExactConfig, program: tuple[Array, ...], margin: Array) -> L0Relaxation:
+    """The relaxation of (outputs, labels, costs, weights, mask, column_mask); all zeros where no example counts."""
+    mask = program[4]
+
+    def solve() -> L0Relaxation:
+        data = (*program, jnp.zeros((mask.shape[0], 0), margin.dtype))
+        return relaxation.solve_instance(config.relaxation, data, margin, jnp.asarray(_GAP, margin.dtype), jnp.asarray(True), None)
+
+    def nothing() -> L0Relaxation:
+        return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(solve))
+
+    return lax.cond(jnp.any(mask), solve, nothing)
 
 
 def _step(data: Data, instance: Instance, state: _State, tolerance: Array, config: ExactConfig) -> _State:

@@ -202,6 +202,23 @@ def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | N
     return shown + [f"note: {note}" for note in model["notes"]]
 
 
+def choice_lines(choice: Mapping[str, Any]) -> list[str]:
+    """The held-out losses of all kappas, margins and votes, where several were tried.
+
+    Args:
+      choice: `chosen` kappa, margin and vote, and the `losses` of all.
+
+    >>> one = {"kappa": 1.5, "margin": 0.1, "vote": "sparse"}
+    >>> choice_lines({"chosen": one, "losses": [one | {"mean": 0.05, "standard_error": 0.01}]})
+    ['choice      kappa 1.5, margin 0.1, vote sparse: held-out loss 5.00% ± 1.00%, chosen']
+    """
+    return [
+        f"{'choice' if index == 0 else '':<12}kappa {row['kappa']:g}, margin {row['margin']:.4g}, vote {row['vote']}: held-out loss "
+        f"{row['mean']:.2%} ± {row['standard_error']:.2%}{', chosen' if choice['chosen'].items() <= row.items() else ''}"
+        for index, row in enumerate(choice["losses"])
+    ]
+
+
 def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[str]:
     """The rules that hold for each row, in one text each.
 
