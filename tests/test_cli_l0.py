@@ -253,6 +253,28 @@ def test_kappa_margin_and_vote_are_chosen_on_folds_of_the_training_rows(folder, 
 
 
 @pytest.mark.slow
+def test_the_vote_is_proven_to_be_the_best(folder, run):
+    small = ("--max-order", "1", "--precision", "float32", "--cuts", "quantiles", "--quantiles", "2", "--margin", "0.4", "--tolerance", "1e-3")
+    code, out, err = run("fit", *DATA, *small, "--exact", "300", "--output", "exact")
+    assert (code, err) == (0, "")
+    report = json.loads((folder / "exact" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert report["search"]["status"] == "OPTIMAL"
+    bounds = report["model"]["certificate"]
+    assert bounds["integer_upper_bound"] - bounds["integer_lower_bound"] <= 1e-4 * max(bounds["integer_upper_bound"], 1)
+    assert f"{report['search']['hypotheses']} rules in play after reduced costs, {report['search']['nodes']} nodes: OPTIMAL" in out
+    spent = report["model"]["cost_of_rules"] + report["model"]["margin_errors"]
+    assert spent == pytest.approx(bounds["integer_upper_bound"])
+    code, out, err = run(
+        "fit", *DATA, *small[:-4], "--margin", "0.05", "--tolerance", "1e-3", "--kappa", "0.1", "--exact", "1e-9", "--output", "brief"
+    )
+    assert (code, err) == (0, "")
+    report = json.loads((folder / "brief" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert report["search"]["status"] in ("OPTIMAL", "TIME_LIMIT")
+    bounds = report["model"]["certificate"]
+    assert bounds["integer_lower_bound"] <= bounds["integer_upper_bound"]
+
+
+@pytest.mark.slow
 def test_folds_share_one_compilation(folder, run, compilations):
     evaluate = ("evaluate", *DATA, *QUICK, "--weights", "cost", "--folds", "2", "--report", "folds.json")
     code, out, err = run(*evaluate)
@@ -298,6 +320,7 @@ def test_code_length_of_no_rule():
         ((*DATA, "--learner", "stumps"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is l0"),
         ((*DATA, "--nu", "0.2"), "--nu is for the method relaxed-margin or lpboost, and the method is l0"),
         ((*DATA[:4], "--method", "pair", "--kappa", "2"), "--kappa is for the method l0, and the method is pair"),
+        ((*DATA, "--exact", "5", "--vote", "hinge"), "--exact proves the vote of fewest errors plus costs, and --vote hinge asks for another one"),
         ((*DATA, "--margin", "2"), "2.0 is not in the range 0<x<=1"),
         ((*DATA, "--margin", "large"), "'large'"),
         ((*DATA, "--cuts", "random"), "'random' is not one of 'class_changes', 'midpoints', 'quantiles'"),

@@ -98,6 +98,50 @@ def test_limits_leave_valid_bounds():
         assert not np.all(found.status == Status.OPTIMAL)
 
 
+@pytest.mark.slow
+def test_a_search_may_be_watched_and_stopped():
+    outputs, labels, costs, margins = pools(30, 4)
+    config = l0.ExactConfig(batch=1)
+    whole = solve_all(outputs, labels, costs, margins, config)
+    hardest = int(np.argmax(whole.num_nodes))
+    problem = (outputs[hardest], labels[hardest], costs[hardest])
+    options = {"margin": margins[hardest], "tolerance": 1e-3, "config": config}
+    seen = []
+    watched = l0.solve_exact(*problem, **options, on_step=lambda state, info: seen.append(info))
+    assert (watched.loss, watched.lower_bound, watched.num_nodes) == (whole.loss[hardest], whole.lower_bound[hardest], whole.num_nodes[hardest])
+    assert [int(info.num_nodes) for info in seen] == list(range(1, len(seen) + 1))
+    assert int(seen[-1].num_open) == 0
+    lower = np.array([info.lower_bound for info in seen])
+    assert np.all(np.diff(lower) >= 0)
+    assert len(seen) > 2
+    stopped = l0.solve_exact(*problem, **options, on_step=lambda state, info: False)
+    assert (int(stopped.status), int(stopped.num_nodes)) == (Status.TIME_LIMIT, 1)
+    assert float(stopped.lower_bound) == lower[0]
+    assert float(stopped.loss) >= float(whole.loss[hardest]) - 1e-6
+    with pytest.raises(ValueError, match="on_step is called on the host"):
+        jax.jit(lambda cost: l0.solve_exact(*problem[:2], cost, **options, on_step=lambda state, info: None))(problem[2])
+
+
+@pytest.mark.slow
+def test_a_model_may_be_watched_and_stopped():
+    random = np.random.default_rng(5)
+    bits = random.integers(0, 2, (20, 5)).astype(np.float32)
+    dataset = jboost.make_dataset(bits, np.where(random.random(20) < 0.2, -1, np.where(bits[:, 0] + bits[:, 1] > 0, 1, -1)))
+    learner = jboost.learners.monomials(1, kappa=0.1, num_proposed=4)
+    options = {"margin": 0.3, "max_rounds": 20, "max_columns": 32}
+    whole = l0.fit_exact(dataset, learner, **options)
+    kinds = []
+    watched = l0.fit_exact(dataset, learner, **options, on_step=lambda state, info: kinds.append(hasattr(info, "num_nodes")))
+    assert watched.certificate.integer_upper_bound == pytest.approx(float(whole.certificate.integer_upper_bound), abs=1e-4)
+    assert kinds == sorted(kinds)
+    assert (sum(kinds) > 0) == (int(watched.num_nodes) > 0)
+    assert len(kinds) - sum(kinds) == int(watched.columns.num_rounds)
+    stopped = l0.fit_exact(dataset, learner, **options, on_step=lambda state, info: False)
+    assert (int(stopped.status), int(stopped.columns.num_rounds), int(stopped.num_nodes)) == (Status.TIME_LIMIT, 1, 0)
+    assert stopped.certificate.integer_lower_bound <= whole.certificate.integer_upper_bound + 1e-5
+    assert stopped.certificate.integer_upper_bound >= whole.certificate.integer_lower_bound - 1e-5
+
+
 def test_bounds_are_rounded_up_to_what_the_loss_can_be():
     weights, prices = jnp.ones(5), jnp.array([0, 0, 1.5, 1.5])
     for bound, wanted in ((0.2, 1.0), (1.0, 1.0), (1.2, 1.5), (1.6, 2.0), (2.1, 2.5), (2.6, 3.0), (7.3, 7.5), (-1.0, 0.0), (-np.inf, -np.inf)):

@@ -83,8 +83,9 @@ def num_choices(settings: Settings) -> int:
 
 
 def num_steps(settings: Settings) -> int:
-    """How often `fit` calls `on_step` at most."""
-    return settings.rounds if num_choices(settings) == 1 else len(settings.kappa) * settings.folds
+    """How often `fit` calls `on_step`, as far as that is known: `exact` takes as many steps more as it has to."""
+    first = settings.rounds if num_choices(settings) == 1 else len(settings.kappa) * settings.folds
+    return first + (settings.rounds if settings.exact > 0 else 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,6 +95,7 @@ class Found:
     fit: Fit
     settings: Settings  # with one kappa, margin and vote
     losses: tuple[dict[str, Any], ...]  # kappa, margin, vote, mean, standard_error of each; empty where there was no choice
+    exact: dict[str, Any] | None = None  # hypotheses in play, nodes and status of the branch and bound
 
 
 def fit(
@@ -132,6 +134,8 @@ def fit(
             found = _fit_one(merged.dataset, make_learner, settings, rhos[0], room, on_step)
         else:
             found = _choose(merged, make_learner, _hold_out(merged, labels, weights, chosen, settings), settings, rhos, room, on_step)
+        if settings.exact > 0:
+            found = _prove(merged.dataset, make_learner, found, room, on_step)
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_room.certificate(found.fit)['explanation']}")
     return found
@@ -151,12 +155,31 @@ def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
 
 def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, margin: float, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
     def watch(state: Any, info: Any) -> bool:
-        lower, upper = max(float(info.lower_bound), 0.0), float(info.upper_bound)
-        return on_step is None or on_step(state, f"bounds {lower:.4g} to {upper:.4g}")
+        return on_step is None or on_step(state, _bounds(info))
 
     vote = _VOTES[settings.vote[0]]
     fitted = l0.fit(dataset, make_learner(settings.kappa[0]), margin=margin, search=vote, on_step=watch, **room)
     return Found(jax.block_until_ready(fitted), dataclasses.replace(settings, margin=(margin,)), ())
+
+
+def _prove(dataset: Dataset, make_learner: Partial, found: Found, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
+    """The vote that branch and bound over all rules comes to within its seconds, under the settings chosen."""
+    limit = functools.cache(lambda: drive.time_limit(found.settings.exact))  # from the first batch of nodes on
+
+    def watch(state: Any, info: Any) -> bool:
+        is_search = hasattr(info, "num_nodes")
+        nodes = f", {int(info.num_nodes)} nodes" if is_search else ""
+        goes_on = on_step is None or on_step(state, f"{_bounds(info)}{nodes}")
+        return goes_on and (not is_search or limit()(state, info))
+
+    ((kappa,), (margin,)) = found.settings.kappa, found.settings.margin
+    proven = jax.block_until_ready(l0.fit_exact(dataset, make_learner(kappa), margin=float(margin), on_step=watch, **room))
+    said = report_room.describe_search(proven)
+    return dataclasses.replace(found, fit=proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate), exact=said)
+
+
+def _bounds(info: Any) -> str:
+    return f"bounds {max(float(info.lower_bound), 0.0):.4g} to {float(info.upper_bound):.4g}"
 
 
 def _choose(

@@ -62,6 +62,7 @@ def fit(settings: Settings, say: Any) -> None:
         sections={
             "data": build.describe_data(table, len(apart), source.weights, ()),
             "model": model,
+            "search": found.exact,
             "choice": _describe_choice(found) if found.losses else None,
             "losses": build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others),
         },
@@ -70,6 +71,7 @@ def fit(settings: Settings, say: Any) -> None:
             f"attributes  {report['model']['attributes']['bits']} yes-or-no questions",
             *(report_room.choice_lines(report["choice"]) if report["choice"] else []),
             *report_room.lines(report["model"], opening.mapping, num_shown=_NUM_SHOWN),
+            *(report_room.search_lines(report["search"]) if report["search"] else []),
         ],
     )
 

@@ -42,6 +42,7 @@ class Settings:
     missing: str
     min_separation: int | None
     vote: tuple[str, ...]
+    exact: float  # seconds, 0 for none
     rounds: int
     solver: str
     nu: tuple[float, ...]
@@ -191,6 +192,16 @@ OPTIONS = (
         "often errs less on new rows. It may be repeated.",
         methods=(L0,),
         num_values=_ANY_NUMBER,
+    ),
+    Option(
+        "exact",
+        float,
+        0.0,
+        "Go on by branch and bound, for so many seconds at most, until no vote has fewer errors plus costs; for some hundred rows and short rules.",
+        methods=(L0,),
+        commands=("fit",),
+        metavar="SECONDS",
+        low=0,
     ),
     Option(
         "rounds",
@@ -349,6 +360,8 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     _check_number(filled)
     if filled["method"] == L0:
         filled["learner"] = "monomials"
+    if filled["exact"] > 0 and "hinge" in filled["vote"]:
+        raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote hinge asks for another one: choose one of them")
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
     for option in OPTIONS:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -82,12 +83,26 @@ class Data(NamedTuple):
     margin: Array  # []
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
+    """Between two batches."""
+
     stack: Stack
     best: Vote
     goal: Array  # [] its loss, or the one known from elsewhere where that is less
     floor: Array  # [] the least bound among nodes that were dropped below the incumbent
     num_nodes: Array  # [] int32
+
+
+class Info(NamedTuple):
+    """One batch, as a progress bar would show it."""
+
+    num_nodes: Array  # [] int32, so far
+    num_open: Array  # [] int32
+    lower_bound: Array  # [] no point of (15) loses less
+    upper_bound: Array  # [] what the best point loses
+
+
+OnStep = Callable[[State, Info], bool | None]
 
 
 def solve_exact(
@@ -102,6 +117,7 @@ def solve_exact(
     tolerance: ArrayLike = 1e-4,
     cutoff: ArrayLike | None = None,
     config: ExactConfig | None = None,
+    on_step: OnStep | None = None,
 ) -> Exact:
     """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of a pool: (15) by branch and bound.
 
@@ -119,10 +135,11 @@ def solve_exact(
       cutoff: [] a loss that is known to be attained by some point, here or elsewhere: only what loses less is looked for, `lower_bound` is at most
         this, and OPTIMAL means that the lesser of it and `loss` is the optimum. None for none.
       config: static sizes.
+      on_step: called with (state, info) after each batch, on the host; False ends the search with status TIME_LIMIT. Not under jit or vmap.
 
     Returns:
-      An `Exact`. ITERATION_LIMIT and CAPACITY_LIMIT come with a valid bound; PRECISION_LIMIT where nodes with nothing left to decide could not be
-      closed in the float type at hand, with a valid bound; INFEASIBLE without columns.
+      An `Exact`. ITERATION_LIMIT, CAPACITY_LIMIT and TIME_LIMIT come with a valid bound; PRECISION_LIMIT where nodes with nothing left to decide
+      could not be closed in the float type at hand, with a valid bound; INFEASIBLE without columns.
 
     Raises:
       ValueError: naming the argument, for shapes, kinds, and values where they are known.
@@ -141,37 +158,92 @@ def solve_exact(
     tolerance = check.number("tolerance", tolerance, low=0).astype(float)
     known = check.number("cutoff", jnp.inf if cutoff is None else cutoff, low=0, high=jnp.inf).astype(float)
     shape = data[0].shape
-    found = search_pool(Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin)), tolerance, known, config=settings)
+    pool = Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin))
+    found = search_pool(pool, tolerance, known, config=settings, on_step=on_step)
     return found._replace(coefficients=found.coefficients[: shape[1]])
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
-def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
+def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig, on_step: OnStep | None = None) -> Exact:
     """`solve_exact` of arrays."""
+    if on_step is None:
+        return _search(data, tolerance, cutoff, config=config)
+    judge_driven((data, tolerance, cutoff))
+    state, goes_on = _begin(data, cutoff, config=config), True
+    for _ in range(config.max_batches):
+        if not goes_on or not bool(_unfinished(state, config)):
+            break
+        state, info = _advance(data, state, tolerance, config=config)
+        answer = on_step(state, info)
+        goes_on = answer is None or bool(answer)
+    return _finish(data, state, tolerance, jnp.asarray(not goes_on), config=config)
+
+
+def judge_driven(inputs: Any) -> None:
+    """Raises ValueError for traced arrays, which no host can look at."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
+        raise ValueError("on_step is called on the host, between batches, and the data are traced: leave it out under jit, vmap and grad")
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
+    """All of it, as one compiled program."""
+    first = numerics.start_loop_beside(_begin(data, cutoff, config=config), data.outputs)
+
+    def step(state: State) -> State:
+        return _step(data, state, tolerance, config)
+
+    last, _ = loops.bounded_loop(step, lambda state: _unfinished(state, config), first, max_checks=config.max_batches)
+    return _finish(data, last, tolerance, jnp.zeros((), bool), config=config)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> State:
+    """The root, unless there is nothing to search."""
     data, is_valid = _clean(data)
-    instance = Instance((data.outputs * data.labels[:, None]).T, data.weights, data.costs, data.column_mask, data.margin)
+    instance = _instance(data)
     root = _Node(jnp.where(data.costs > 0, _OPEN, _YES).astype(jnp.int8), jnp.full(data.labels.shape, _OPEN, jnp.int8), jnp.zeros_like(data.margin))
     start = integer.better(integer.evaluate(instance, jnp.ones_like(data.costs)), integer.best_alone(instance))
     nodes = stack.start(root, capacity=config.capacity, slack=2 * config.batch)
-    first = _State(nodes, start, jnp.minimum(start.loss, cutoff), jnp.full_like(start.loss, jnp.inf), jnp.zeros((), jnp.int32))
     is_hopeless = ~is_valid | ~jnp.any(data.column_mask)
-    first = first._replace(stack=first.stack._replace(count=jnp.where(is_hopeless, 0, first.stack.count)))
+    nodes = nodes._replace(count=jnp.where(is_hopeless, 0, nodes.count))
+    return State(nodes, start, jnp.minimum(start.loss, cutoff), jnp.full_like(start.loss, jnp.inf), jnp.zeros((), jnp.int32))
 
-    def unfinished(state: _State) -> Array:
-        return (state.stack.count > 0) & (state.stack.count <= config.capacity)
 
-    first = numerics.start_loop_beside(first, data.outputs)
-    last, _ = loops.bounded_loop(lambda state: _step(data, instance, state, tolerance, config), unfinished, first, max_checks=config.max_batches)
-    is_left = jnp.arange(last.stack.nodes.bound.shape[0]) < last.stack.count
-    left = jnp.min(jnp.where(is_left, last.stack.nodes.bound, jnp.inf))
-    lower = jnp.minimum(jnp.minimum(last.floor, left), last.goal)
+def _instance(data: Data) -> Instance:
+    return Instance((data.outputs * data.labels[:, None]).T, data.weights, data.costs, data.column_mask, data.margin)
+
+
+def _unfinished(state: State, config: ExactConfig) -> Array:
+    return (state.stack.count > 0) & (state.stack.count <= config.capacity)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _advance(data: Data, state: State, tolerance: Array, *, config: ExactConfig) -> tuple[State, Info]:
+    """One batch, for the host."""
+    after = _step(data, state, tolerance, config)
+    return after, Info(after.num_nodes, after.stack.count, _lower_bound(after), after.goal)
+
+
+def _lower_bound(state: State) -> Array:
+    is_left = jnp.arange(state.stack.nodes.bound.shape[0]) < state.stack.count
+    left = jnp.min(jnp.where(is_left, state.stack.nodes.bound, jnp.inf))
+    return jnp.minimum(jnp.minimum(state.floor, left), state.goal)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _finish(data: Data, last: State, tolerance: Array, is_stopped: Array, *, config: ExactConfig) -> Exact:
+    """What a search has come to."""
+    data, is_valid = _clean(data)
+    lower = _lower_bound(last)
     is_closed = last.goal - lower <= tolerance * jnp.maximum(last.goal, 1.0)
-    ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), int(Status.ITERATION_LIMIT))
+    ended = jnp.where(is_stopped, int(Status.TIME_LIMIT), int(Status.ITERATION_LIMIT))
+    ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), ended)
     ended = jnp.where(last.stack.count == 0, int(Status.PRECISION_LIMIT), ended)
     status = jnp.where(is_closed, int(Status.OPTIMAL), ended)
-    status = jnp.where(jnp.any(data.column_mask), status, int(Status.INFEASIBLE))
+    has_columns = jnp.any(data.column_mask)
+    status = jnp.where(has_columns, status, int(Status.INFEASIBLE))
     status = jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
-    is_sound = ~is_hopeless
+    is_sound = is_valid & has_columns
     return Exact(
         jnp.where(is_sound, last.best.coefficients, jnp.nan),
         jnp.where(is_sound, last.best.loss, jnp.where(is_valid, jnp.inf, jnp.nan)),
@@ -234,8 +306,10 @@ def _solve(config: ExactConfig, program: tuple[Array, ...], margin: Array) -> L0
     return lax.cond(jnp.any(mask), solve, nothing)
 
 
-def _step(data: Data, instance: Instance, state: _State, tolerance: Array, config: ExactConfig) -> _State:
+def _step(data: Data, state: State, tolerance: Array, config: ExactConfig) -> State:
     """One batch: bounds, a better incumbent perhaps, and the children of what may hold a better one still."""
+    data, _ = _clean(data)
+    instance = _instance(data)
     nodes, is_node, begin = stack.top(state.stack, config.batch)
     nodes, solved = jax.vmap(lambda node: _relax(data, node, state.goal, config))(nodes)
     votes = jax.vmap(jax.vmap(lambda start: integer.evaluate_near(instance, start)))(solved.coefficients)
@@ -256,7 +330,7 @@ def _step(data: Data, instance: Instance, state: _State, tolerance: Array, confi
     is_child = jnp.tile(goes_on & can_branch, 2)
     order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
     after = stack.put(state.stack, jax.tree.map(lambda leaf: leaf[order], children), jnp.sum(is_child, dtype=jnp.int32), begin)
-    return _State(after, best, goal, floor, state.num_nodes + jnp.sum(is_node, dtype=jnp.int32))
+    return State(after, best, goal, floor, state.num_nodes + jnp.sum(is_node, dtype=jnp.int32))
 
 
 def _branching_scores(data: Data, node: _Node, solved: L0Relaxation) -> Array:

@@ -6,7 +6,7 @@ of u. So hypotheses whose reduced cost reaches the gap cannot matter, and branch
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -16,7 +16,7 @@ from jax import lax
 from jboost.base import boosting, check, numerics
 from jboost.base.boosting import Ensemble, Everything, Fit
 from jboost.base.status import Status
-from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.base.types import Array, ArrayLike, Dataset, PyTree
 from jboost.l0 import booster, exact, pricing
 from jboost.l0.booster import L0, L0Certificate
 from jboost.l0.exact import ExactConfig
@@ -29,6 +29,7 @@ class ExactFit(NamedTuple):
 
     ensemble: Ensemble
     certificate: L0Certificate  # integer_lower_bound holds of all hypotheses
+    columns: Fit  # what the rounds of columns had come to before
     num_hypotheses: Array  # [] int32 whose reduced cost left them in play
     num_nodes: Array  # [] int32 of the branch and bound
     status: Array  # [] int32
@@ -43,6 +44,7 @@ def fit_exact(
     max_columns: int = 128,
     exact_tolerance: ArrayLike = 1e-4,
     exact_config: ExactConfig | None = None,
+    on_step: Callable[[Any, Any], bool | None] | None = None,
     **options: Any,
 ) -> ExactFit:
     """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by `fit`, reduced costs, and branch and bound.
@@ -57,6 +59,8 @@ def fit_exact(
       max_columns: of `fit`, and how many hypotheses the branch and bound is run over at most; static. The time of a node grows with its square.
       exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the model counts as optimal.
       exact_config: static sizes of the branch and bound.
+      on_step: called on the host with (state, info) after each round of columns, as by `fit`, and after each batch of nodes, as by `solve_exact`;
+        False ends the one or the other, and the whole with it. Not under jit or vmap.
       **options: of `fit`.
 
     Returns:
@@ -80,16 +84,29 @@ def fit_exact(
     if not isinstance(settings, ExactConfig):
         raise ValueError(f"exact_config is a {type(exact_config).__name__}: a jboost.l0.ExactConfig is wanted")
     tolerance = check.number("exact_tolerance", exact_tolerance, low=0).astype(float)
-    on_step = options.pop("on_step", None)
     options = {**options, "max_columns": max_columns}
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=on_step, **options)
-    return _prove(rounds, fitted, dataset, key, tolerance, config=settings)
+    play = _put_in_play(rounds, fitted, dataset, key)
+    if on_step is not None and int(fitted.status) == int(Status.TIME_LIMIT):
+        return ExactFit(fitted.ensemble, fitted.certificate, fitted, play.num_hypotheses, jnp.zeros((), jnp.int32), fitted.status)
+    found = exact.search_pool(play.data, tolerance, fitted.certificate.integer_upper_bound, config=settings, on_step=on_step)
+    return _conclude(fitted, play, found, tolerance)
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
-def _prove(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, tolerance: Array, *, config: ExactConfig) -> ExactFit:
-    """Branch and bound over the hypotheses in play."""
+class _Play(NamedTuple):
+    """The hypotheses that may matter, as a pool."""
+
+    data: exact.Data
+    hypotheses: PyTree  # leaves [capacity, ...]
+    count: Array  # [] int32, how many of these there are
+    left_out: Array  # [] no point of (15) with a hypothesis that found no room loses less
+    num_hypotheses: Array  # [] int32 that may matter
+
+
+@jax.jit
+def _put_in_play(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None) -> _Play:
+    """All hypotheses of the learner whose reduced cost is below the gap."""
     learner, known = fitted.ensemble.learner, fitted.certificate
     state = learner.init(key, dataset)
     every, capacity = learner.every(state), fitted.ensemble.votes.shape[0]
@@ -100,7 +117,6 @@ def _prove(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, toleran
     left_out = jnp.min(jnp.where(jnp.arange(len(order)) >= capacity, floors[order], jnp.inf), initial=jnp.inf)
     is_in_play = _are_cheapest(every.outputs[chosen], every.costs[chosen]) & (floors[chosen] < upper)
     pool = jax.tree.map(lambda leaf: _padded(leaf[chosen], capacity), every)
-
     ones = jnp.where(dataset.mask, 1.0, 0.0).astype(pool.outputs.dtype)
     data = exact.Data(
         outputs=jnp.concatenate([jnp.stack([ones, -ones]), pool.outputs]).T,
@@ -111,26 +127,28 @@ def _prove(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, toleran
         column_mask=jnp.concatenate([jnp.ones((2,), bool), _padded(is_in_play, capacity)]),
         margin=jnp.asarray(rounds.margin, pool.outputs.dtype),
     )
-    found = exact.search_pool(data, tolerance, upper, config=config)
+    count = jnp.asarray(min(capacity, len(order)), jnp.int32)
+    return _Play(data, pool.hypotheses, count, left_out, jnp.sum(floors < upper, dtype=jnp.int32))
 
+
+@jax.jit
+def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
+    """The better of both models, and what branch and bound proves of all hypotheses."""
+    known = fitted.certificate
+    upper = known.integer_upper_bound
     is_new = found.loss < upper
     own = jnp.where(is_new, found.coefficients[2:], 0.0)
-    fresh = Ensemble(
-        learner,
-        pool.hypotheses,
-        jnp.stack([own, own], axis=1),
-        found.coefficients[0] - found.coefficients[1],
-        jnp.asarray(min(capacity, len(order)), jnp.int32),
-    )
+    constant = found.coefficients[0] - found.coefficients[1]
+    fresh = Ensemble(fitted.ensemble.learner, play.hypotheses, jnp.stack([own, own], axis=1), constant, play.count)
     ensemble = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, fitted.ensemble)
     upper = jnp.where(is_new, found.loss, upper)
-    lower = jnp.minimum(jnp.maximum(known.integer_lower_bound, jnp.minimum(found.lower_bound, left_out)), upper)
+    lower = jnp.minimum(jnp.maximum(known.integer_lower_bound, jnp.minimum(found.lower_bound, play.left_out)), upper)
     is_closed = upper - lower <= tolerance * jnp.maximum(upper, 1.0)
-    missed = jnp.where(left_out < upper, int(Status.CAPACITY_LIMIT), found.status)
+    missed = jnp.where(play.left_out < upper, int(Status.CAPACITY_LIMIT), found.status)
     status = jnp.where(is_closed, int(Status.OPTIMAL), missed)
     status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, status).astype(jnp.int32)
     certificate = known._replace(integer_lower_bound=lower, integer_upper_bound=upper)
-    return ExactFit(ensemble, certificate, jnp.sum(floors < upper, dtype=jnp.int32), found.num_nodes, status)
+    return ExactFit(ensemble, certificate, fitted, play.num_hypotheses, found.num_nodes, status)
 
 
 def _floors(proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array) -> Array:

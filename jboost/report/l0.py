@@ -18,6 +18,7 @@ from jboost.base.boosting import Ensemble, Fit
 from jboost.data import binarization
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
+from jboost.l0 import ExactFit
 
 DELTA = 0.05
 
@@ -103,6 +104,21 @@ def certificate(fit: Fit) -> dict[str, Any]:
         "status": status.Status(int(fit.status)).name,
         "explanation": status.explain(fit.status),
     }
+
+
+def describe_search(found: ExactFit) -> dict[str, Any]:
+    """How the branch and bound went."""
+    named = {"hypotheses": int(found.num_hypotheses), "nodes": int(found.num_nodes)}
+    return named | {"status": status.Status(int(found.status)).name, "explanation": status.explain(found.status)}
+
+
+def search_lines(search: Mapping[str, Any]) -> list[str]:
+    """The branch and bound in a line.
+
+    >>> search_lines({"hypotheses": 12, "nodes": 40, "status": "OPTIMAL", "explanation": "OPTIMAL: ..."})
+    ['search      12 rules in play after reduced costs, 40 nodes: OPTIMAL: ...']
+    """
+    return [f"search      {search['hypotheses']:,} rules in play after reduced costs, {search['nodes']:,} nodes: {search['explanation']}"]
 
 
 def in_words(bounds: Mapping[str, Any], *, max_order: int, margin: float) -> str:
