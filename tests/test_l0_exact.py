@@ -142,6 +142,22 @@ def test_a_model_may_be_watched_and_stopped():
     assert stopped.certificate.integer_upper_bound >= whole.certificate.integer_lower_bound - 1e-5
 
 
+def test_the_best_pair_is_the_best_of_all_pairs():
+    random = np.random.default_rng(6)
+    find = jax.jit(integer.best_pair)
+    for _ in range(150):
+        margins = random.integers(-1, 2, (6, 8)).astype(np.float32)
+        weights, costs = random.integers(1, 4, 8).astype(np.float32), random.random(6).astype(np.float32)
+        is_column, margin = random.random(6) < 0.6, np.float32(random.choice([0.2, 0.5, 0.6, 1.0]))
+        found = find(integer.Instance(margins, weights, costs, is_column, margin))
+        losses = {
+            pair: costs[list(pair)].sum() + weights[margins[list(pair)].mean(axis=0) < margin].sum()
+            for pair in itertools.combinations(np.flatnonzero(is_column).tolist(), 2)
+        }
+        assert float(found.loss) == pytest.approx(min(losses.values(), default=np.inf), abs=1e-4)
+        assert not losses or losses[tuple(np.flatnonzero(found.coefficients).tolist())] == pytest.approx(float(found.loss), abs=1e-4)
+
+
 def test_bounds_are_rounded_up_to_what_the_loss_can_be():
     weights, prices = jnp.ones(5), jnp.array([0, 0, 1.5, 1.5])
     for bound, wanted in ((0.2, 1.0), (1.0, 1.0), (1.2, 1.5), (1.6, 2.0), (2.1, 2.5), (2.6, 3.0), (7.3, 7.5), (-1.0, 0.0), (-np.inf, -np.inf)):

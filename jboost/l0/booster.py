@@ -369,7 +369,7 @@ def _constant_cost(learner: Any) -> ArrayLike:
 def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.SearchConfig) -> integer.Vote:
     """The best point of (15) that the local search finds from the points at hand."""
     relaxed = memory.warm.primal
-    whole = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected])
+    whole = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected, integer.best_pair(instance).coefficients])
     starts = jnp.concatenate([whole, integer.sparse_starts(relaxed.coefficients), integer.sparse_starts(relaxed.selected)])
 
     def search(start: Array) -> integer.Vote:

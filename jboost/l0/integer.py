@@ -84,6 +84,21 @@ def best_alone(instance: Instance) -> Vote:
     return vote._replace(loss=jnp.where(jnp.any(instance.is_column), vote.loss, jnp.inf))
 
 
+def best_pair(instance: Instance) -> Vote:
+    """The best point of (15) with two hypotheses that share the vote, both of which no single step of a search may bring; else infinite."""
+    is_right, is_quiet = ((instance.margins == value).astype(instance.weights.dtype) for value in (1, 0))
+    weighed = is_right * instance.weights[None, :]
+    both, either = (jnp.matmul(weighed, others.T, precision=lax.Precision.HIGHEST) for others in (is_right, is_quiet))
+    kept = both + jnp.where(instance.margin <= 0.5, either + either.T, 0.0)
+    prices = jnp.where(instance.is_column, instance.costs, jnp.inf)
+    losses = prices[:, None] + prices[None, :] - kept + jnp.where(jnp.eye(len(prices), dtype=bool), jnp.inf, 0.0)
+    best = jnp.argmin(losses)
+    places = jnp.arange(len(prices))
+    chosen = (places == best // len(prices)) | (places == best % len(prices))
+    vote = _valued(instance, jnp.where(chosen, 0.5, 0.0).astype(losses.dtype))
+    return vote._replace(loss=jnp.where(jnp.isfinite(jnp.min(losses)), vote.loss, jnp.inf))
+
+
 def _valued(instance: Instance, coefficients: Array) -> Vote:
     reached = jnp.matmul(coefficients, instance.margins, precision=lax.Precision.HIGHEST)
     paid = jnp.concatenate([reached < instance.margin, coefficients > 0])
