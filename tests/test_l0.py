@@ -54,8 +54,8 @@ def make_instances(count, seed):
 
 
 @functools.cache
-def fitted(count=12, seed=0, max_rounds=MAX_ROUNDS):
-    features, labels, margins, kappas = make_instances(count, seed)
+def fitted(max_rounds):
+    features, labels, margins, kappas = make_instances(12, 0)
 
     def fit(features, labels, margin, kappa):
         dataset = jboost.make_dataset(features, labels)
@@ -66,7 +66,7 @@ def fitted(count=12, seed=0, max_rounds=MAX_ROUNDS):
 
 
 def test_bounds_hold_the_optimum_over_all_monomials():
-    (features, labels, margins, kappas), fits = fitted()
+    (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
     for index in range(len(labels)):
         outputs, cost = every_monomial(features[index], MAX_ORDER, mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]))
         optimum = oracle.optimum(outputs, labels[index], cost, float(margins[index]))
@@ -99,7 +99,7 @@ def integer_optimum(outputs, labels, cost, margin):
 
 
 def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
-    (features, labels, margins, kappas), fits = fitted()
+    (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
     for index in range(0, len(labels), 2):
         outputs, cost = every_monomial(features[index], MAX_ORDER, mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]))
         optimum = integer_optimum(outputs, labels[index], cost, float(margins[index]))
@@ -108,7 +108,7 @@ def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
 
 
 def test_the_ensemble_attains_the_integer_upper_bound():
-    (features, labels, margins, kappas), fits = fitted()
+    (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
     prices = [mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappa) for kappa in kappas]
     for index in range(len(labels)):
         votes = np.asarray(fits.ensemble.votes[index][:, 0], float)
@@ -125,7 +125,7 @@ def test_the_ensemble_attains_the_integer_upper_bound():
 @pytest.mark.parametrize("max_rounds", [MAX_ROUNDS, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
 def test_the_proof_can_be_worked_out_anew(max_rounds):
     """That of few rounds too, whose duals ask too much as they are."""
-    (features, labels, margins, kappas), fits = fitted(max_rounds=max_rounds)
+    (features, labels, margins, kappas), fits = fitted(max_rounds)
     assert np.all(fits.certificate.lower_bound > 0)
     for index in range(len(labels)):
         outputs, cost = every_monomial(features[index], MAX_ORDER, mdl_costs(NUM_ATTRIBUTES, NUM_EXAMPLES, MAX_ORDER, kappas[index]))

@@ -82,6 +82,7 @@ def test_votes_have_the_least_hinge_loss_and_few_columns(x64):
         assert (sparse.coefficients[:, 2:] > 0).sum() < (precise.coefficients[:, 2:] > 0).sum()
 
 
+@pytest.mark.slow
 def test_a_fit_may_end_in_the_vote_of_least_hinge_loss():
     rng = np.random.default_rng(3)
     features = rng.integers(0, 2, (2, 40, 6)).astype(np.float32)

@@ -86,8 +86,8 @@ def choose(
 
     >>> import jax
     >>> import jboost
-    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 4, [1, -1, -1, -1] * 4)
-    >>> learner = lambda kappa: jboost.learners.monomials(2, kappa=kappa)
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 12, [1, 1, -1, -1] * 12)
+    >>> learner = lambda kappa: jboost.learners.monomials(1, kappa=kappa)
     >>> chosen = jboost.l0.choose(dataset, learner, margins=[0.2], kappas=[0.1, 9.0], key=jax.random.key(0), num_folds=2, max_rounds=8)
     >>> round(float(chosen.kappa), 3), float(chosen.errors[0, 0, 0])
     (0.1, 0.0)

@@ -55,8 +55,8 @@ def path(
       ValueError: what `fit` raises, and for `margins` that are empty or outside (0, 1].
 
     >>> import jboost
-    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, -1, -1, -1] * 3)
-    >>> fits = jboost.l0.path(dataset, jboost.learners.monomials(2, kappa=0.1), [0.1, 0.2], max_rounds=20)
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
+    >>> fits = jboost.l0.path(dataset, jboost.learners.monomials(1, kappa=0.1), [0.1, 0.2], max_rounds=20)
     >>> fits.status.tolist(), bool((fits.certificate.lower_bound <= fits.certificate.upper_bound).all())
     ([0, 0], True)
     """
@@ -156,8 +156,8 @@ def search_margin(
       ValueError: what `fit` raises, and for a `penalty` that is not positive.
 
     >>> import jboost
-    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, -1, -1, -1] * 3)
-    >>> found = jboost.l0.search_margin(dataset, jboost.learners.monomials(2, kappa=0.1), penalty=0.05, max_rounds=20)
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
+    >>> found = jboost.l0.search_margin(dataset, jboost.learners.monomials(1, kappa=0.1), penalty=0.05, max_rounds=20)
     >>> bool(found.lower_bound <= found.upper_bound), 0 < float(found.margin) <= 1
     (True, True)
     """
