@@ -400,8 +400,7 @@ def drive(
       ValueError: what `start` raises; for traced data, which no host can look at.
     """
     judge_arguments(learner, dataset, max_rounds)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((booster, dataset, key))):
-        raise ValueError("on_step is called on the host, between rounds, and the data are traced: leave it out under jit, vmap and grad")
+    check.can_be_watched((booster, dataset, key), between="rounds")
     state = _start(booster, learner, dataset, key, max_rounds=max_rounds)
     while bool(unfinished(state)):
         state, info = _step(state, dataset)

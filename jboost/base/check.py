@@ -74,6 +74,12 @@ def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} is {value!r}: the options are {', '.join(map(repr, options))}")
 
 
+def can_be_watched(inputs: Any, *, between: str) -> None:
+    """Raises ValueError where arrays are traced, which an `on_step` cannot look at between two of what it watches, as "rounds"."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
+        raise ValueError(f"on_step is called on the host, between {between}, and the data are traced: leave it out under jit, vmap and grad")
+
+
 def count(name: str, value: Any, *, low: int) -> None:
     """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:

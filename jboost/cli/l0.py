@@ -84,8 +84,9 @@ def num_choices(settings: Settings) -> int:
 
 def num_steps(settings: Settings) -> int:
     """How often `fit` calls `on_step`, as far as that is known: `exact` takes as many steps more as it has to."""
-    first = settings.rounds if num_choices(settings) == 1 else len(settings.kappa) * settings.folds
-    return first + (settings.rounds if settings.exact > 0 else 0)
+    if num_choices(settings) == 1:
+        return settings.rounds
+    return len(settings.kappa) * settings.folds + (settings.rounds if settings.exact > 0 else 0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,11 +132,12 @@ def fit(
         room: dict[str, Any] = {"tolerance": settings.tolerance, "max_rounds": settings.rounds, "config": _CONFIG}
         rhos = margins(settings, int(chosen.sum()))
         if num_choices(settings) == 1:
-            found = _fit_one(merged.dataset, make_learner, settings, rhos[0], room, on_step)
+            fit_one = _prove if settings.exact > 0 else _fit_one
+            found = fit_one(merged.dataset, make_learner, dataclasses.replace(settings, margin=tuple(rhos)), room, on_step)
         else:
             found = _choose(merged, make_learner, _hold_out(merged, labels, weights, chosen, settings), settings, rhos, room, on_step)
-        if settings.exact > 0:
-            found = _prove(merged.dataset, make_learner, found, room, on_step)
+            if settings.exact > 0:
+                found = dataclasses.replace(_prove(merged.dataset, make_learner, found.settings, room, on_step), losses=found.losses)
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_room.certificate(found.fit)['explanation']}")
     return found
@@ -153,18 +155,20 @@ def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
     return make_learner
 
 
-def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, margin: float, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
+def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
+    """The vote for one kappa, margin and kind of vote."""
+
     def watch(state: Any, info: Any) -> bool:
         return on_step is None or on_step(state, _bounds(info))
 
-    vote = _VOTES[settings.vote[0]]
-    fitted = l0.fit(dataset, make_learner(settings.kappa[0]), margin=margin, search=vote, on_step=watch, **room)
-    return Found(jax.block_until_ready(fitted), dataclasses.replace(settings, margin=(margin,)), ())
+    ((kappa,), (margin,), (vote,)) = settings.kappa, settings.margin, settings.vote
+    fitted = l0.fit(dataset, make_learner(kappa), margin=float(margin), search=_VOTES[vote], on_step=watch, **room)
+    return Found(jax.block_until_ready(fitted), settings, ())
 
 
-def _prove(dataset: Dataset, make_learner: Partial, found: Found, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
-    """The vote that branch and bound over all rules comes to within its seconds, under the settings chosen."""
-    limit = functools.cache(lambda: drive.time_limit(found.settings.exact))  # from the first batch of nodes on
+def _prove(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
+    """The vote that branch and bound over all rules comes to within its seconds, for one kappa and margin."""
+    limit = functools.cache(lambda: drive.time_limit(settings.exact))  # from the first batch of nodes on
 
     def watch(state: Any, info: Any) -> bool:
         is_search = hasattr(info, "num_nodes")
@@ -172,10 +176,10 @@ def _prove(dataset: Dataset, make_learner: Partial, found: Found, room: dict[str
         goes_on = on_step is None or on_step(state, f"{_bounds(info)}{nodes}")
         return goes_on and (not is_search or limit()(state, info))
 
-    ((kappa,), (margin,)) = found.settings.kappa, found.settings.margin
+    ((kappa,), (margin,)) = settings.kappa, settings.margin
     proven = jax.block_until_ready(l0.fit_exact(dataset, make_learner(kappa), margin=float(margin), on_step=watch, **room))
-    said = report_room.describe_search(proven)
-    return dataclasses.replace(found, fit=proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate), exact=said)
+    fitted = proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate)
+    return Found(fitted, settings, (), report_room.describe_search(proven))
 
 
 def _bounds(info: Any) -> str:

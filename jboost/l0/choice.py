@@ -120,8 +120,7 @@ def choose(
     part = _Part(booster, dataset, maker, searches, max_rounds)
     if on_step is None:
         return _choose(part, margins, prices, parts, num_at_once=num_at_once)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((dataset, margins, prices, parts, maker))):
-        raise ValueError("on_step is called on the host, between paths, and the data are traced: leave it out under jit, vmap and grad")
+    check.can_be_watched((part, margins, prices, parts), between="paths")
     return _drive(part, margins, prices, parts, on_step)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -99,7 +99,7 @@ class Info(NamedTuple):
     num_nodes: Array  # [] int32, so far
     num_open: Array  # [] int32
     lower_bound: Array  # [] no point of (15) loses less
-    upper_bound: Array  # [] what the best point loses
+    upper_bound: Array  # [] a loss that is attained, here or, by the cutoff, elsewhere
 
 
 OnStep = Callable[[State, Info], bool | None]
@@ -165,41 +165,35 @@ def solve_exact(
 
 def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig, on_step: OnStep | None = None) -> Exact:
     """`solve_exact` of arrays."""
+    data, is_valid = _clean(data)
     if on_step is None:
-        return _search(data, tolerance, cutoff, config=config)
-    judge_driven((data, tolerance, cutoff))
-    state, goes_on = _begin(data, cutoff, config=config), True
+        return _search(data, is_valid, tolerance, cutoff, config=config)
+    check.can_be_watched((data, tolerance, cutoff), between="batches")
+    state, goes_on = _begin(data, is_valid, cutoff, config=config), True
     for _ in range(config.max_batches):
         if not goes_on or not bool(_unfinished(state, config)):
             break
         state, info = _advance(data, state, tolerance, config=config)
         answer = on_step(state, info)
         goes_on = answer is None or bool(answer)
-    return _finish(data, state, tolerance, jnp.asarray(not goes_on), config=config)
-
-
-def judge_driven(inputs: Any) -> None:
-    """Raises ValueError for traced arrays, which no host can look at."""
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
-        raise ValueError("on_step is called on the host, between batches, and the data are traced: leave it out under jit, vmap and grad")
+    return _finish(data, is_valid, state, tolerance, jnp.asarray(not goes_on), config=config)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
+def _search(data: Data, is_valid: Array, tolerance: Array, cutoff: Array, *, config: ExactConfig) -> Exact:
     """All of it, as one compiled program."""
-    first = numerics.start_loop_beside(_begin(data, cutoff, config=config), data.outputs)
+    first = numerics.start_loop_beside(_begin(data, is_valid, cutoff, config=config), data.outputs)
 
     def step(state: State) -> State:
         return _step(data, state, tolerance, config)
 
     last, _ = loops.bounded_loop(step, lambda state: _unfinished(state, config), first, max_checks=config.max_batches)
-    return _finish(data, last, tolerance, jnp.zeros((), bool), config=config)
+    return _finish(data, is_valid, last, tolerance, jnp.zeros((), bool), config=config)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> State:
+def _begin(data: Data, is_valid: Array, cutoff: Array, *, config: ExactConfig) -> State:
     """The root, unless there is nothing to search."""
-    data, is_valid = _clean(data)
     instance = _instance(data)
     root = _Node(jnp.where(data.costs > 0, _OPEN, _YES).astype(jnp.int8), jnp.full(data.labels.shape, _OPEN, jnp.int8), jnp.zeros_like(data.margin))
     even, few = integer.evaluate(instance, jnp.ones_like(data.costs)), integer.better(integer.best_alone(instance), integer.best_pair(instance))
@@ -232,9 +226,8 @@ def _lower_bound(state: State) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
-def _finish(data: Data, last: State, tolerance: Array, is_stopped: Array, *, config: ExactConfig) -> Exact:
+def _finish(data: Data, is_valid: Array, last: State, tolerance: Array, is_stopped: Array, *, config: ExactConfig) -> Exact:
     """What a search has come to."""
-    data, is_valid = _clean(data)
     lower = _lower_bound(last)
     is_closed = last.goal - lower <= tolerance * jnp.maximum(last.goal, 1.0)
     ended = jnp.where(is_stopped, int(Status.TIME_LIMIT), int(Status.ITERATION_LIMIT))
@@ -254,6 +247,7 @@ def _finish(data: Data, last: State, tolerance: Array, is_stopped: Array, *, con
     )
 
 
+@jax.jit
 def _clean(data: Data) -> tuple[Data, Array]:
     """The data with harmless numbers in the place of what is masked or not allowed, and whether all is allowed."""
     dtype = data.margin.dtype
@@ -309,7 +303,6 @@ def _solve(config: ExactConfig, program: tuple[Array, ...], margin: Array) -> L0
 
 def _step(data: Data, state: State, tolerance: Array, config: ExactConfig) -> State:
     """One batch: bounds, a better incumbent perhaps, and the children of what may hold a better one still."""
-    data, _ = _clean(data)
     instance = _instance(data)
     nodes, is_node, begin = stack.top(state.stack, config.batch)
     nodes, solved = jax.vmap(lambda node: _relax(data, node, state.goal, config))(nodes)
