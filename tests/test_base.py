@@ -82,6 +82,17 @@ def test_choices_name_their_options():
         check.choice("fat", "thin", ("removed", "flipped"))
 
 
+@pytest.mark.parametrize("most", [1, 3, 2**20, 2**30])
+def test_the_largest_integers_and_the_first_of_equal_ones(most):
+    random = np.random.default_rng(most)
+    values = random.integers(-most, most, (50, 400)).astype(np.int32)
+    values[::3][random.random((17, 400)) < 0.9] = np.iinfo(np.int32).min
+    found, places = jax.jit(jax.vmap(lambda row: numerics.top_k(row, 30)))(jnp.asarray(values))
+    wanted = np.argsort(-values.astype(np.int64), axis=1, kind="stable")[:, :30]
+    np.testing.assert_array_equal(places, wanted)
+    np.testing.assert_array_equal(found, np.take_along_axis(values, wanted, axis=1))
+
+
 def test_masked_reductions_ignore_what_is_masked():
     values, mask = jnp.array([3.0, jnp.nan, -1.0]), jnp.array([True, False, True])
     assert numerics.masked_min(values, mask, fill=jnp.inf) == -1

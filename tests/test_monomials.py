@@ -332,6 +332,18 @@ def solve_under_jit(instance):
     return solve_one(instance, None, SMALL)
 
 
+def test_few_and_many_pairs_of_sixty_rows():
+    """Rewards are summed pair by pair where they are few, and by products where they are many; in several parts, and with little or much to flow."""
+    instances = random_instances(30, 60, 5, 850, with_pairs=True, with_costs=False, missing=False)
+    random = np.random.default_rng(1)
+    density = np.repeat([0.003, 0.02, 0.3], 10)[:, None, None]
+    pairs = np.where(random.random(instances.pairs.shape) < density, instances.pairs, 0.0)
+    instances = instances._replace(pairs=pairs, weights=instances.weights * np.where(np.arange(30) % 2, 1.0, 0.0625)[:, None])
+    num_pairs = np.sum(pairs > 0, axis=(1, 2))
+    assert num_pairs.min() < pairs[0].size / 64 < 256 < num_pairs.max()
+    check_all(instances, solve(instances))
+
+
 @pytest.mark.parametrize("num_rows", [0, 1, 7, 128, 129, 256, 300, 1023, 1025, 4601, 100_000])
 def test_blocks_and_groups_hold_all_rows(num_rows):
     whole = layout(num_rows).whole(num_rows)

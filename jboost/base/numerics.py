@@ -79,6 +79,21 @@ def is_subnormal(values: Array) -> Array:
     return (magnitude != 0) & (magnitude < mantissa)
 
 
+def top_k(values: Array, num: int) -> tuple[Array, Array]:
+    """`lax.top_k` of [k] numbers, integers of 32 bits within 2^24 of the least and the largest one alike.
+
+    XLA sorts integers whole on a CPU, where of floats it looks for the largest only: so floats of the same order, normal ones, stand for them.
+    """
+    if values.dtype != jnp.dtype("int32"):
+        return lax.top_k(values, num)
+    most = jnp.iinfo(jnp.int32).max - (1 << 24)
+    least_normal = 1 << 23
+    magnitude = (jnp.abs(jnp.clip(values, -most, most)) + least_normal).astype(jnp.uint32)
+    bits = jnp.where(values < 0, magnitude | jnp.uint32(1 << 31), magnitude)
+    _, places = lax.top_k(lax.bitcast_convert_type(bits, jnp.float32), num)
+    return values[places], places
+
+
 def spread(size: int, dtype: jnp.dtype) -> Array:
     """Numbers [size] in [1, 2) without structure."""
     return 1 + jnp.mod(0.6180339887 * jnp.arange(size, dtype=dtype), 1.0)

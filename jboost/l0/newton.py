@@ -27,7 +27,8 @@ _TO_BOUNDARY = 0.995
 _PROGRESS, _MAX_STALLED = 0.9, 5  # an iteration that leaves more of the error stalls, and so many in a row end the solve
 _SHARE = 0.3  # of the tolerance, what the products are left to sum to: far below it rounding spoils the residuals
 _DENSITY = 100  # entries of the graph to an edge, from which a CPU adds rows faster than it multiplies matrices
-_REFINEMENTS = {4: 5, 8: 2}  # products and solves with the factor for a direction, by the size of a float
+_MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a direction, by the size of a float
+_EXACT = {4: 1e-3, 8: 1e-8}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
 
 
@@ -124,6 +125,15 @@ class _Push(NamedTuple):
     columns: Array  # [2 U, k]
 
 
+class _Refined(NamedTuple):
+    """A solution on its way."""
+
+    found: _Push
+    rest: _Push  # what it misses
+    toward: _Push
+    size: Array  # [k] of the rest, squared
+
+
 def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
     """Solves the system in (xi, lambda, mu) for ratios of dual to primal."""
     instance, served, used = program.instance, program.served, program.is_used
@@ -193,21 +203,24 @@ def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
 
     def solve(push: _Push) -> _Push:
         """By conjugate gradients, preconditioned by the factor: what was added to the diagonals is taken back."""
-        toward = backsolve(push)
+        bent = backsolve(push)
+        whole = _dot(push, bent)
 
-        def refine(_: Array, carry: tuple[_Push, _Push, _Push, Array]) -> tuple[_Push, _Push, _Push, Array]:
-            found, rest, toward, size = carry
-            reached = apply(toward)
-            length = numerics.safe_divide(size, jnp.maximum(_dot(toward, reached), 0.0))[None, :]
-            found = jax.tree.map(lambda value, change: value + length * change, found, toward)
-            rest = jax.tree.map(lambda value, change: value - length * change, rest, reached)
+        def refine(state: _Refined) -> _Refined:
+            reached = apply(state.toward)
+            length = numerics.safe_divide(state.size, jnp.maximum(_dot(state.toward, reached), 0.0))[None, :]
+            found = jax.tree.map(lambda value, change: value + length * change, state.found, state.toward)
+            rest = jax.tree.map(lambda value, change: value - length * change, state.rest, reached)
             bent = backsolve(rest)
-            new_size = _dot(rest, bent)
-            turn = numerics.safe_divide(new_size, size)[None, :]
-            return found, rest, jax.tree.map(lambda value, old: value + turn * old, bent, toward), new_size
+            size = _dot(rest, bent)
+            turn = numerics.safe_divide(size, state.size)[None, :]
+            return _Refined(found, rest, jax.tree.map(lambda value, old: value + turn * old, bent, state.toward), size)
 
-        first = (jax.tree.map(jnp.zeros_like, push), push, toward, _dot(push, toward))
-        return lax.fori_loop(0, _REFINEMENTS[eps.dtype.itemsize], refine, first)[0]
+        def is_coarse(state: _Refined) -> Array:
+            return jnp.any(state.size > _EXACT[eps.dtype.itemsize] ** 2 * whole)
+
+        first = _Refined(jax.tree.map(jnp.zeros_like, push), push, bent, whole)
+        return loops.bounded_loop(refine, is_coarse, first, max_checks=_MOST_REFINEMENTS[eps.dtype.itemsize])[0].found
 
     return solve
 

@@ -20,12 +20,17 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.instance import Instance, Rows, amounts_by_literal, amounts_covered, covered, layout, most_gains, sum_over_rows
+from jboost.monomials.instance import Instance, Rows, amounts_by_literal, amounts_covered, covered, layout, most_gains, numbers_covered, sum_over_rows
+
+_PAIRS_AT_ONCE = 256
+_MATCHINGS_OF_LITTLE = 16
+_ENTRIES_TO_A_PAIR = 64  # of the matrix of rewards, from which a CPU adds pair by pair faster than it multiplies matrices
 
 
 class Node(NamedTuple):
@@ -92,7 +97,6 @@ def cost(costs: Array, order: Array) -> Array:
 def measure(instance: Instance, nodes: Node) -> Measured:
     """Values of the monomials and of those with one more literal, by products of matrices."""
     num_literals = instance.names.shape[0]
-    dtype = instance.wanted.covers.dtype
     literals = nodes.literals.T
     allowed = integers.unpack(nodes.allowed, num_literals).T
     price, next_price = cost(instance.costs, nodes.order), cost(instance.costs, nodes.order + 1)
@@ -101,10 +105,10 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     kept, own_kept = unwanted(instance.losses[:, None], _as_they_are)
     earned, own_earned, burden, own_burden = gained, own_gained, kept, own_kept
     if instance.rewards is not None:
-        beside = covered(instance.unwanted, literals).astype(dtype)
-        missed, own_missed = wanted(instance.rewards, lambda rewards: _products_of_integers(rewards, beside))
+        missed, own_missed = wanted(_missed(instance, covered(instance.unwanted, literals)), _as_they_are)
         earned, own_earned = gained - missed, own_gained - own_missed
-        burden, own_burden = unwanted(jnp.ones_like(instance.losses)[:, None], _as_they_are)  # one without loss may stand in the way of a reward
+        numbers = numbers_covered(instance.unwanted, instance.extent, literals)  # one without loss may stand in the way of a reward
+        burden, own_burden = (part.astype(instance.losses.dtype) for part in numbers)
     return Measured(
         allowed,
         own_earned - own_kept - price,
@@ -119,6 +123,23 @@ def measure(instance: Instance, nodes: Node) -> Measured:
 
 def _as_they_are(amounts: Array) -> Array:
     return amounts
+
+
+def _missed(instance: Instance, beside: Array) -> Array:
+    """The rewards [R, B] of wanted examples that those unwanted ones cost that are covered too, `beside` [R, B] bool."""
+    assert instance.rewards is not None
+    assert instance.pairs is not None
+
+    def by_pairs() -> Array:
+        return _sum_over_pairs(instance, lambda _, unwanted: beside[unwanted], beside.shape[1])
+
+    def by_products() -> Array:
+        return _products_of_integers(instance.rewards, beside.astype(instance.wanted.covers.dtype))
+
+    if jax.default_backend() != "cpu":
+        return by_products()
+    are_few = instance.pairs[instance.pairs.size // _ENTRIES_TO_A_PAIR] == instance.pairs.size
+    return lax.cond(are_few, by_pairs, by_products)
 
 
 def _products_of_integers(amounts: Array, flags: Array) -> Array:
@@ -221,7 +242,7 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
     order = jnp.zeros((size,), jnp.int32).at[place].set(jnp.arange(size, dtype=jnp.int32))
     line = order[jnp.arange(size + min(num_matchings, size)) % extent]  # the wanted rows that take part, round and round
     if instance.rewards is not None:
-        left += jnp.where(wanted, _earned(instance, removable, is_stuck, usable, order, extent)[place], 0)
+        left += jnp.where(wanted, _earned(instance, removable, is_stuck, usable), 0)
     capacity = jnp.where(removable, instance.losses[:, None], 0)[order]
     words, other_words = instance.wanted.words[line], instance.unwanted.words[order]
 
@@ -229,8 +250,17 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
         parts = _parts(some(words, shift + part), some(other_words, part), usable)
         return lax.optimization_barrier(jnp.where(parts, 0, jnp.minimum(left, capacity)))
 
-    left = _flow_all(flow, left[line], capacity, extent)[place]
+    left = _flow_all(flow, left[line], capacity, extent, _worth_while(instance, line.shape[0] - size))[place]
     return jnp.where(wanted, left, 0)
+
+
+def _worth_while(instance: Instance, num_matchings: int) -> Array:
+    """How many matchings to try, []: few where all that can flow is less than the rewards."""
+    every = jnp.asarray(num_matchings, jnp.int32)
+    if instance.rewards is None:
+        return every
+    is_little = jnp.sum(instance.losses, dtype=instance.losses.dtype) < jnp.sum(instance.rewards, dtype=instance.losses.dtype)
+    return jnp.where(is_little, jnp.minimum(every, _MATCHINGS_OF_LITTLE), every)
 
 
 def _parts(words: Array, other_words: Array, usable: Array) -> Array:
@@ -239,34 +269,42 @@ def _parts(words: Array, other_words: Array, usable: Array) -> Array:
     return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) != 0
 
 
-def _earned(instance: Instance, removable: Array, is_stuck: Array, usable: Array, order: Array, extent: Array) -> Array:
-    """The rewards that the wanted examples can earn, [R, B] in the given order, of which the first `extent` count.
+def _earned(instance: Instance, removable: Array, is_stuck: Array, usable: Array) -> Array:
+    """The rewards that the wanted examples can earn, [R, B].
 
     Those are lost whose unwanted example can never leave, or only with the wanted one.
     """
-    rewards, partners = instance.rewards, instance.partners
+    assert instance.rewards is not None
+
+    def is_lost(wanted: Array, unwanted: Array) -> Array:
+        parts = _parts(instance.wanted.words[wanted], instance.unwanted.words[unwanted], usable)
+        return is_stuck[unwanted] | (removable[unwanted] & ~parts)
+
+    return jnp.sum(instance.rewards, axis=1, dtype=instance.gains.dtype)[:, None] - _sum_over_pairs(instance, is_lost, usable.shape[1])
+
+
+def _sum_over_pairs(instance: Instance, counts: Callable[[Array, Array], Array], width: int) -> Array:
+    """The rewards that count, summed for each wanted example, [R, B].
+
+    `counts` says which of some pairs do: (wanted [k], unwanted [k]) -> [k, B] bool.
+    """
+    rewards, pairs = instance.rewards, instance.pairs
     assert rewards is not None
-    assert partners is not None
-    size, at_once = order.shape[0], layout(order.shape[0]).group
-    lost = _products_of_integers(rewards, is_stuck.astype(instance.wanted.covers.dtype))
-    most = jnp.sum(rewards, axis=1, dtype=instance.gains.dtype)[:, None] - lost
-    rounds = jnp.sum(jnp.any(partners < size, axis=1), dtype=jnp.int32)
-    num_groups = -(-extent // at_once)
+    assert pairs is not None
+    size = rewards.shape[0]
+    at_once = min(pairs.size, _PAIRS_AT_ONCE)
+    num_pairs = jnp.sum(pairs < pairs.size, dtype=jnp.int32)
 
-    def miss(step: Array, earned: Array) -> Array:
-        number, begin = step // num_groups, step % num_groups * at_once
-        row = lax.dynamic_slice_in_dim(order, begin, at_once)
-        partner = partners[number][row]
-        amount = rewards.at[row, partner].get(mode="fill", fill_value=0)
-        partner = jnp.minimum(partner, size - 1)
-        is_missed = removable[partner] & ~_parts(instance.wanted.words[row], instance.unwanted.words[partner], usable)
-        rest = lax.dynamic_slice_in_dim(earned, begin, at_once) - jnp.where(is_missed, amount[:, None], 0)
-        return lax.dynamic_update_slice_in_dim(earned, rest, begin, 0)
+    def add(step: Array, total: Array) -> Array:
+        places = pairs.at[step * at_once + jnp.arange(at_once)].get(mode="fill", fill_value=pairs.size)
+        amounts = rewards.reshape(-1).at[places].get(mode="fill", fill_value=0)
+        wanted, unwanted = jnp.minimum(places // size, size - 1), places % size
+        return total.at[wanted].add(jnp.where(counts(wanted, unwanted), amounts[:, None], 0), indices_are_sorted=True)
 
-    return lax.fori_loop(0, rounds * num_groups, miss, most[order])
+    return lax.fori_loop(0, -(-num_pairs // at_once), add, jnp.zeros((size, width), rewards.dtype))
 
 
-def _flow_all(flow: Callable[[Array, Array, Array, Array], Array], line: Array, capacity: Array, extent: Array) -> Array:
+def _flow_all(flow: Callable[[Array, Array, Array, Array], Array], line: Array, capacity: Array, extent: Array, most_rounds: Array) -> Array:
     """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it; the first `extent` do.
 
     Args:
@@ -274,10 +312,11 @@ def _flow_all(flow: Callable[[Array, Array, Array, Array], Array], line: Array, 
       line: [R + rounds, B] the first `extent` rows, round and round.
       capacity: [R, B].
       extent: [], R at most.
+      most_rounds: [], what `line` has room for at most.
     """
     size = capacity.shape[0]
     at_once = layout(size).group
-    rounds = jnp.where(jnp.any(capacity > 0), jnp.minimum(line.shape[0] - size, extent), 0)
+    rounds = jnp.where(jnp.any(capacity > 0), jnp.minimum(most_rounds, extent), 0)
     num_groups = -(-extent // at_once) if at_once < size else 1
 
     def one_group(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:

@@ -41,7 +41,7 @@ class Instance(NamedTuple):
     gains: Array  # [R]
     losses: Array  # [R]
     rewards: Array | None  # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not
-    partners: Array | None  # [R, R] int32: in row k the k-th unwanted example that rewards each wanted one, R where there are fewer
+    pairs: Array | None  # [R R] int32: the places of the rewards that are not 0, in their order, R R where there are fewer
     costs: Array  # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
     least_costs: Array  # [D + 2] the least cost of this or a higher order
     costs_rise: Array  # [] bool, whether no order costs less than a lower one: else literals that change no cover may still pay
@@ -120,6 +120,16 @@ def amounts_covered(rows: Rows, extent: Array, literals: Array, data: PyTree, am
     return sum_over_rows(extent, (rows, data), of_block)
 
 
+def numbers_covered(rows: Rows, extent: Array, literals: Array) -> tuple[Array, Array]:
+    """How many examples literals, words [W, B], cover: with one more literal [L, B], and as they are [B]; in floats."""
+
+    def of_block(rows: Rows) -> tuple[Array, Array]:
+        flags = covered(rows, literals).astype(rows.covers.dtype)
+        return integers.dot(rows.covers.T, flags), jnp.sum(flags, axis=0)
+
+    return sum_over_rows(extent, rows, of_block)
+
+
 def amounts_by_literal(rows: Rows, amounts: Array) -> Array:
     """What integers [R, B] of the examples sum to within each literal's cover, [L, B]."""
     return lax.optimization_barrier(integers.product(rows.covers.T, amounts))
@@ -163,7 +173,7 @@ def make(
         gains,
         losses,
         rewards,
-        _partners(rewards),
+        _pairs(rewards),
         costs,
         lax.cummin(costs, reverse=True),
         jnp.all(costs[1:] >= costs[:-1]),
@@ -221,15 +231,15 @@ def below(instance: Instance, node_literals: Array, index: Array, is_literal: Ar
     return _fronted(part._replace(wanted=part.wanted._replace(counts=wanted), unwanted=part.unwanted._replace(counts=unwanted)))
 
 
-def _partners(rewards: Array | None) -> Array | None:
-    """The `partners` of an instance with these rewards."""
+def _pairs(rewards: Array | None) -> Array | None:
+    """The `pairs` of an instance with these rewards."""
     if rewards is None:
         return None
-    size = rewards.shape[0]
     is_reward = rewards > 0
-    rank = jnp.where(is_reward, jnp.cumsum(is_reward, axis=1, dtype=jnp.int32) - 1, size)
-    wanted, unwanted = (lax.broadcasted_iota(jnp.int32, rewards.shape, axis) for axis in (0, 1))
-    return jnp.full_like(unwanted, size).at[rank, wanted].set(unwanted, mode="drop")
+    in_row = jnp.sum(is_reward, axis=1, dtype=jnp.int32)
+    rank = (jnp.cumsum(in_row) - in_row)[:, None] + jnp.cumsum(is_reward, axis=1, dtype=jnp.int32) - 1
+    places = jnp.arange(rewards.size, dtype=jnp.int32)
+    return jnp.full_like(places, rewards.size).at[jnp.where(is_reward, rank, rewards.size).reshape(-1)].set(places, mode="drop")
 
 
 def _ordered(instance: Instance, wanted: Array, unwanted: Array) -> Instance:
@@ -241,7 +251,7 @@ def _ordered(instance: Instance, wanted: Array, unwanted: Array) -> Instance:
         gains=instance.gains[wanted],
         losses=instance.losses[unwanted],
         rewards=rewards,
-        partners=_partners(rewards),
+        pairs=_pairs(rewards),
     )
 
 

@@ -121,10 +121,10 @@ def merge(found: Found, values: Array, keys: Array, literals: Array, sign: Array
         jnp.concatenate([found.literals, literals]),
         jnp.concatenate([found.signs, signs]),
     )
-    _, order = lax.top_k(together.values, together.values.shape[0])
+    _, order = numerics.top_k(together.values, together.values.shape[0])
     together = jax.tree.map(lambda leaf: leaf[order], together)
     values = jnp.where(_is_twin(together.keys, together.signs), jnp.iinfo(values.dtype).min, together.values)
-    _, best = lax.top_k(values, size)
+    _, best = numerics.top_k(values, size)
     return Found(values[best], together.keys[best], together.literals[best], together.signs[best])
 
 
@@ -150,7 +150,7 @@ def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: 
     """The best values in a batch, own or with one more literal, with keys and words."""
     flat, gained, kept = _candidates(nodes, is_node, measured)
     batch = is_node.shape[0]
-    _, best = lax.top_k(flat, min(num, flat.size))
+    _, best = numerics.top_k(flat, min(num, flat.size))
     literal, parent = best // batch - 1, best % batch
     words = nodes.literals[parent]
     added = integers.one_bit(jnp.maximum(literal, 0), words.shape[1])
@@ -199,10 +199,10 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
         low = jnp.iinfo(measured.value.dtype).min
         scores = jnp.where(measured.allowed & measured.is_useful & is_node[None, :], measured.child_values, low)
         flat = scores.reshape(-1)
-        values, best = lax.top_k(flat, min(4 * width, flat.size))
+        values, best = numerics.top_k(flat, min(4 * width, flat.size))
         keys = jnp.stack([measured.gained.reshape(-1)[best], measured.kept.reshape(-1)[best]], axis=1)
         is_twin = _is_twin(keys, jnp.zeros_like(best))
-        _, kept = lax.top_k(jnp.where(is_twin, low, values), min(width, best.size))
+        _, kept = numerics.top_k(jnp.where(is_twin, low, values), min(width, best.size))
         kept = jnp.pad(kept, (0, width - kept.size))
         literal, parent = best[kept] // width, best[kept] % width
         fresh = (jnp.arange(width) < best.size) & (values[kept] > low) & ~is_twin[kept]
@@ -385,7 +385,7 @@ def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
     all_gained, all_kept = jnp.sum(instance.gains, dtype=dtype), jnp.sum(instance.losses, dtype=dtype)
     values = jnp.concatenate([(all_gained - all_kept - price[0])[None], values])
     keys = jnp.stack([jnp.concatenate([all_gained[None], gained]), jnp.concatenate([all_kept[None], kept])], axis=1)
-    best_values, best = lax.top_k(values, min(values.shape[0], 4 * found.values.shape[0]))
+    best_values, best = numerics.top_k(values, min(values.shape[0], 4 * found.values.shape[0]))
     words = integers.one_bit(jnp.maximum(best - 1, 0), found.literals.shape[1])
     words = jnp.where((best > 0)[:, None], words, jnp.uint32(0))
     return merge(found, best_values, keys[best], renamed(instance, words, instance.names.shape[0]), sign)

@@ -26,7 +26,8 @@ class SearchConfig:
     beam_depth: int = 8
     """Orders that the beam search visits, at most."""
     num_matchings: int = 1024
-    """Matchings of the examples of the two classes along which weight may flow in a bound; as many as examples, and all pairs have their turn."""
+    """Matchings of the examples of the two classes along which weight may flow in a bound; as many as examples, and all pairs have their turn;
+    16 at most where pairs reward more than all weights."""
     num_nested: int = 2
     """Nearest nested literals, on either side, that a literal is compared with."""
     narrow: int = 128
