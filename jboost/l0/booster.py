@@ -30,8 +30,9 @@ _CONSTANTS = tuple(range(_NUM_CONSTANTS))
 _SHARE_OF_TOLERANCE = 0.3
 _SHARE_OF_GAP, _COARSEST = 0.1, 0.05  # of the gap over all hypotheses, what a relaxation may leave open; and the most of it
 _WIDE, _EARLY_ROUNDS = 0.5, 2  # a gap from which columns are worth more than cuts, and rounds of cuts before they are asked for
-_PULL = 0.7  # towards the duals of the best proof, while that finds columns (Wentges 1997)
+_FIRST_PULL, _LEAST_PULL = 0.5, 0.2  # towards the duals of the best proof, while that finds columns (Wentges 1997): at most, and after vain rounds
 _AS_HOPED, _LESS_PULL = 0.5, 0.5  # a round that proves so much of what columns that cut nothing off would, and what it leaves of the pull
+_MORE_PULL = 1.4  # what another round does to it
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
 _MAX_IDLE = 12  # rounds with hardly better bounds, and no new column or no room for more
 _FINER = 0.5  # what is asked of the relaxation after each such round, of what was asked before
@@ -124,7 +125,7 @@ class L0:
             best=integer.evaluate(self.instance(dataset, outputs, costs, is_used), coefficients),
             gap=infinite,
             num_idle=jnp.zeros((), jnp.int32),
-            pull=jnp.full((), _PULL, outputs.dtype),
+            pull=jnp.full((), _FIRST_PULL, outputs.dtype),
         )
 
     def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: PyTree) -> Priced:
@@ -166,11 +167,13 @@ class L0:
         is_last = memory.either | (not self.bounds_integer)
         memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best)
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))  # on to the other relaxation, where it is closed
+        more_pull = jnp.clip(_MORE_PULL * memory.pull, _LEAST_PULL, _FIRST_PULL)
+        pull = jnp.where(entered.num_new > 0, jnp.where(is_as_hoped, _LESS_PULL * memory.pull, more_pull), 0.0)
         memory = memory._replace(
             either=memory.either | is_closed,
             gap=gap,
             num_idle=num_idle,
-            pull=jnp.where(entered.num_new > 0, jnp.where(is_as_hoped, _LESS_PULL * memory.pull, _PULL), 0.0).astype(upper.dtype),
+            pull=pull.astype(upper.dtype),
         )
         is_solved = (is_closed & is_last) | (is_stuck & self.has_solved(memory))
         status = jnp.where(is_solved, int(Status.OPTIMAL), jnp.where(is_stuck, missed, int(Status.UNFINISHED)))
