@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
+os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")  # tests compile what they run, and write nothing into the user's folders
 
 import jax
 import pytest

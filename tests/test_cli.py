@@ -1,6 +1,7 @@
 """The command line from the outside: what it writes, what it says, and what it refuses. One compilation serves nearly all tests."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -451,6 +452,55 @@ def test_the_installed_command(data, tmp_path):
     refused = subprocess.run([*command, "--weights", "none"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert_refused(refused.returncode, refused.stdout, refused.stderr, "data.csv: there is no column 'none'")
     assert names_in(tmp_path) == ["data.csv"]
+
+
+@pytest.fixture
+def no_cache():
+    """JAX as a user has it who has said nothing about what is compiled, as it was before afterwards."""
+    names = ("jax_enable_compilation_cache", "jax_compilation_cache_dir", "jax_compilation_cache_max_size")
+    before = {name: getattr(jax.config, name) for name in names}
+    jax.config.update("jax_enable_compilation_cache", True)
+    jax.config.update("jax_compilation_cache_dir", None)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def test_compiled_programs_are_kept_in_the_users_cache(no_cache, monkeypatch, tmp_path):
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
+    cli.keep_compiled_programs()
+    folder = Path(jax.config.jax_compilation_cache_dir)
+    assert folder.is_dir()
+    assert folder.is_relative_to(tmp_path / "jboost")
+    assert 0 < jax.config.jax_compilation_cache_max_size < 1 << 30
+
+
+@pytest.mark.parametrize("reason", ["told", "off", "unwritable"])
+def test_what_jax_was_told_of_compiled_programs_stands(reason, no_cache, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "file" / name if reason == "unwritable" else tmp_path / name)
+    told = str(tmp_path / "mine") if reason == "told" else None
+    jax.config.update("jax_compilation_cache_dir", told)
+    jax.config.update("jax_enable_compilation_cache", reason != "off")
+    cli.keep_compiled_programs()
+    assert jax.config.jax_compilation_cache_dir == told
+    assert names_in(tmp_path) == ["file"]
+
+
+@pytest.mark.slow
+def test_the_second_command_finds_what_the_first_one_compiled(data, tmp_path):
+    home = {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache"), "JAX_ENABLE_COMPILATION_CACHE": "true"}
+    command = [str(Path(sys.executable).with_name("jboost")), "fit", "--data", "data.csv", *SCORES]
+    reports = []
+    for name in ("first", "second"):
+        done = subprocess.run(
+            [*command, "--output", name], cwd=tmp_path, env={**os.environ, **home}, capture_output=True, text=True, timeout=300, check=False
+        )
+        assert done.returncode == 0, done.stderr
+        kept = sorted(path.name for path in (tmp_path / "cache" / "jboost").rglob("*-cache"))
+        reports.append((kept, read_report(tmp_path / name)["certificate"]))
+    assert reports[0][0]
+    assert reports[1] == reports[0]
 
 
 @pytest.mark.slow

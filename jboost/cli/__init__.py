@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import platform
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
+_MOST_COMPILED_BYTES = 1 << 28
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _run(arguments: Sequence[str] | None) -> None:
     try:
-        for package in ("click", "matplotlib", "polars", "rich", "sklearn", "skops"):
+        for package in ("click", "filelock", "matplotlib", "platformdirs", "polars", "rich", "sklearn", "skops"):
             importlib.import_module(package)
     except ImportError as error:
         _fail(f"the command line needs the package {error.name}: pip install 'jboost[cli]'")
@@ -44,6 +46,7 @@ def _run(arguments: Sequence[str] | None) -> None:
     from jboost import drive
     from jboost.cli.commands import make_group
 
+    keep_compiled_programs()
     try:
         with drive.lasting_interrupts():
             make_group().main(args=arguments, prog_name="jboost", standalone_mode=False)
@@ -51,6 +54,27 @@ def _run(arguments: Sequence[str] | None) -> None:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
         _fail(_usage(error))
+
+
+def keep_compiled_programs() -> None:
+    """Has what XLA compiles kept in the user's cache folder, so that the next command starts at once; a folder for each machine, of bounded size.
+
+    Where JAX has been told of another folder, or of none (JAX_COMPILATION_CACHE_DIR, JAX_ENABLE_COMPILATION_CACHE=false), or where the folder cannot
+    be made, all stays as it is.
+    """
+    import jax
+    import platformdirs
+
+    told: Any = jax.config
+    if told.jax_compilation_cache_dir is not None or not told.jax_enable_compilation_cache:
+        return
+    folder = platformdirs.user_cache_path("jboost") / "compiled" / (platform.node() or "machine")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_compilation_cache_max_size", _MOST_COMPILED_BYTES)
 
 
 def _usage(error: Any) -> str:
