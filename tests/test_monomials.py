@@ -703,6 +703,8 @@ def test_bad_values_and_arguments():
     fails("mask", mask=[True, False])
     fails("config", config={})
     fails("features has 262145 rows", np.ones((262145, 1)), np.ones(262145), np.ones(262145), max_order=1)
+    many = np.broadcast_to(np.zeros(1, np.int8), (32769, 32769))
+    fails("pair_weights is of 32769 examples", np.ones((32769, 1)), np.ones(32769), np.ones(32769), max_order=1, pair_weights=many)
     with pytest.raises(ValueError, match="max_order"):
         jax.jit(lambda w: maximum_agreement(table, labels, w, max_order=4))(jnp.ones(3))
     for name in ("capacity", "beam_width", "num_best", "batch", "children"):

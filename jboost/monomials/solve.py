@@ -28,6 +28,7 @@ _PRODUCT_ENTRIES = 1 << 16  # of a batch's covers, about what a cache holds
 _ROOM_FOR_ORDERS = 6  # so many largest orders share a program
 _MOST_FLOWS = 32  # nodes bounded at once: their flows stay in the nearest cache
 _MOST_ROWS = 1 << 18  # beyond it sums of the low bits of integers are not exact in 32 bits
+_MOST_ROWS_OF_PAIRS = 1 << 15  # of whose square places are counted in 32 bits
 
 
 class _Problem(NamedTuple):
@@ -146,6 +147,8 @@ def _judge(
     if costs is not None:
         prices = check.numeric("costs", costs, shape=(highest + 1,), kinds="fiu")
     if pair_weights is not None:
+        if num_examples > _MOST_ROWS_OF_PAIRS:
+            raise ValueError(f"pair_weights is of {num_examples} examples: {_MOST_ROWS_OF_PAIRS} at most; merge equal ones (jboost.data.merging)")
         rewards = check.numeric("pair_weights", pair_weights, shape=(num_examples, num_examples), kinds="fiu")
     dtype = jnp.result_type(*(_float_of(part.dtype) for part in (table, weights, prices, rewards) if part is not None))
     weights = weights.astype(dtype)
