@@ -1,7 +1,8 @@
 """Table 1 of paper 001 (Goldberg, Eckstein 2009) reproduced: `scripts/reproduce [--config FILE] [--data DIR]`.
 
 Every fold of every replication is one line of a JSON-lines file beside the results, written as soon as it is known: a run that was cut off goes on
-where it was. At the end the lines become one JSON file with means and standard errors beside the published numbers.
+where it was. Data sets are worked on side by side, a process each. At the end the lines become one JSON file with means and standard errors beside
+the published numbers.
 
 Binarization is fitted on the training rows of each fold. All folds of a data set share one shape, hence one compilation: rows that are held out are
 masked, attributes that a fold lacks are columns of zeros, and the costs know how many there really are. L0-RBoost gets equal training rows as one.
@@ -11,9 +12,12 @@ from __future__ import annotations
 
 import argparse
 import collections
+import concurrent.futures
 import functools
 import hashlib
 import json
+import multiprocessing
+import os
 import sys
 import time
 import tomllib
@@ -203,8 +207,17 @@ def learn(method: str, sizes: Sizes, examples: Examples, features: Any, labels: 
     return jnp.sum(right & ~training), jnp.sum(right & training), support, margin, fit.num_rounds, fit.status, *bounds
 
 
-def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, only: Sequence[str]) -> None:
-    """All folds that the file does not hold yet, one line for each method and each value of its parameter."""
+def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], jobs: int) -> None:
+    """`run`, a process for each data set, so many at a time."""
+    if min(jobs, len(names)) <= 1:
+        return run(settings, folders, lines, names)
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for finished in [pool.submit(run, settings, folders, lines, [name]) for name in names]:
+            finished.result()
+
+
+def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str]) -> None:
+    """All folds of the data sets that the file does not hold yet, one line for each method and each value of its parameter."""
     old, digest = read_lines(lines), digest_of(settings)
     if any(line["settings"] != digest for line in old):
         raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
@@ -212,7 +225,7 @@ def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, only: Se
     sizes = sizes_of(settings)
     knobs = {name: settings[name] for name in KNOBS if name in settings} | {name: np.atleast_1d(settings[name])[0] for name in PARAMETERS.values()}
     runs = [(method, value) for method in settings["methods"] for value in values_of(settings, method)]
-    for name in only or settings["sets"]:
+    for name in names:
         folds = [(replication, fold) for replication in range(settings["replications"]) for fold in range(settings["folds"])]
         if {(name, *place, *one) for place in folds for one in runs} <= done:
             continue
@@ -376,6 +389,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--data", type=Path, nargs="+", default=DEFAULT_FOLDERS, help="folders with BCW.csv and others; what is missing is from OpenML"
     )
     parser.add_argument("--only", nargs="*", default=(), metavar="SET", help="data sets, of those in the settings")
+    parser.add_argument(
+        "--jobs", type=int, default=os.cpu_count(), help="data sets worked on side by side, a process each (default: as many as there are CPUs)"
+    )
     parser.add_argument("--replications", type=int, help="in place of that in the settings")
     parser.add_argument("--output", type=Path, help="JSON file (default: benchmarks/results/paper001, by the name of the settings)")
     given = parser.parse_args(arguments)
@@ -385,7 +401,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = given.output or harness.RESULTS / "paper001" / f"{given.config.stem}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     lines = output.with_suffix(".jsonl")
-    run(settings, given.data, lines, given.only)
+    run_side_by_side(settings, given.data, lines, given.only or settings["sets"], given.jobs)
     rows = summarise(read_lines(lines), settings["max_order"])
     output.write_text(json.dumps({"settings": settings, "rows": rows}, indent=1) + "\n")
     print(show(rows))

@@ -61,6 +61,7 @@ def test_bounds_and_losses(wide):
     assert (found.loss <= weights.sum(axis=1) + 1e-5).all()
 
 
+@pytest.mark.slow
 def test_sizes_0_and_what_is_not_allowed():
     empty = l0.solve_unnormalised(np.zeros((0, 2)), np.zeros(0), [0.5, 0.5], largest=1.0)
     assert (float(empty.loss), float(empty.lower_bound), empty.coefficients.shape) == (0, 0, (2,))

@@ -116,6 +116,7 @@ def test_a_solution_of_something_else_does_no_harm():
         assert int(lpboost.solve(other, nu=0.2, tolerance=1e-8, initial=elsewhere).status) == Status.OPTIMAL
 
 
+@pytest.mark.slow
 def test_the_method_is_that_of_the_solution_to_begin_with():
     game = np.ones((4, 3))
     for config in (lp.FirstOrderConfig(), lp.InteriorPointConfig()):

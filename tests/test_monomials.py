@@ -194,7 +194,8 @@ def test_thousands_of_small_instances(with_pairs, wide):
 NARROW = dataclasses.replace(SMALL, narrow=4)  # every search goes on in instances of at most four literals
 
 
-@pytest.mark.parametrize("with_pairs", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_pairs", [False, True])
 def test_thousands_of_small_instances_by_parts(with_pairs):
     for seed in range(3 if with_pairs else 7):
         instances = random_instances(COUNT, ROWS, ATTRIBUTES, 50 + seed, with_pairs=with_pairs, with_costs=seed % 2 == 0)
@@ -247,7 +248,7 @@ def row(instances, index, *, drop_masked=True):
     return Instances(one.features[kept], one.labels[kept], one.weights[kept], one.costs, pairs, None)
 
 
-@pytest.mark.parametrize("kind", ["known", "missing", pytest.param("pairs", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["known", pytest.param("missing", marks=pytest.mark.slow), pytest.param("pairs", marks=pytest.mark.slow)])
 def test_called_alone_it_finds_the_same(kind):
     """Equal examples are merged, idle ones left out; one bucket of sizes, so that all are solved by one program."""
     instances = random_instances(60, 8, 4, 500, with_pairs=kind == "pairs", missing=kind == "missing")
@@ -289,7 +290,7 @@ def test_sizes_0_1_and_2():
                 assert int(solved.status) == Status.OPTIMAL
 
 
-@pytest.mark.parametrize("with_pairs", [False, True])
+@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_no_example_under_jit_is_as_none_alone(with_pairs):
     arguments = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
     rewards = np.zeros((0, 0)) if with_pairs else None

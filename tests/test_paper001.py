@@ -90,6 +90,20 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
         paper001.main(arguments)
 
 
+@pytest.mark.slow
+def test_data_sets_side_by_side_are_as_one_after_the_other(folder):
+    (folder / "VOTE.csv").write_text((folder / "BCW.csv").read_text().replace(",a,", ",c,"))
+    settings = SETTINGS.replace('["BCW"]', '["VOTE", "BCW"]').replace('["l0", "lpboost", "slipper"]', '["adaboost", "slipper"]')
+    (folder / "settings.toml").write_text(settings)
+    found = []
+    for jobs in ("1", "2"):
+        output = folder / f"out-{jobs}.json"
+        assert paper001.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--jobs", jobs, "--output", str(output)]) == 0
+        found.append([{**row, "cpu_seconds_each": None} for row in json.loads(output.read_text())["rows"]])
+    assert len(found[0]) == 4
+    assert found[0] == found[1]
+
+
 def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
     def learn(method, sizes, examples, features, labels, training, knobs, key):
         asked.add((method, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))

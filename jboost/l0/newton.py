@@ -26,7 +26,7 @@ from jboost.l0.types import Cuts, Instance
 _TO_BOUNDARY = 0.995
 _PROGRESS, _MAX_STALLED = 0.9, 5  # an iteration that leaves more of the error stalls, and so many in a row end the solve
 _SHARE = 0.3  # of the tolerance, what the products are left to sum to: far below it rounding spoils the residuals
-_DENSITY = 100  # entries of the graph to an edge, from which a CPU adds rows faster than it multiplies matrices
+_DENSITY = 100  # entries of the graph to an edge, from which a CPU goes along edges faster than it multiplies matrices
 _MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a direction, by the size of a float
 _EXACT = {4: 1e-3, 8: 1e-8}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
@@ -155,20 +155,25 @@ def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
     roots = jnp.where(is_few[:few, 0], lax.rsqrt(diagonal[:few]), 0.0)  # the smaller class on a diagonal of ones
     is_sparse = jax.default_backend() == "cpu" and _DENSITY * served.shape[0] < num_examples * few
 
-    def to_graph(values: Array) -> Array:
-        """The transposed graph times values [m, k], by its edges where they are few and rows are long."""
-        if not is_sparse or values.shape[1] < few // 4:
-            return _times(graph.T, values)
-        gathered = values.at[high].get(mode="fill", fill_value=0.0) * ratio.cuts[:, None]
-        return jnp.zeros((few, values.shape[1]), values.dtype).at[low].add(gathered, mode="drop")
+    def along_edges(values: Array, start: Array, end: Array, size: int) -> Array:
+        gathered = values.at[start].get(mode="fill", fill_value=0.0) * ratio.cuts[:, None]
+        return jnp.zeros((size, values.shape[1]), values.dtype).at[end].add(gathered, mode="drop")
+
+    def to_few_places(values: Array) -> Array:
+        """The transposed graph times values [m, k]."""
+        return along_edges(values, high, low, few) if is_sparse else _times(graph.T, values)
+
+    def to_all_places(values: Array) -> Array:
+        """The graph times values [few, k]."""
+        return along_edges(values, low, high, num_examples) if is_sparse else _times(graph, values)
 
     across = graph * (roots[None, :] * inverse)
-    inner = jnp.eye(few, dtype=served.dtype) * (1 + 30 * eps) - roots[:, None] * to_graph(across)
+    inner = jnp.eye(few, dtype=served.dtype) * (1 + 30 * eps) - roots[:, None] * to_few_places(across)
     factor = lax.linalg.cholesky(inner, symmetrize_input=False)
 
     def to_few(slacks: Array) -> Array:
         """The smaller class's right-hand side after the larger is gone, through the factor."""
-        rest = roots[:, None] * (slacks[:few] - to_graph(inverse * slacks))
+        rest = roots[:, None] * (slacks[:few] - to_few_places(inverse * slacks))
         return solve_triangular(factor, rest, lower=True)
 
     halved = to_few(sides)
@@ -188,7 +193,7 @@ def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
         columns = unit[:, None] * cho_solve((top, True), unit[:, None] * right)
         of_few = roots[:, None] * solve_triangular(factor, begun - _times(halved, columns), lower=True, trans=1)
         of_few = jnp.zeros_like(push.slacks).at[:few].set(of_few)
-        of_many = inverse * (push.slacks - _times(sides, columns) - _times(graph, of_few[:few]))
+        of_many = inverse * (push.slacks - _times(sides, columns) - to_all_places(of_few[:few]))
         return _Push(jnp.where(is_few, of_few, of_many), columns)
 
     def apply(found: _Push) -> _Push:
