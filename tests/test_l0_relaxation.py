@@ -10,7 +10,7 @@ import pytest
 import jboost
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import certify
+from jboost.l0 import certify, newton
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.relaxation import make_instance
 from jboost.l0.types import Cuts, Dual, Primal
@@ -389,3 +389,34 @@ def test_both_methods_agree_on_a_larger_pool(x64):
     optimum = oracle.optimum(outputs, labels, costs, 0.2)
     assert float(interior.upper_bound) == pytest.approx(optimum, rel=2e-9)
     assert first.lower_bound <= optimum <= first.upper_bound
+
+
+@pytest.mark.parametrize("density", [0, 10**9], ids=["along edges", "by products"])
+def test_directions_solve_their_system(density, x64, monkeypatch):
+    """The matrix written out: xi, lambda, mu of what a step minimises, with a ratio of dual to primal for each square."""
+    monkeypatch.setattr(newton, "_DENSITY", density)
+    random, size, columns, held = np.random.default_rng(91), 40, 12, 70
+    outputs, labels = random.choice([-1.0, 0.0, 1.0], (size, columns)), np.where(np.arange(size) % 3 == 0, 1.0, -1.0)
+    ones = jnp.ones(size)
+    instance, _ = make_instance(*map(jnp.asarray, (outputs, labels)), jnp.ones(columns), ones, ones > 0, jnp.ones(columns, bool), jnp.asarray(0.3))
+    few = int(instance.num_few)
+    ends = random.permuted([random.integers(0, few, held), random.integers(few, size, held)], axis=0)
+    ends = [np.where(np.arange(held) < 5, size, end) for end in ends]  # slots without a cut
+    program = newton.make_program(instance, Cuts(*(jnp.asarray(end, jnp.int32) for end in ends)))
+    ratio = newton.Parts(*(jnp.asarray(10 ** random.uniform(-3, 3, count)) for count in (columns, columns, columns, size, size, held)))
+    ratio = ratio._replace(cuts=jnp.where(program.is_used.cuts, ratio.cuts, 0.0))
+    push = newton._Push(jnp.asarray(random.normal(size=(size, 2))), jnp.asarray(random.normal(size=(2 * columns, 2))))
+    found = jax.jit(lambda program, ratio, push: newton._factor(program, ratio)(push))(program, ratio, push)
+
+    joins = np.array([[np.sum([end[cut] == place for end in ends]) for place in range(size)] for cut in range(held)], float)
+    nothing = np.zeros((columns, size)), np.zeros((columns, columns)), np.eye(columns)
+    squares = [
+        (np.hstack([nothing[0], nothing[2], nothing[1]]), ratio.coefficients),
+        (np.hstack([nothing[0], -nothing[2], nothing[2]]), ratio.extra + ratio.room),
+        (np.hstack([np.eye(size), np.zeros((size, 2 * columns))]), ratio.slacks),
+        (np.hstack([1.3 * np.eye(size), instance.margins, np.zeros((size, columns))]), ratio.margins),
+        (np.hstack([joins, np.zeros((held, columns)), program.served]), ratio.cuts),
+    ]
+    matrix = sum(rows.T @ (np.asarray(scale)[:, None] * rows) for rows, scale in squares)
+    wanted = np.linalg.solve(matrix, np.vstack(push))
+    np.testing.assert_allclose(np.vstack(found), wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
