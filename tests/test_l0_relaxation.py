@@ -406,7 +406,7 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
     ratio = newton.Parts(*(jnp.asarray(10 ** random.uniform(-3, 3, count)) for count in (columns, columns, columns, size, size, held)))
     ratio = ratio._replace(cuts=jnp.where(program.is_used.cuts, ratio.cuts, 0.0))
     push = newton._Push(jnp.asarray(random.normal(size=(size, 2))), jnp.asarray(random.normal(size=(2 * columns, 2))))
-    found = jax.jit(lambda program, ratio, push: newton._factor(program, ratio)(push))(program, ratio, push)
+    found = jax.jit(lambda program, ratio, push: newton._factor(program, ratio).refined(push))(program, ratio, push)
 
     joins = np.array([[np.sum([end[cut] == place for end in ends]) for place in range(size)] for cut in range(held)], float)
     nothing = np.zeros((columns, size)), np.zeros((columns, columns)), np.eye(columns)

@@ -28,7 +28,7 @@ _PROGRESS, _MAX_STALLED = 0.9, 5  # an iteration that leaves more of the error s
 _SHARE = 0.3  # of the tolerance, what the products are left to sum to: far below it rounding spoils the residuals
 _DENSITY = 100  # entries of the graph to an edge, from which a CPU goes along edges faster than it multiplies matrices
 _MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a direction, by the size of a float
-_EXACT = {4: 1e-3, 8: 1e-8}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
+_EXACT = {4: 1e-2, 8: 1e-4}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
 
 
@@ -134,7 +134,14 @@ class _Refined(NamedTuple):
     size: Array  # [k] of the rest, squared
 
 
-def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
+class _Solver(NamedTuple):
+    """From right-hand sides of a system to its solutions."""
+
+    roughly: Callable[[_Push], _Push]  # by the factors alone
+    refined: Callable[[_Push], _Push]
+
+
+def _factor(program: Program, ratio: Parts) -> _Solver:
     """Solves the system in (xi, lambda, mu) for ratios of dual to primal."""
     instance, served, used = program.instance, program.served, program.is_used
     num_examples = instance.margins.shape[0]
@@ -206,7 +213,7 @@ def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
         of_coefficients = _times(instance.margins.T, of_margins) + ratio.coefficients[:, None] * coefficients - bent
         return _Push(of_slacks, jnp.concatenate([of_coefficients, _times(served.T, of_cuts) + bent]))
 
-    def solve(push: _Push) -> _Push:
+    def refined(push: _Push) -> _Push:
         """By conjugate gradients, preconditioned by the factor: what was added to the diagonals is taken back."""
         bent = backsolve(push)
         whole = _dot(push, bent)
@@ -227,7 +234,7 @@ def _factor(program: Program, ratio: Parts) -> Callable[[_Push], _Push]:
         first = _Refined(jax.tree.map(jnp.zeros_like, push), push, bent, whole)
         return loops.bounded_loop(refine, is_coarse, first, max_checks=_MOST_REFINEMENTS[eps.dtype.itemsize])[0].found
 
-    return solve
+    return _Solver(backsolve, refined)
 
 
 def _dot(left: _Push, right: _Push) -> Array:
@@ -237,35 +244,32 @@ def _dot(left: _Push, right: _Push) -> Array:
 class _Newton(NamedTuple):
     """What all directions from an iterate share."""
 
-    solve: Callable[[_Push], _Push]
+    solver: _Solver
     ratio: Parts
     inverse: Parts  # of the primal
     dual_inverse: Parts  # 0 where unused
     unit: _Push  # for a unit of alpha, k = 1
 
 
-def _right(program: Program, newton_inverse: Parts, ratio: Parts, missing: Residuals, targets: Parts, share: Array) -> _Push:
+def _right(program: Program, newton_inverse: Parts, ratio: Parts, missing: Residuals, targets: Parts) -> _Push:
     push = jax.tree.map(lambda target, inverse: target * inverse, targets, newton_inverse)
-    of_margins = push.margins - share * ratio.margins * missing.margins
-    of_cuts = push.cuts - share * ratio.cuts * missing.cuts
+    of_margins = push.margins - ratio.margins * missing.margins
+    of_cuts = push.cuts - ratio.cuts * missing.cuts
     through = _times(of_cuts, program.served)
-    of_coefficients = -share * missing.coefficients + _times(of_margins, program.instance.margins) + through + push.coefficients
-    of_extra = -share * missing.extra + through + push.extra - push.room - share * ratio.room * missing.room
+    of_coefficients = -missing.coefficients + _times(of_margins, program.instance.margins) + through + push.coefficients
+    of_extra = -missing.extra + through + push.extra - push.room - ratio.room * missing.room
     of_slacks = (
-        -share * missing.slacks
-        + (1 + program.instance.margin) * of_margins
-        + pair_cuts.scatter(program.cuts, of_cuts, missing.slacks.shape[0])
-        + push.slacks
+        -missing.slacks + (1 + program.instance.margin) * of_margins + pair_cuts.scatter(program.cuts, of_cuts, missing.slacks.shape[0]) + push.slacks
     )
     return _Push(of_slacks[:, None], jnp.concatenate([of_coefficients - of_extra, of_extra])[:, None])
 
 
-def _complete(program: Program, newton: _Newton, missing: Residuals, targets: Parts, share: Array, solved: _Push) -> Point:
+def _complete(program: Program, newton: _Newton, missing: Residuals, targets: Parts, solved: _Push) -> Point:
     """All parts of a direction; a `Point` of changes."""
     used, instance = program.is_used, program.instance
     num_columns = instance.costs.shape[0]
     pull = jnp.sum(newton.unit.columns[:num_columns, 0])
-    convexity = (-share * missing.convexity - jnp.sum(solved.columns[:num_columns, 0])) / jnp.where(pull > 0, pull, 1.0)
+    convexity = (-missing.convexity - jnp.sum(solved.columns[:num_columns, 0])) / jnp.where(pull > 0, pull, 1.0)
     slacks = jnp.where(used.slacks, (solved.slacks + convexity * newton.unit.slacks)[:, 0], 0.0)
     columns = (solved.columns + convexity * newton.unit.columns)[:, 0]
     coefficients, selected = (jnp.where(used.coefficients, part, 0.0) for part in (columns[:num_columns], columns[num_columns:]))
@@ -275,13 +279,22 @@ def _complete(program: Program, newton: _Newton, missing: Residuals, targets: Pa
     primal = Parts(
         coefficients,
         extra,
-        jnp.where(used.room, -extra - share * missing.room, 0.0),
+        jnp.where(used.room, -extra - missing.room, 0.0),
         slacks,
-        jnp.where(used.margins, reached + share * missing.margins, 0.0),
-        jnp.where(used.cuts, covered + share * missing.cuts, 0.0),
+        jnp.where(used.margins, reached + missing.margins, 0.0),
+        jnp.where(used.cuts, covered + missing.cuts, 0.0),
     )
     dual = jax.tree.map(lambda target, inverse, ratio, change: target * inverse - ratio * change, targets, newton.inverse, newton.ratio, primal)
     return Point(primal, dual, convexity)
+
+
+def _mended(program: Program, newton: _Newton, point: Point, direction: Point) -> Point:
+    """The direction, with what rounding left of the dual residuals at its end taken back; those of rows are no more than rounding there."""
+    left = residuals(program, jax.tree.map(jnp.add, point, direction))
+    left = left._replace(**{row: jnp.zeros_like(getattr(left, row)) for row in ("room", "margins", "cuts")})
+    nothing = jax.tree.map(jnp.zeros_like, newton.inverse)
+    found = newton.solver.roughly(_right(program, newton.inverse, newton.ratio, left, nothing))
+    return jax.tree.map(jnp.add, direction, _complete(program, newton, left, nothing, found))
 
 
 def _longest(inverse: Parts, change: Parts) -> Array:
@@ -297,15 +310,15 @@ def _advance(program: Program, point: Point, missing: Residuals, least: Array, n
     inverse = jax.tree.map(lambda part: 1 / part, point.primal)
     ratio = jax.tree.map(jnp.multiply, point.dual, inverse)
     dual_inverse = jax.tree.map(lambda used, part: jnp.where(used, 1 / jnp.where(used, part, 1.0), 0.0), program.is_used, point.dual)
-    solve = _factor(program, ratio)
+    solver = _factor(program, ratio)
     num_columns = program.instance.costs.shape[0]
     ones = jnp.concatenate([program.is_used.coefficients, jnp.zeros((num_columns,), bool)]).astype(one.dtype)[:, None]
     to_zero = jax.tree.map(jnp.negative, products)
-    first = _right(program, inverse, ratio, missing, to_zero, one)
+    first = _right(program, inverse, ratio, missing, to_zero)
     unit_push = _Push(jnp.zeros_like(first.slacks), ones)
-    both = solve(jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), unit_push, first))
-    newton = _Newton(solve, ratio, inverse, dual_inverse, jax.tree.map(lambda part: part[:, :1], both))
-    affine = _complete(program, newton, missing, to_zero, one, jax.tree.map(lambda part: part[:, 1:], both))
+    both = solver.refined(jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), unit_push, first))
+    newton = _Newton(solver, ratio, inverse, dual_inverse, jax.tree.map(lambda part: part[:, :1], both))
+    affine = _complete(program, newton, missing, to_zero, jax.tree.map(lambda part: part[:, 1:], both))
 
     def lengths(change: Point) -> tuple[Array, Array]:
         return _longest(inverse, change.primal), _longest(dual_inverse, change.dual)
@@ -328,8 +341,8 @@ def _advance(program: Program, point: Point, missing: Residuals, least: Array, n
     goal = centring * now / count
 
     def aim(targets: Parts) -> Point:
-        solved = solve(_right(program, inverse, ratio, missing, targets, one))
-        return _complete(program, newton, missing, targets, one, solved)
+        solved = newton.solver.refined(_right(program, inverse, ratio, missing, targets))
+        return _complete(program, newton, missing, targets, solved)
 
     def used_only(parts: Parts) -> Parts:
         return jax.tree.map(lambda used, part: jnp.where(used, part, 0.0), program.is_used, parts)
@@ -349,8 +362,9 @@ def _advance(program: Program, point: Point, missing: Residuals, least: Array, n
         return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (trial, aimed, reach), best)
 
     corrected = used_only(jax.tree.map(lambda product, change, other: goal - product - change * other, products, affine.primal, affine.dual))
-    _, direction, reached = lax.fori_loop(0, 1 + num_correctors, correct, (corrected, jax.tree.map(jnp.zeros_like, affine), (-one, -one)))
-    steps = [jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in reached]
+    _, direction, _ = lax.fori_loop(0, 1 + num_correctors, correct, (corrected, jax.tree.map(jnp.zeros_like, affine), (-one, -one)))
+    direction = _mended(program, newton, point, direction)
+    steps = [jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in lengths(direction)]
     primal = jax.tree.map(lambda value, change: value + steps[0] * change, point.primal, direction.primal)
     dual = jax.tree.map(lambda value, change: value + steps[1] * change, point.dual, direction.dual)
     return Point(primal, dual, point.convexity + steps[1] * direction.convexity), jnp.minimum(*steps)
