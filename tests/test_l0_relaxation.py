@@ -317,6 +317,20 @@ def test_a_warm_start_survives_added_columns(config, x64):
 
 
 @pytest.mark.slow
+def test_a_warm_start_of_other_examples_does_no_harm():
+    """What it knows of pairs with an example that is masked out now, or of another class, is not held against the program."""
+    outputs, labels, costs, margins = random_pools(COUNT, 29)
+    known = solve_all(outputs, labels, costs, margins, 3e-4)
+    random = np.random.default_rng(30)
+    mask, flipped = random.random((COUNT, EXAMPLES)) < 0.6, np.where(random.random((COUNT, EXAMPLES)) < 0.3, -labels, labels)
+    for changed in ((labels, mask), (flipped, np.ones_like(mask))):
+        cold, warm = (jax.device_get(solve_all(outputs, changed[0], costs, margins, 3e-4, mask=changed[1], initial=start)) for start in (None, known))
+        assert (warm.status == Status.OPTIMAL).all()
+        assert (warm.lower_bound <= cold.upper_bound).all()
+        assert (cold.lower_bound <= warm.upper_bound).all()
+
+
+@pytest.mark.slow
 def test_too_little_room_for_cuts_is_said_and_the_bounds_hold():
     random = np.random.default_rng(12)
     labels = np.where(random.random(40) < 0.5, 1, -1)

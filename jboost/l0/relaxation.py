@@ -344,7 +344,8 @@ def _begin(instance: Instance, warm: WarmStart | None, method: Any, config: Rela
         inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
         ends = place[jnp.where(inside[:, None], warm.pairs, num_examples)]
         cuts = Cuts(ends[:, 0], ends[:, 1])
-        inside = inside & pair_cuts.have_cuts(instance, cuts)
+        are_opposite = (jnp.min(ends, axis=1) < instance.num_few) & (jnp.max(ends, axis=1) >= instance.num_few)
+        inside = inside & are_opposite & jnp.all(ends < instance.num_real, axis=1) & pair_cuts.have_cuts(instance, cuts)
         cuts = Cuts(*(jnp.where(inside, end, num_examples) for end in cuts))
         known = known._replace(dual=known.dual._replace(pair_weights=jnp.where(inside, known.dual.pair_weights, 0.0)))
         first = known.primal
