@@ -113,6 +113,7 @@ def test_no_false_certificate(learner, wide):
         assert (fits.certificate.seen_upper_bound <= fits.certificate.upper_bound + 1e-5).all()
 
 
+@pytest.mark.slow
 def test_votes_are_as_few_as_those_of_a_vertex():
     games, nus = random_games(GAMES, 5), np.random.default_rng(5).uniform(0.2, 1, GAMES).astype(np.float32)
     games[:, :, 1], games[:, :, 4] = games[:, :, 2], -games[:, :, 5]  # what an interior point shares its votes among

@@ -74,6 +74,7 @@ def test_votes_are_those_of_a_vertex():
     assert few.mean() <= 1.05 * (np.array(vertices) > 1e-9).sum(axis=1).mean()
 
 
+@pytest.mark.slow
 def test_columns_may_be_added_to_a_solution():
     shares = []
     for seed in range(6):

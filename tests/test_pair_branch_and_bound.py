@@ -61,7 +61,7 @@ def assert_optimal(found, points, labels, weights, mask):
     assert frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets, case
 
 
-@pytest.mark.parametrize("num_sets, size", [(100, 8), pytest.param(60, 24, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("num_sets, size", [(40, 8), pytest.param(100, 8, marks=pytest.mark.slow), pytest.param(60, 24, marks=pytest.mark.slow)])
 def test_degenerate_sets(num_sets, size):
     for points, labels, weights, mask in zip(*random_degenerate_sets(61, num_sets, size), strict=True):
         found = solve(points.astype(np.float32), labels.astype(np.int32), weights=weights.astype(np.float32), mask=mask)

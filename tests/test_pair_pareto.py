@@ -118,7 +118,7 @@ def test_the_first_point_is_the_optimal_separator_and_the_last_a_constant():
 
 def test_cells_of_directions_find_the_front_of_degenerate_sets():
     """One by one, as the host drives them; the last ones keep none, one and two of their points."""
-    sets = random_degenerate_sets(75, 80, 8)
+    sets = random_degenerate_sets(75, 40, 8)
     for row, count in enumerate((0, 1, 2, 2)):
         sets[3][-1 - row] &= np.cumsum(sets[3][-1 - row]) <= count
     for points, labels, weights, mask in zip(*sets, strict=True):
