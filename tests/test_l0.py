@@ -304,6 +304,20 @@ def test_one_class_only_is_a_constant(labels, wanted):
 
 
 @pytest.mark.slow
+def test_columns_are_generated_over_all_pairs_at_once_too():
+    rng, margin = np.random.default_rng(6), 0.2
+    columns = rng.integers(-1, 2, (16, 6)).astype(np.float32)
+    labels = np.where(columns[:, 0] - columns[:, 1] > 0, 1.0, -1.0)
+    config = jboost.l0.RelaxationConfig(solver=jboost.l0.AllPairsConfig())
+    fit = jboost.l0.fit(jboost.make_dataset(columns, labels), jboost.learners.pool(cost=0.3), margin=margin, max_rounds=20, config=config)
+    outputs = np.column_stack([np.ones(16), -np.ones(16), columns, -columns])
+    optimum = oracle.optimum(outputs, labels, np.r_[0, 0, np.full(12, 0.3)], margin)
+    assert float(fit.certificate.lower_bound) <= optimum + 1e-6
+    assert optimum <= float(fit.certificate.upper_bound) + 1e-6
+    assert float(fit.certificate.upper_bound) - float(fit.certificate.lower_bound) <= 2e-3 * max(1.0, optimum)
+
+
+@pytest.mark.slow
 def test_no_attribute_leaves_the_constants():
     constants = jboost.l0.fit(jboost.make_dataset(np.zeros((4, 0)), [1, -1, 1, 1]), jboost.learners.monomials(0), margin=0.2, max_rounds=4)
     assert float(constants.certificate.integer_upper_bound) == pytest.approx(1)

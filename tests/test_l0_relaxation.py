@@ -10,9 +10,9 @@ import pytest
 import jboost
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import certify, newton
+from jboost.l0 import all_pairs, certify, newton
 from jboost.l0 import cuts as pair_cuts
-from jboost.l0.relaxation import make_instance
+from jboost.l0.relaxation import make_instance, with_distances
 from jboost.l0.types import Cuts, Dual, Primal
 from jboost.lp import FirstOrderConfig, InteriorPointConfig
 from oracles import l0 as oracle
@@ -21,6 +21,7 @@ EXAMPLES, COLUMNS, COUNT = 14, 8, 56  # of one shape, so that tests share compil
 MARGINS = (0.01, 0.1, 0.5, 1.0)
 INTERIOR = l0.RelaxationConfig()
 FIRST_ORDER = l0.RelaxationConfig(solver=FirstOrderConfig(max_iterations=20_000))
+ALL_PAIRS = l0.RelaxationConfig(solver=l0.AllPairsConfig(FirstOrderConfig(max_iterations=20_000)))
 
 
 def random_pools(count, seed):
@@ -90,8 +91,10 @@ def recompute(one, outputs, labels, costs, margin, weights=None):
         pytest.param(True, INTERIOR, 1e-7, marks=pytest.mark.slow),
         pytest.param(False, FIRST_ORDER, 1e-3, marks=pytest.mark.slow),
         pytest.param(True, FIRST_ORDER, 1e-4, marks=pytest.mark.slow),
+        pytest.param(False, ALL_PAIRS, 1e-3),
+        pytest.param(True, ALL_PAIRS, 1e-4, marks=pytest.mark.slow),
     ],
-    ids=["interior-32", "interior-64", "first-order-32", "first-order-64"],
+    ids=["interior-32", "interior-64", "first-order-32", "first-order-64", "all-pairs-32", "all-pairs-64"],
 )
 def test_optima_and_certificates(wide, config, tolerance):
     for seed in (1, 2):
@@ -184,10 +187,11 @@ def test_certificates_of_random_duals_are_never_wrong():
             there = (instance.num_few > 0) & (places[:, 2] < 8)
             first, second = jnp.where(places[:, 2] % 2 == 0, few, many), jnp.where(places[:, 2] % 2 == 0, many, few)
             cuts = Cuts(*(jnp.where(there, part, EXAMPLES).astype(jnp.int32) for part in (first, second)))
-            dual = certify.allowed(instance, cuts, Dual(weights, pair_weights))
+            held = pair_cuts.WorkingSet(capacity).hold(instance, cuts)
+            dual = certify.allowed(instance, held, Dual(weights, pair_weights))
             pairs = jnp.stack([instance.order.at[end].get(mode="fill", fill_value=-1) for end in cuts], axis=1)
             back = jnp.zeros(EXAMPLES).at[instance.order].set(dual.example_weights)
-            return certify.prove_lower(instance, cuts, dual)[0], back, pairs, dual.pair_weights
+            return certify.prove_lower(instance, held, dual)[0], back, pairs, dual.pair_weights
 
         return jax.vmap(one)(weights, pair_weights, places)
 
@@ -295,7 +299,7 @@ def noisy_stumps(examples, columns, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("config", [INTERIOR, FIRST_ORDER], ids=["interior", "first-order"])
+@pytest.mark.parametrize("config", [INTERIOR, FIRST_ORDER, ALL_PAIRS], ids=["interior", "first-order", "all-pairs"])
 def test_a_warm_start_survives_added_columns(config, x64):
     outputs, labels, costs = noisy_stumps(60, 24, seed=11)
     fit = functools.partial(l0.solve_relaxation, margin=0.2, tolerance=1e-4, config=config)
@@ -314,6 +318,69 @@ def test_a_warm_start_survives_added_columns(config, x64):
         l0.solve_relaxation(outputs[:, :20], labels, costs[:20], margin=0.2, initial=before)
     with pytest.raises(ValueError, match="initial"):
         l0.solve_relaxation(outputs, labels, costs, margin=0.2, initial=(1, 2))
+
+
+@pytest.mark.parametrize("cuts", ["ordered", "either"])
+def test_the_grid_of_all_pairs_says_what_a_list_of_them_says(cuts, x64):
+    """Sums over cuts, values of their ends and of their hypotheses, duals that are allowed and what they prove; distances and masks included."""
+    outputs, labels, costs, margins = random_pools(COUNT, 31)
+    random = np.random.default_rng(32)
+    features = random.integers(0, 2, (COUNT, EXAMPLES, 9)).astype(float)
+    mask = random.random((COUNT, EXAMPLES)) < 0.8
+    every = all_pairs.EveryPair()
+    size = all_pairs.num_places(EXAMPLES)
+
+    @jax.jit
+    @jax.vmap
+    def both(outputs, labels, costs, margin, mask, features, selected, slacks, weights, pair_weights):
+        instance, _ = make_instance(outputs, labels, costs, jnp.ones(EXAMPLES), mask, jnp.ones(COLUMNS, bool), margin, cuts == "either")
+        instance = with_distances(instance, features, 1.5)
+        grid = every.hold(instance, pair_cuts.empty(0, EXAMPLES))
+        listed = pair_cuts.WorkingSet(size).hold(instance, every.listed(instance, pair_cuts.empty(0, EXAMPLES)))
+
+        def say(held):
+            keep = held.is_used
+            values = jnp.where(keep, pair_weights, 0)
+            dual = certify.allowed(instance, held, Dual(weights, pair_weights))
+            of_cuts = held.covered(selected), held.largest(selected), held.both_ends(slacks), held.lesser_end(slacks)
+            of_all = held.serving(values), held.most_serving(values), held.spread(values, EXAMPLES)
+            return keep, *(jnp.where(keep, part, 0) for part in of_cuts), *of_all, *dual, *certify.prove_lower(instance, held, dual)
+
+        known = all_pairs.placed(instance, listed.cuts, jnp.where(listed.is_used, pair_weights, 0))
+        return say(grid), say(listed), known, jnp.where(listed.is_used, pair_weights, 0)
+
+    parts = (random.random((COUNT, size)) for size in (COLUMNS, EXAMPLES, EXAMPLES, size))
+    of_grid, of_list, known, expected = jax.device_get(both(outputs, labels, costs, margins, mask, features, *parts))
+    np.testing.assert_array_equal(known, expected)
+    assert of_list[0].any(axis=1).mean() > 0.8
+    for one, other in zip(of_grid, of_list, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+def test_all_pairs_have_numbers():
+    with pytest.raises(ValueError, match=r"100000 examples have .* bytes .*\.capacity"):
+        l0.solve_relaxation(np.ones((100_000, 1)), np.ones(100_000), np.ones(1), margin=0.1, config=ALL_PAIRS)
+    with pytest.raises(ValueError, match="first_order"):
+        l0.AllPairsConfig({})
+
+
+@pytest.mark.slow
+def test_all_pairs_of_no_example_and_of_one_class():
+    for outputs, labels in (([[1, -1]], [1]), (np.zeros((0, 2)), []), ([[1], [1]], [1, 1])):
+        solved = l0.solve_relaxation(outputs, labels, np.full(np.shape(outputs)[1], 0.5), margin=0.1, config=ALL_PAIRS)
+        assert int(solved.status) == Status.OPTIMAL
+        assert float(solved.lower_bound) <= 0.5 <= float(solved.upper_bound) + 1e-6
+
+
+@pytest.mark.slow
+def test_a_warm_start_from_a_working_set_is_one_for_all_pairs(x64):
+    outputs, labels, costs = noisy_stumps(60, 24, seed=33)
+    fit = functools.partial(l0.solve_relaxation, outputs, labels, costs, margin=0.2)
+    known = fit(tolerance=1e-6)
+    cold, warm = (fit(tolerance=1e-3, config=ALL_PAIRS, initial=start) for start in (None, known))
+    assert int(cold.status) == int(warm.status) == Status.OPTIMAL
+    assert int(warm.num_iterations) < int(cold.num_iterations) / 2
+    recompute(jax.device_get(warm), outputs, labels, costs, 0.2)
 
 
 @pytest.mark.slow

@@ -9,10 +9,11 @@ from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.strengthen import StrengthenConfig, Strengthened, strengthen
-from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
+from jboost.l0.types import AllPairsConfig, L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
 
 __all__ = [
+    "AllPairsConfig",
     "Choice",
     "Exact",
     "ExactConfig",

@@ -17,7 +17,7 @@ from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import grids
-from jboost.l0.types import Cuts, Dual, Instance, Primal
+from jboost.l0.types import Dual, Held, Instance, Primal
 
 
 def lower_bound(
@@ -49,42 +49,40 @@ def lower_bound(
     return jnp.where(is_known, low, -jnp.inf)
 
 
-def allowed(instance: Instance, cuts: Cuts, dual: Dual) -> Dual:
+def allowed(instance: Instance, held: Held, dual: Dual) -> Dual:
     """A dual near this one that satisfies (19b) in exact arithmetic, and s_u <= c_u on the pool up to rounding."""
     eps = float(jnp.finfo(instance.costs.dtype).eps)
-    served = pair_cuts.rows(instance, cuts)
     weights = _cleaned(dual.example_weights)
-    pair_weights = jnp.where(pair_cuts.is_used(instance, cuts), _cleaned(dual.pair_weights), 0.0)
-    sums = jnp.matmul(pair_weights, served, precision=lax.Precision.HIGHEST)
+    pair_weights = jnp.where(held.is_used, _cleaned(dual.pair_weights), 0.0)
+    sums = held.serving(pair_weights)
     is_over = sums > instance.costs * (1 - 64 * eps)
     share = jnp.where(is_over, numerics.safe_divide(instance.costs, sums) * (1 - 64 * eps), 1.0)
-    shares = 1 - jnp.max(served * (1 - share)[None, :], axis=1, initial=0.0)
+    shares = 1 - held.largest(1 - share)
     pair_weights = _cleaned(jnp.where(shares > 0, pair_weights * shares, 0.0))
-    heavy = _load(instance, cuts, Dual(weights, pair_weights))
+    heavy = _load(instance, held, Dual(weights, pair_weights))
     keep = jnp.where(heavy > instance.weights, numerics.safe_divide(instance.weights, heavy) * (1 - 8 * eps), 1.0)
-    ends = [keep.at[end].get(mode="fill", fill_value=1.0) for end in cuts]
-    return Dual(_cleaned(weights * keep), _cleaned(pair_weights * jnp.minimum(*ends)))
+    return Dual(_cleaned(weights * keep), _cleaned(pair_weights * held.lesser_end(keep)))
 
 
 def _cleaned(values: Array) -> Array:
     return jnp.where((values > 1e-30) & (values < jnp.inf), values, 0.0)
 
 
-def _load(instance: Instance, cuts: Cuts, dual: Dual) -> Array:
+def _load(instance: Instance, held: Held, dual: Dual) -> Array:
     """(1 + rho) w_i + sum of v over the cuts of i, [m], rounded up."""
 
-    def load(weights: Array, pair_weights: Array, margin: Array, cuts: Cuts) -> Array:
+    def load(weights: Array, pair_weights: Array, margin: Array, held: Held) -> Array:
         wide = brackets.widen(pair_weights)
-        total = pair_cuts.scatter(cuts, wide, weights.shape[0]) + brackets.widen(weights) * (1 + brackets.widen(margin))
+        total = held.spread(wide, weights.shape[0]) + brackets.widen(weights) * (1 + brackets.widen(margin))
         slack = total * ((pair_weights.shape[0] + 8) * 2.0**-52)
         return brackets.round_outwards(total, slack, weights.dtype)[1]
 
-    return numerics.in_64_bits(load)(dual.example_weights, dual.pair_weights, instance.margin, cuts)
+    return numerics.in_64_bits(load)(dual.example_weights, dual.pair_weights, instance.margin, held)
 
 
-def prove_lower(instance: Instance, cuts: Cuts, dual: Dual) -> tuple[Array, Array]:
+def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Array]:
     """What an allowed dual proves about the pool, [], and alpha, []; -inf and 0 without a column."""
-    _, served = brackets.bracket_dot(pair_cuts.rows(instance, cuts).T, dual.pair_weights[None, :])
+    served = held.most_serving(dual.pair_weights)
     _, edges = brackets.bracket_dot(instance.margins.T, dual.example_weights[None, :])
     is_column, costs = instance.is_column, instance.costs
     excess = jnp.max(

@@ -12,11 +12,14 @@ same.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import brackets
+from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.types import Cuts, Instance
 
@@ -66,7 +69,7 @@ def search(instance: Instance, selected: Array, slacks: Array, max_entries: int)
         places = begin + jnp.arange(slab, dtype=jnp.int32)
         is_many = (places >= instance.num_few) & (places < instance.num_real)
         theirs = jnp.where(is_many, lax.dynamic_slice_in_dim(slacks, begin, slab), jnp.inf)
-        is_near = _are_near(instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab))
+        is_near = are_near(instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab))
         left_over = jnp.where(is_near, 1 - served, -jnp.inf)
         for_few, for_many = left_over - theirs[None, :], left_over - own[:, None]
         best_few, best_many = jnp.max(for_few, axis=1), jnp.max(for_many, axis=0)
@@ -101,7 +104,7 @@ def least_distance(bits: Array, is_few: Array, is_many: Array) -> Array:
     return jnp.maximum(jnp.min(lax.map(nearest, (bits, is_few), batch_size=_ROWS_AT_ONCE), initial=jnp.inf), 1.0)
 
 
-def _are_near(instance: Instance, one: Array, other: Array) -> Array:
+def are_near(instance: Instance, one: Array, other: Array) -> Array:
     """Which pairs of examples have cuts, [k, l] bool."""
     if instance.bits.shape[1] == 0:
         return jnp.ones((one.shape[0], other.shape[0]), bool)
@@ -153,6 +156,44 @@ def scatter(cuts: Cuts, values: Array, num_examples: int) -> Array:
     return jnp.zeros((num_examples, *values.shape[1:]), values.dtype).at[ends].add(jnp.concatenate([values, values]), mode="drop")
 
 
+@register
+@dataclasses.dataclass(frozen=True)
+class Listed:
+    """The cuts of a working set, with their rows: K of them, empty slots among them."""
+
+    cuts: Cuts
+    served: Array  # [K, U] their rows in mu
+    is_used: Array  # [K] bool
+
+    def covered(self, selected: Array) -> Array:
+        """The sum [K] of mu [U] over the hypotheses of each cut."""
+        return jnp.matmul(self.served, selected, precision=lax.Precision.HIGHEST)
+
+    def serving(self, values: Array) -> Array:
+        """The sum [U] of the values [K] of the cuts that each hypothesis serves."""
+        return jnp.matmul(values, self.served, precision=lax.Precision.HIGHEST)
+
+    def most_serving(self, values: Array) -> Array:
+        """`serving`, rounded up."""
+        return brackets.bracket_dot(self.served.T, values[None, :])[1]
+
+    def largest(self, values: Array) -> Array:
+        """The largest value [U] of a hypothesis of each cut, [K], 0 at least."""
+        return jnp.max(self.served * values[None, :], axis=1, initial=0.0)
+
+    def both_ends(self, values: Array) -> Array:
+        """The sum [K] of the values [m] of the examples of each cut."""
+        return gather(self.cuts, values)
+
+    def lesser_end(self, values: Array) -> Array:
+        """The lesser [K] of the values [m] of the examples of each cut."""
+        return jnp.minimum(*(values.at[end].get(mode="fill", fill_value=1.0) for end in self.cuts))
+
+    def spread(self, values: Array, num_examples: int) -> Array:
+        """The sums [m] of the values [K] of the cuts of each example."""
+        return scatter(self.cuts, values, num_examples)
+
+
 class Refreshed(NamedTuple):
     """A working set after new cuts came in."""
 
@@ -160,6 +201,33 @@ class Refreshed(NamedTuple):
     place_before: Array  # [K] int32 where a cut stood, K for a new one or none
     num_new: Array  # [] int32
     num_left_out: Array  # [] int32 violated cuts there was no room for
+
+
+@dataclasses.dataclass(frozen=True)
+class WorkingSet:
+    """Cuts that are violated come in, as many as there is room for; those that do not matter leave."""
+
+    capacity: int
+
+    def hold(self, instance: Instance, cuts: Cuts) -> Listed:
+        """The cuts with their rows."""
+        return Listed(cuts, rows(instance, cuts), is_used(instance, cuts))
+
+    def begin(self, instance: Instance, known: Cuts, values: Array, wanted: Wanted, selected: Array, slacks: Array) -> tuple[Cuts, Array]:
+        """The first working set, from known cuts with their values [K] and a search; and those values where the cuts now stand."""
+        importance, everything = jnp.ones((self.capacity,), slacks.dtype), jnp.zeros((), slacks.dtype)
+        fresh = refresh(instance, known, importance, wanted, selected, slacks, everything)
+        return fresh.cuts, values.at[fresh.place_before].get(mode="fill", fill_value=0.0)
+
+    def listed(self, instance: Instance, cuts: Cuts) -> Cuts:
+        """The list itself."""
+        return cuts
+
+    def refresh(
+        self, instance: Instance, cuts: Cuts, importance: Array, wanted: Wanted, selected: Array, slacks: Array, threshold: Array
+    ) -> Refreshed:
+        """The next one."""
+        return refresh(instance, cuts, importance, wanted, selected, slacks, threshold)
 
 
 def refresh(instance: Instance, cuts: Cuts, importance: Array, wanted: Wanted, selected: Array, slacks: Array, threshold: Array) -> Refreshed:

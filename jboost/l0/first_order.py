@@ -1,4 +1,4 @@
-"""The first-order method for the relaxation over a working set of cuts: `jboost.lp.first_order`, with the rows as products, never stored.
+"""The first-order method for the relaxation over a working set of cuts, or over all: `jboost.lp.first_order`, with the rows as products.
 
 Variables are (lambda, mu, xi), all in [0, 1]; rows are the margins, sum lambda = 1, mu - lambda >= 0, and the cuts.
 """
@@ -12,10 +12,8 @@ from jax import lax
 
 from jboost.base.records import register
 from jboost.base.types import Array
-from jboost.l0 import cuts as pair_cuts
-from jboost.l0.cuts import Refreshed
 from jboost.l0.interior import Solved
-from jboost.l0.types import Cuts, Dual, Instance, Primal, WarmStart
+from jboost.l0.types import Dual, Held, Instance, Primal, WarmStart
 from jboost.lp import first_order
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.problem import LinearProgram
@@ -29,15 +27,14 @@ class Rows:
     """The operator of the program."""
 
     margins: Array  # [m, U]
-    served: Array  # [K, U]
-    cuts: Cuts
+    held: Held  # of K cuts
     stiffness: Array  # [] 1 + rho
     is_real: Array  # [m] bool
 
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
-        (num_examples, num_columns), num_cuts = self.margins.shape, self.served.shape[0]
+        (num_examples, num_columns), num_cuts = self.margins.shape, self.held.is_used.shape[0]
         return num_examples + 1 + num_columns + num_cuts, 2 * num_columns + num_examples
 
     def _columns(self, vector: Array) -> list[Array]:
@@ -52,14 +49,14 @@ class Rows:
         coefficients, selected, slacks = self._columns(vector)
         slacks = jnp.where(self.is_real, slacks, 0.0)
         reached = _times(margins, coefficients) + self.stiffness * slacks
-        covered = _times(self.served, selected) + pair_cuts.gather(self.cuts, slacks)
+        covered = self.held.covered(selected) + self.held.both_ends(slacks)
         return jnp.concatenate([reached, jnp.sum(coefficients)[None], selected + sign * coefficients, covered])
 
     def _backward(self, vector: Array, margins: Array, sign: float) -> Array:
         weights, convexity, orders, pair_weights = self._rows(vector)
-        of_slacks = self.stiffness * weights + pair_cuts.scatter(self.cuts, pair_weights, weights.shape[0])
+        of_slacks = self.stiffness * weights + self.held.spread(pair_weights, weights.shape[0])
         of_coefficients = _times(weights, margins) + convexity + sign * orders
-        return jnp.concatenate([of_coefficients, orders + _times(pair_weights, self.served), jnp.where(self.is_real, of_slacks, 0.0)])
+        return jnp.concatenate([of_coefficients, orders + self.held.serving(pair_weights), jnp.where(self.is_real, of_slacks, 0.0)])
 
     def matvec(self, vector: Array) -> Array:
         """Two products of matrices, and a gather."""
@@ -82,7 +79,7 @@ def _times(left: Array, right: Array) -> Array:
     return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
 
 
-def make_program(instance: Instance, cuts: Cuts) -> LinearProgram:
+def make_program(instance: Instance, held: Held) -> LinearProgram:
     """The program over these cuts; rows of padding and of empty slots bound nothing."""
     dtype = instance.costs.dtype
     is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
@@ -91,14 +88,14 @@ def make_program(instance: Instance, cuts: Cuts) -> LinearProgram:
             jnp.where(is_real, instance.margin, -jnp.inf),
             jnp.ones((1,), dtype),
             jnp.where(instance.is_column, 0.0, -jnp.inf),
-            jnp.where(pair_cuts.is_used(instance, cuts), 1.0, -jnp.inf),
+            jnp.where(held.is_used, 1.0, -jnp.inf),
         ]
     ).astype(dtype)
     num_examples = instance.weights.shape[0]
     upper = jnp.concatenate([instance.is_column, instance.is_column, is_real]).astype(dtype)
     return LinearProgram(
         objective=jnp.concatenate([jnp.zeros_like(instance.costs), instance.costs, instance.weights]),
-        operator=Rows(instance.margins, pair_cuts.rows(instance, cuts), cuts, 1 + instance.margin, is_real),
+        operator=Rows(instance.margins, held, 1 + instance.margin, is_real),
         row_lower=row_lower,
         row_upper=jnp.full_like(row_lower, jnp.inf).at[num_examples].set(1.0),
         lower=jnp.zeros_like(upper),
@@ -113,33 +110,35 @@ class Method:
     config: FirstOrderConfig
     share_of_gap = 0.01
 
-    def begin(self, instance: Instance, cuts: Cuts, primal: Primal, warm: WarmStart | None) -> first_order.WarmStart:
+    def begin(self, instance: Instance, held: Held, primal: Primal, warm: WarmStart | None) -> first_order.WarmStart:
         """A feasible point without a dual, or a warm start."""
         num_columns, dtype = instance.costs.shape[0], instance.costs.dtype
         if warm is None:
-            dual = jnp.zeros((instance.weights.shape[0] + 1 + num_columns + cuts.first.shape[0],), dtype)
+            dual = jnp.zeros((instance.weights.shape[0] + 1 + num_columns + held.is_used.shape[0],), dtype)
             return first_order.WarmStart(jnp.concatenate(primal), dual, jnp.zeros((), dtype))
         weights, pair_weights = warm.dual
-        reduced = instance.costs - _times(pair_weights, pair_cuts.rows(instance, cuts))
+        reduced = instance.costs - held.serving(pair_weights)
         orders = jnp.where(instance.is_column, jnp.maximum(reduced, 0.0), 0.0)
         dual = jnp.concatenate([weights, warm.convexity[None], orders, pair_weights])
         return first_order.WarmStart(jnp.concatenate(warm.primal), dual, warm.primal_weight)
 
-    def solve(self, instance: Instance, cuts: Cuts, iterate: first_order.WarmStart, *, scale: Array, tolerance: Array) -> Solved:
+    def solve(self, instance: Instance, held: Held, iterate: first_order.WarmStart, *, scale: Array, tolerance: Array) -> Solved:
         """Iterations over a working set; residuals and gap are relative."""
-        last = first_order.run(make_program(instance, cuts), tolerance, self.config, iterate)
+        last = first_order.run(make_program(instance, held), tolerance, self.config, iterate)
         found = first_order.warm_start(last)
-        primal, dual = self.sides(instance, cuts, found)
+        primal, dual = self.sides(instance, held, found)
         importance = jnp.where(dual.pair_weights > _IDLE * instance.unit, dual.pair_weights, 0.0)
         return Solved(found, primal, dual, importance, last.num_iterations)
 
-    def refresh(self, instance: Instance, fresh: Refreshed, primal: Primal, iterate: first_order.WarmStart, before: Cuts) -> first_order.WarmStart:
+    def refresh(
+        self, instance: Instance, held: Held, place_before: Array, primal: Primal, iterate: first_order.WarmStart, before: Held
+    ) -> first_order.WarmStart:
         """The same point for the next working set, new cuts with dual 0."""
-        capacity = fresh.place_before.shape[0]
-        kept = iterate.dual[-capacity:].at[fresh.place_before].get(mode="fill", fill_value=0.0)
-        return iterate._replace(dual=iterate.dual.at[-capacity:].set(kept))
+        first = iterate.dual.shape[0] - place_before.shape[0]
+        kept = iterate.dual[first:].at[place_before].get(mode="fill", fill_value=0.0)
+        return iterate._replace(dual=iterate.dual.at[first:].set(kept))
 
-    def sides(self, instance: Instance, cuts: Cuts, iterate: first_order.WarmStart) -> tuple[Primal, Dual]:
+    def sides(self, instance: Instance, held: Held, iterate: first_order.WarmStart) -> tuple[Primal, Dual]:
         """What a point says about the relaxation."""
         num_examples, num_columns = instance.margins.shape
         primal = Primal(*jnp.split(iterate.primal, [num_columns, 2 * num_columns]))

@@ -13,9 +13,9 @@ from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import newton
-from jboost.l0.cuts import Refreshed
+from jboost.l0.cuts import Listed
 from jboost.l0.newton import Parts, Point, Program
-from jboost.l0.types import Cuts, Dual, Instance, Primal, WarmStart
+from jboost.l0.types import Dual, Instance, Primal, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
 _FIRST_PRODUCT = 0.05  # of the complementary parts, in units of a weight
@@ -105,31 +105,31 @@ class Method:
     config: InteriorPointConfig
     share_of_gap = 0.1
 
-    def begin(self, instance: Instance, cuts: Cuts, primal: Primal, warm: WarmStart | None) -> Point:
+    def begin(self, instance: Instance, held: Listed, primal: Primal, warm: WarmStart | None) -> Point:
         """The first iterate, next to a feasible point or a warm start."""
-        program = newton.make_program(instance, cuts)
+        program = newton.make_program(instance, held.cuts)
         unit = instance.unit
         if warm is None:
-            nothing = Dual(jnp.zeros_like(instance.weights), jnp.zeros(cuts.first.shape, unit.dtype))
+            nothing = Dual(jnp.zeros_like(instance.weights), jnp.zeros(held.is_used.shape, unit.dtype))
             return enter(program, primal, nothing, unit + jnp.inf, _FIRST_PRODUCT * unit)
         return enter(program, primal, warm.dual, warm.convexity, _RESUMED_PRODUCT * unit)
 
-    def solve(self, instance: Instance, cuts: Cuts, iterate: Point, *, scale: Array, tolerance: Array) -> Solved:
+    def solve(self, instance: Instance, held: Listed, iterate: Point, *, scale: Array, tolerance: Array) -> Solved:
         """Iterations over a working set."""
-        program = newton.make_program(instance, cuts)
+        program = newton.make_program(instance, held.cuts)
         point, _, count = newton.solve(program, iterate, scale=scale, tolerance=tolerance, config=self.config)
         importance = jnp.where(point.dual.cuts > _IDLE * point.primal.cuts * instance.unit, point.dual.cuts, 0.0)
         return Solved(point, *sides(program, point), importance, count)
 
-    def refresh(self, instance: Instance, fresh: Refreshed, primal: Primal, iterate: Point, before: Cuts) -> Point:
+    def refresh(self, instance: Instance, held: Listed, place_before: Array, primal: Primal, iterate: Point, before: Listed) -> Point:
         """The iterate for the next working set, next to a feasible point."""
-        product = product_of(newton.make_program(instance, before), iterate)
-        known = iterate.dual.cuts.at[fresh.place_before].get(mode="fill", fill_value=0.0)
-        return enter(newton.make_program(instance, fresh.cuts), primal, Dual(iterate.dual.margins, known), iterate.convexity, product)
+        product = product_of(newton.make_program(instance, before.cuts), iterate)
+        known = iterate.dual.cuts.at[place_before].get(mode="fill", fill_value=0.0)
+        return enter(newton.make_program(instance, held.cuts), primal, Dual(iterate.dual.margins, known), iterate.convexity, product)
 
-    def sides(self, instance: Instance, cuts: Cuts, iterate: Point) -> tuple[Primal, Dual]:
+    def sides(self, instance: Instance, held: Listed, iterate: Point) -> tuple[Primal, Dual]:
         """What an iterate says about the relaxation."""
-        return sides(newton.make_program(instance, cuts), iterate)
+        return sides(newton.make_program(instance, held.cuts), iterate)
 
     def convexity(self, instance: Instance, iterate: Point) -> Array:
         """alpha."""

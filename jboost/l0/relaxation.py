@@ -16,9 +16,9 @@ import numpy as np
 from jboost.base import batching, check, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.l0 import certify, first_order, interior
+from jboost.l0 import all_pairs, certify, first_order, interior
 from jboost.l0 import cuts as pair_cuts
-from jboost.l0.types import Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
+from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
 _FIRST_ERROR = 0.1  # relative, of the first solve
@@ -154,6 +154,8 @@ def _judge_values(*data: Array) -> None:
 
 def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     """How many cuts are held at a time, static."""
+    if isinstance(config.solver, AllPairsConfig):
+        return all_pairs.num_places(shape[0])
     everything = max(1, pair_cuts.num_pairs(shape[0]))
     wanted = max(shape[0] + 2 * shape[1], 1024) if config.capacity is None else config.capacity
     return min(everything, wanted)
@@ -252,8 +254,8 @@ def solve_instance(
     instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, either)
     instance = with_distances(instance, features, config.distance_factor)
     is_valid &= jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
-    method = interior.Method(config.solver) if isinstance(config.solver, InteriorPointConfig) else first_order.Method(config.solver)
-    state = _begin(instance, warm, method, config)
+    pairs, method = _ways(config, instance.margins.shape)
+    state = _begin(instance, warm, pairs, method, config)
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
     state = state._replace(gap=jnp.where(is_hopeless, 0.0, state.gap))
 
@@ -261,10 +263,18 @@ def solve_instance(
         return (state.gap > tolerance) & (state.num_lost < _MAX_LOST) & (state.num_rounds < most_rounds)
 
     def step(state: _State) -> _State:
-        return _round(instance, state, method, tolerance, config)
+        return _round(instance, state, pairs, method, tolerance, config)
 
     last, _ = loops.bounded_loop(step, unfinished, state, max_checks=config.max_rounds)
-    return _finish(instance, last, method, is_valid, tolerance, config)
+    return _finish(instance, last, pairs, method, is_valid, tolerance)
+
+
+def _ways(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
+    """Which cuts are held, and the method between two searches."""
+    if isinstance(config.solver, AllPairsConfig):
+        return all_pairs.EveryPair(), first_order.Method(config.solver.first_order)
+    method = interior.Method(config.solver) if isinstance(config.solver, InteriorPointConfig) else first_order.Method(config.solver)
+    return pair_cuts.WorkingSet(capacity_of(config, shape)), method
 
 
 def make_instance(
@@ -330,13 +340,13 @@ def _scale(instance: Instance, upper: Array) -> Array:
     return jnp.maximum(jnp.where(jnp.isfinite(upper), upper, 0.0), instance.unit)
 
 
-def _begin(instance: Instance, warm: WarmStart | None, method: Any, config: RelaxationConfig) -> _State:
+def _begin(instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, config: RelaxationConfig) -> _State:
     """The first working set: what a warm start knows, and the pairs that fewest hypotheses tell apart."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.costs.dtype
     capacity = capacity_of(config, (num_examples, num_columns))
     even = jnp.where(instance.is_column, 1 / jnp.maximum(jnp.sum(instance.is_column), 1), 0.0).astype(dtype)
-    cuts, known = pair_cuts.empty(capacity, num_examples), None
+    cuts, known, known_weights = pair_cuts.empty(capacity, num_examples), None, jnp.zeros((capacity,), dtype)
     first = Primal(even, 2 * even, jnp.zeros((num_examples,), dtype))
     if warm is not None:
         known = _ordered(instance, warm)
@@ -347,29 +357,30 @@ def _begin(instance: Instance, warm: WarmStart | None, method: Any, config: Rela
         are_opposite = (jnp.min(ends, axis=1) < instance.num_few) & (jnp.max(ends, axis=1) >= instance.num_few)
         inside = inside & are_opposite & jnp.all(ends < instance.num_real, axis=1) & pair_cuts.have_cuts(instance, cuts)
         cuts = Cuts(*(jnp.where(inside, end, num_examples) for end in cuts))
-        known = known._replace(dual=known.dual._replace(pair_weights=jnp.where(inside, known.dual.pair_weights, 0.0)))
+        known_weights = jnp.where(inside, known.dual.pair_weights, 0.0)
         first = known.primal
     point, least = certify.on_grid(instance, first)
     wanted = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
-    importance = jnp.ones((capacity,), dtype)
-    cuts = pair_cuts.refresh(instance, cuts, importance, wanted, point.selected, point.slacks, jnp.zeros((), dtype)).cuts
-    iterate = method.begin(instance, cuts, certify.shared(point, wanted), known)
+    cuts, known_weights = pairs.begin(instance, cuts, known_weights, wanted, point.selected, point.slacks)
+    held = pairs.hold(instance, cuts)
+    known = None if known is None else known._replace(dual=known.dual._replace(pair_weights=known_weights))
+    iterate = method.begin(instance, held, certify.shared(point, wanted), known)
     none = jnp.zeros((), jnp.int32)
     zero = jnp.zeros((), dtype)
     plain = certify.raised(instance, point, least, wanted)
     nothing = Dual(jnp.zeros((num_examples,), dtype), jnp.zeros((capacity,), dtype))
-    lower, convexity = certify.prove_lower(instance, cuts, nothing)
+    lower, convexity = certify.prove_lower(instance, held, nothing)
     best = _Best(plain, certify.price(instance, plain), nothing, cuts, convexity, lower)
     state = _State(cuts, iterate, best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), none, none)
     return numerics.start_loop_beside(state, instance.margins)
 
 
-def _round(instance: Instance, state: _State, method: Any, tolerance: Array, config: RelaxationConfig) -> _State:
+def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance: Array, config: RelaxationConfig) -> _State:
     """One solve, what it proves, one search, and the cuts that it brings."""
-    scale = _scale(instance, state.best.upper)
-    solved = method.solve(instance, state.cuts, state.iterate, scale=scale, tolerance=state.wanted)
-    dual = certify.allowed(instance, state.cuts, solved.dual)
-    lower, convexity = certify.prove_lower(instance, state.cuts, dual)
+    scale, held = _scale(instance, state.best.upper), pairs.hold(instance, state.cuts)
+    solved = method.solve(instance, held, state.iterate, scale=scale, tolerance=state.wanted)
+    dual = certify.allowed(instance, held, solved.dual)
+    lower, convexity = certify.prove_lower(instance, held, dual)
     point, least = certify.on_grid(instance, solved.primal)
     wanted = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
     primal = certify.raised(instance, point, least, wanted)
@@ -379,7 +390,8 @@ def _round(instance: Instance, state: _State, method: Any, tolerance: Array, con
     scale = _scale(instance, best.upper)
     gap = (best.upper - best.lower) / scale
     threshold = jnp.maximum(0.01 * jnp.minimum(gap, 1.0), 4 * jnp.finfo(gap.dtype).eps)
-    fresh = pair_cuts.refresh(instance, state.cuts, solved.importance, wanted, point.selected, point.slacks, threshold)
+    fresh = pairs.refresh(instance, state.cuts, solved.importance, wanted, point.selected, point.slacks, threshold)
+    next_held = pairs.hold(instance, fresh.cuts)
     finest = jnp.asarray(_FINEST[gap.dtype.itemsize], gap.dtype)
     aim = jnp.maximum(method.share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
     was_coarse = state.wanted > jnp.maximum(aim, finest)
@@ -387,7 +399,7 @@ def _round(instance: Instance, state: _State, method: Any, tolerance: Array, con
     next_wanted = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.wanted)
     return _State(
         cuts=fresh.cuts,
-        iterate=method.refresh(instance, fresh, certify.shared(point, wanted), solved.iterate, state.cuts),
+        iterate=method.refresh(instance, next_held, fresh.place_before, certify.shared(point, wanted), solved.iterate, held),
         best=best,
         gap=gap,
         wanted=jnp.maximum(next_wanted, finest),
@@ -419,18 +431,18 @@ def _unordered(instance: Instance, values: Array) -> Array:
     return jnp.zeros_like(values).at[instance.order].set(values)
 
 
-def _pairs(instance: Instance, cuts: Cuts) -> Array:
-    """[K, 2] in the numbers of the caller, -1 for an empty slot."""
+def _numbers(instance: Instance, cuts: Cuts) -> Array:
+    """The pairs [K, 2] in the numbers of the caller, -1 for an empty slot."""
     return jnp.stack([instance.order.at[end].get(mode="fill", fill_value=-1) for end in cuts], axis=1)
 
 
-def _finish(instance: Instance, state: _State, method: Any, is_valid: Array, tolerance: Array, config: RelaxationConfig) -> L0Relaxation:
-    best = state.best
-    primal, dual = method.sides(instance, state.cuts, state.iterate)
+def _finish(instance: Instance, state: _State, pairs: Any, method: Any, is_valid: Array, tolerance: Array) -> L0Relaxation:
+    best, held = state.best, pairs.hold(instance, state.cuts)
+    primal, dual = method.sides(instance, held, state.iterate)
     warm = WarmStart(
         primal._replace(slacks=_unordered(instance, primal.slacks)),
         dual._replace(example_weights=_unordered(instance, dual.example_weights)),
-        _pairs(instance, state.cuts),
+        _numbers(instance, pairs.listed(instance, state.cuts)),
         method.convexity(instance, state.iterate),
         method.primal_weight(state.iterate),
     )
@@ -447,10 +459,10 @@ def _finish(instance: Instance, state: _State, method: Any, is_valid: Array, tol
         lower_bound=jnp.where(is_possible, best.lower, jnp.where(is_valid, jnp.inf, -jnp.inf)),
         upper_bound=jnp.where(is_possible, best.upper, jnp.inf),
         example_weights=_unordered(instance, best.dual.example_weights),
-        pairs=_pairs(instance, best.cuts),
+        pairs=_numbers(instance, pairs.listed(instance, best.cuts)),
         pair_weights=best.dual.pair_weights,
         convexity=best.convexity,
-        num_cuts=jnp.sum(pair_cuts.is_used(instance, state.cuts), dtype=jnp.int32),
+        num_cuts=jnp.sum(held.is_used, dtype=jnp.int32),
         num_iterations=state.num_iterations,
         num_rounds=state.num_rounds,
         warm=warm,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from jboost.base import check
 from jboost.base.types import Array
@@ -12,11 +12,26 @@ from jboost.lp.interior_point import InteriorPointConfig
 
 
 @dataclasses.dataclass(frozen=True)
+class AllPairsConfig:
+    """The first-order method over all cuts at once, none stored: two products of matrices an iteration in the place of searches and working sets.
+
+    Memory is that of some twenty times as many numbers as there are pairs. Iterations are many more than over a working set: it is for devices,
+    where one costs next to nothing.
+    """
+
+    first_order: FirstOrderConfig = dataclasses.field(default_factory=FirstOrderConfig)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.first_order, FirstOrderConfig):
+            raise ValueError(f"config.solver.first_order is a {type(self.first_order).__name__}: a jboost.lp.FirstOrderConfig is wanted")
+
+
+@dataclasses.dataclass(frozen=True)
 class RelaxationConfig:
     """Static sizes of the solver of the relaxation."""
 
     capacity: int | None = None
-    """Cuts that are held at a time; None for one to an example and two to a column, 1024 at least, or all there can be."""
+    """Cuts that are held at a time; None for one to an example and two to a column, 1024 at least, or all there can be. `AllPairsConfig` has all."""
     max_rounds: int = 60
     """Of a solve over the cuts at hand, and of a search among all pairs."""
     max_pair_entries: int = 4_000_000
@@ -27,10 +42,11 @@ class RelaxationConfig:
     distance_factor: float | None = None
     """None for the cuts of all pairs. Else those alone of pairs that differ in at most so many times the attributes in which the nearest pair of
     opposite classes differs, as in Section 7 of the paper: a weaker relaxation of fewer cuts. The features are then to be 0 and 1."""
-    solver: InteriorPointConfig | FirstOrderConfig = dataclasses.field(
+    solver: InteriorPointConfig | FirstOrderConfig | AllPairsConfig = dataclasses.field(
         default_factory=lambda: InteriorPointConfig(max_iterations=40, num_correctors=2)
     )
-    """The method between two searches, and its sizes; of the interior point, `max_iterations` and `num_correctors` count here."""
+    """The method between two searches, and its sizes; of the interior point, `max_iterations` and `num_correctors` count here. `AllPairsConfig`
+    needs no search."""
 
     def __post_init__(self) -> None:
         if self.capacity is not None:
@@ -40,9 +56,11 @@ class RelaxationConfig:
         check.choice("config.cuts", self.cuts, ("ordered", "either"))
         if self.distance_factor is not None and not self.distance_factor >= 1:
             raise ValueError(f"config.distance_factor is {self.distance_factor}: a number from 1 up, or None for all pairs, is wanted")
-        if not isinstance(self.solver, InteriorPointConfig | FirstOrderConfig):
+        if not isinstance(self.solver, InteriorPointConfig | FirstOrderConfig | AllPairsConfig):
             name = type(self.solver).__name__
-            raise ValueError(f"config.solver is a {name}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+            raise ValueError(
+                f"config.solver is a {name}: a jboost.lp.InteriorPointConfig or FirstOrderConfig, or a jboost.l0.AllPairsConfig, is wanted"
+            )
 
 
 class Instance(NamedTuple):
@@ -69,6 +87,35 @@ class Cuts(NamedTuple):
 
     first: Array  # [K] int32
     second: Array  # [K] int32
+
+
+class Held(Protocol):
+    """Cuts that have duals: those of a working set (`cuts.Listed`), or all of them (`all_pairs.Grid`)."""
+
+    @property
+    def is_used(self) -> Array:
+        """Which slots hold a cut, [K] bool."""
+
+    def covered(self, selected: Array) -> Array:
+        """The sum [K] of mu [U] over the hypotheses of each cut."""
+
+    def serving(self, values: Array) -> Array:
+        """The sum [U] of the values [K] of the cuts that each hypothesis serves."""
+
+    def most_serving(self, values: Array) -> Array:
+        """`serving`, rounded up."""
+
+    def largest(self, values: Array) -> Array:
+        """The largest value [U] of a hypothesis of each cut, [K], 0 at least."""
+
+    def both_ends(self, values: Array) -> Array:
+        """The sum [K] of the values [m] of the examples of each cut."""
+
+    def lesser_end(self, values: Array) -> Array:
+        """The lesser [K] of the values [m] of the examples of each cut."""
+
+    def spread(self, values: Array, num_examples: int) -> Array:
+        """The sums [m] of the values [K] of the cuts of each example."""
 
 
 class Dual(NamedTuple):
