@@ -317,6 +317,40 @@ def test_columns_are_generated_over_all_pairs_at_once_too():
     assert float(fit.certificate.upper_bound) - float(fit.certificate.lower_bound) <= 2e-3 * max(1.0, optimum)
 
 
+def finds_the_optimum(bits, labels, prices, max_order, **options):
+    """Whether `fit` closes on the optimum of (15) over monomials of these prices by order, finite ones."""
+    features, signs = np.tile(np.float32(bits), (3, 1)), np.tile(np.float32(labels), 3)
+    learner = jboost.learners.monomials(max_order, **options)
+    found = jboost.l0.fit(jboost.make_dataset(features, signs), learner, margin=0.1, max_rounds=12).certificate
+    outputs, cost = every_monomial(features, len(prices) - 1, prices)
+    optimum, relaxed = integer_optimum(outputs, signs, cost, 0.1), oracle.optimum(outputs, signs, cost, 0.1)
+    assert float(found.integer_lower_bound) <= optimum + 1e-5
+    assert float(found.integer_upper_bound) == pytest.approx(optimum, abs=1e-4)
+    assert float(found.lower_bound) <= relaxed + 1e-6
+    assert float(found.upper_bound) >= relaxed - 1e-6
+    assert float(found.upper_bound) - float(found.lower_bound) <= 2e-3 * max(1.0, relaxed)
+
+
+CORNER = [[1, 1, 0], [1, 0, 0], [0, 1, 0], [0, 0, 0]], [1, -1, -1, -1]
+
+
+@pytest.mark.slow
+def test_orders_above_the_number_of_attributes_that_count_are_none():
+    prices = [0.0] + [(k + np.log2(number) + np.log2(3)) / np.log2(12) + 0.1 for k, number in ((1, 2), (2, 1))]
+    finds_the_optimum(*CORNER, prices, 3, cost=costs.mdl(0.1, num_attributes=2))
+
+
+@pytest.mark.slow
+def test_constants_alone_where_all_else_costs_infinitely_much():
+    finds_the_optimum(*CORNER, [0.0], 1, kappa=float("inf"))
+
+
+@pytest.mark.slow
+def test_a_literal_that_holds_of_all_examples_may_be_cheaper_than_a_constant():
+    prices = [10.0, (1 + np.log2(3)) / np.log2(12) + 0.1]
+    finds_the_optimum([[1, 1, 0]] * 4, [1, 1, 1, -1], prices, 1, kappa=0.1, constant_cost=10.0)
+
+
 @pytest.mark.slow
 def test_no_attribute_leaves_the_constants():
     constants = jboost.l0.fit(jboost.make_dataset(np.zeros((4, 0)), [1, -1, 1, 1]), jboost.learners.monomials(0), margin=0.2, max_rounds=4)

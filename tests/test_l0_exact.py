@@ -165,6 +165,7 @@ def test_bounds_are_rounded_up_to_what_the_loss_can_be():
     for others in ((weights * 0.5, prices), (weights, jnp.array([0, 0, 1.5, 1.4])), (weights, jnp.array([0, 1e-9]))):
         assert float(integer.round_up(jnp.asarray(1.2), *others)) == pytest.approx(1.2)
     assert float(integer.round_up(jnp.asarray(1.2), weights, jnp.zeros(3))) == pytest.approx(2)
+    assert float(integer.round_up(jnp.asarray(1.2), weights, jnp.array([0, 1.5, np.inf]))) == pytest.approx(1.5)
 
 
 def test_arguments_are_judged():
@@ -179,6 +180,12 @@ def test_arguments_are_judged():
 
 
 @pytest.mark.slow
+def test_no_tolerance_is_that_of_rounding():
+    solved = l0.solve_exact([[1, -1, 1], [1, 1, -1], [-1, -1, 1]], [1, 1, -1], [0.3, 0.4, 0.7], margin=0.1, tolerance=0)
+    assert int(solved.status) == Status.OPTIMAL
+    assert float(solved.lower_bound) <= float(np.float32(0.3)) <= float(solved.loss)
+
+
 def test_sizes_0_and_what_is_not_allowed():
     assert int(l0.solve_exact(np.zeros((0, 2)), np.zeros(0), [0.0, 0.0], margin=0.1).status) == Status.OPTIMAL
     assert int(l0.solve_exact(np.zeros((2, 0)), [1, -1], np.zeros(0), margin=0.1).status) == Status.INFEASIBLE
@@ -251,6 +258,9 @@ def test_every_hypothesis_is_listed():
     assert np.array_equal(every.outputs[:, :5], answers[:, :5])
     assert not np.any(every.outputs[:, 5])
     columns = jboost.learners.pool(cost=0.3)
+    bare = jboost.make_dataset(np.zeros((3, 0)), [1, -1, 1])
+    every = jboost.learners.monomials(None).every(jboost.learners.monomials(None).init(None, bare))
+    assert (every.outputs.shape, every.hypotheses.literals.shape) == ((0, 3), (0, 0))
     listed = columns.every(columns.init(None, dataset))
     assert np.array_equal(listed.outputs, np.concatenate([dataset.features.T, -dataset.features.T]) * np.asarray(dataset.mask))
     assert listed.costs.tolist() == pytest.approx([0.3] * 8)

@@ -370,6 +370,9 @@ def test_all_pairs_of_no_example_and_of_one_class():
         solved = l0.solve_relaxation(outputs, labels, np.full(np.shape(outputs)[1], 0.5), margin=0.1, config=ALL_PAIRS)
         assert int(solved.status) == Status.OPTIMAL
         assert float(solved.lower_bound) <= 0.5 <= float(solved.upper_bound) + 1e-6
+    known = l0.solve_relaxation([[1, -1]], [1], [0.5, 0.3], margin=0.1)
+    again = l0.solve_relaxation([[1, -1]], [1], [0.5, 0.3], margin=0.1, config=ALL_PAIRS, initial=known)
+    assert int(again.status) == Status.OPTIMAL
 
 
 @pytest.mark.slow

@@ -69,6 +69,8 @@ def test_arguments_are_judged():
         jax.jit(merging.merge_equal)(dataset)
     with pytest.raises(ValueError, match=r"weights\[1\] is -1"):  # a sum of 2 would hide it
         merging.merge_equal(jboost.make_dataset([[1], [1]], [1, 1], weights=[3, -1]))
+    with pytest.raises(ValueError, match="weights of the examples equal to example 1 sum to .* scale weights down"):
+        merging.merge_equal(jboost.make_dataset([[0], [1], [1]], [1, 1, 1], weights=np.float32([1, 3e38, 3e38])))
     with pytest.raises(ValueError, match=r"labels\[0\] is 0"):
         merging.merge_equal(jboost.make_dataset([[1], [1]], [0, 1]))
 

@@ -366,6 +366,15 @@ def solve_for_enough(instances, enough):
     )
 
 
+def test_costs_whose_differences_are_rounded():
+    """1000.1 - 0.1 is not a number of 24 bits: the dearer of two monomials is the better one by less than that hides."""
+    weights, prices = np.float32([1001, 1000, 1001, 1000]), np.float32([np.inf, 0.1, 1000.1])
+    solved = maximum_agreement([[1, 1], [1, 0], [0, 1], [0, 0]], [1, -1, -1, 1], weights, max_order=2, costs=prices)
+    best = max(1 - Fraction(float(prices[1])), 1001 - Fraction(float(prices[2])))
+    assert Fraction(float(solved.upper_bound)) >= best
+    assert float(solved.upper_bound) <= float(best) + 1e-3
+
+
 def test_what_the_beam_finds_is_enough_or_the_best_is_found():
     instances = random_instances(COUNT, ROWS, ATTRIBUTES, 900)
     best = optima(instances)
@@ -789,6 +798,7 @@ def test_costs_are_those_of_the_paper():
         sizes = [math.log(2 ** (k + 1) * math.comb(num_attributes, k)) for k in orders]
         found = costs.rademacher(0.1)(jnp.asarray(orders), num_attributes, jnp.asarray(num_examples), max_order)
         np.testing.assert_allclose(found, 0.1 * np.sqrt(2 * num_examples * np.array(sizes)), rtol=2e-5)
+    assert np.isinf(costs.mdl(1.5, num_attributes=3)(jnp.arange(1, 6), 5, 16, 5)).tolist() == [False] * 3 + [True] * 2
 
 
 def test_the_stack_is_a_list():

@@ -79,13 +79,20 @@ def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], 
             if texts is not None:
                 numbers[row, column] = codes.get(_text(value), UNSEEN)
             elif isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, str):
-                numbers[row, column] = float(value)
+                numbers[row, column] = _number(value, f"features[{rows[row]}, {column}]")
             else:
                 raise ValueError(
                     f"features[{rows[row]}, {column}] is {value!r}, but attribute '{names[column]}' was numeric in training: "
                     "hand in a number, or NaN if it is unknown"
                 )
     return numbers
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        raise ValueError(f"{name} is an integer of {value.bit_length()} bits: hand in a number below 1.8e308, or NaN if it is unknown") from None
 
 
 def require_finite(values: np.ndarray, rows: np.ndarray) -> None:

@@ -61,10 +61,16 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     kept = places[first[order]]
     missing = size - len(kept)
     sums = np.bincount(row_of[places], weights=weights[places].astype(np.float64), minlength=size)
+    with np.errstate(over="ignore"):
+        together = sums.astype(weights.dtype)
+    for place in np.flatnonzero(np.isinf(together))[:1]:
+        raise ValueError(
+            f"weights of the examples equal to example {kept[place]} sum to {sums[place]:g}, more than {weights.dtype} holds: scale weights down"
+        )
     merged = Dataset(
         jnp.asarray(np.pad(features[kept], ((0, missing), (0, 0)))),
         jnp.asarray(np.pad(labels[kept], (0, missing), constant_values=1)),
-        jnp.asarray(np.where(np.arange(size) < len(kept), sums, 1).astype(weights.dtype)),
+        jnp.asarray(np.where(np.arange(size) < len(kept), together, np.ones_like(together))),
         jnp.arange(size) < len(kept),
     )
     return Merged(merged, jnp.asarray(row_of))

@@ -272,15 +272,16 @@ def enter(outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: A
       is_wanted: [] bool, whether to take any.
     """
     size = costs.shape[0]
+    is_proposed = jnp.arange(size) >= _NUM_CONSTANTS  # a constant keeps its slot, and what equals it and costs less has one of its own
     room = jnp.argsort(jnp.where(is_used, worth, -1.0))
     num_room = jnp.sum(~is_used | (worth < _WORTHLESS), dtype=jnp.int32)
 
     def write(carry: tuple[Array, ...], item: tuple[Array, ...]) -> tuple[tuple[Array, ...], Array]:
         outputs, costs, is_used, num_new = carry
         row, cost, is_proposal = item
-        is_same = jnp.all(outputs == row[None, :], axis=1) & is_used
+        is_same = jnp.all(outputs == row[None, :], axis=1) & is_used & (is_proposed | (costs <= cost))
         place, is_known = jnp.argmax(is_same), jnp.any(is_same)
-        pays = is_wanted & is_proposal & jnp.where(is_known, (place >= _NUM_CONSTANTS) & (cost < costs[place]), num_new < num_room)
+        pays = is_wanted & is_proposal & jnp.where(is_known, is_proposed[place] & (cost < costs[place]), num_new < num_room)
         slot = jnp.where(pays, jnp.where(is_known, place, room[jnp.minimum(num_new, size - 1)]), size).astype(jnp.int32)
         carry = (
             outputs.at[slot].set(row, mode="drop"),

@@ -28,6 +28,7 @@ from jboost.search.stack import Stack
 
 _OPEN, _NO, _YES = -1, 0, 1
 _IS_WHOLE = 1e-3  # what is this close to 0 or 1 is not branched on before others
+_ROUNDING = 8  # units of it, that a loss rounded up may be above a bound rounded down
 _GAP = 1e-3  # relative, that the relaxation of a node may leave open
 
 
@@ -131,7 +132,7 @@ def solve_exact(
       weights: [m] positive, what an example that misses the margin costs; None for ones.
       mask: [m] bool, False for examples that do not count; None for all True.
       column_mask: [U] bool, False for slots that are not in use; None for all True.
-      tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as optimal; 0 for none.
+      tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as optimal; 0 for that of rounding.
       cutoff: [] a loss that is known to be attained by some point, here or elsewhere: only what loses less is looked for, `lower_bound` is at most
         this, and OPTIMAL means that the lesser of it and `loss` is the optimum. None for none.
       config: static sizes.
@@ -155,12 +156,18 @@ def solve_exact(
         raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.ExactConfig is wanted")
     data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
-    tolerance = check.number("tolerance", tolerance, low=0).astype(float)
+    tolerance = judge_tolerance("tolerance", tolerance)
     known = check.number("cutoff", jnp.inf if cutoff is None else cutoff, low=0, high=jnp.inf).astype(float)
     shape = data[0].shape
     pool = Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin))
     found = search_pool(pool, tolerance, known, config=settings, on_step=on_step)
     return found._replace(coefficients=found.coefficients[: shape[1]])
+
+
+def judge_tolerance(name: str, tolerance: ArrayLike) -> Array:
+    """A tolerance, no less than what rounding leaves. Raises ValueError below 0."""
+    given = check.number(name, tolerance, low=0).astype(float)
+    return jnp.maximum(given, _ROUNDING * jnp.finfo(given.dtype).eps)
 
 
 def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig, on_step: OnStep | None = None) -> Exact:

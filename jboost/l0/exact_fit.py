@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, numerics
+from jboost.base import boosting, numerics
 from jboost.base.boosting import Ensemble, Everything, Fit
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
@@ -83,7 +83,7 @@ def fit_exact(
     settings = ExactConfig() if exact_config is None else exact_config
     if not isinstance(settings, ExactConfig):
         raise ValueError(f"exact_config is a {type(exact_config).__name__}: a jboost.l0.ExactConfig is wanted")
-    tolerance = check.number("exact_tolerance", exact_tolerance, low=0).astype(float)
+    tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance)
     options = {**options, "max_columns": max_columns}
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=on_step, **options)

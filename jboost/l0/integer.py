@@ -111,8 +111,9 @@ def round_up(bound: Array, weights: Array, prices: Array) -> Array:
     Args:
       bound: [].
       weights: [m], 0 for padding.
-      prices: [p] what a hypothesis may cost.
+      prices: [p] what a hypothesis may cost, inf for one that is not allowed.
     """
+    prices = jnp.where(prices < jnp.inf, prices, 0.0)
     price = jnp.max(prices, initial=0.0)
     paid = jnp.arange(_MOST_PRICED, dtype=bound.dtype) * price
     is_lattice = jnp.all(weights == jnp.round(weights)) & jnp.all((prices == 0) | (prices == price)) & ((paid[-1] > bound) | (price == 0))

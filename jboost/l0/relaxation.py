@@ -154,7 +154,7 @@ def _judge_values(*data: Array) -> None:
 
 def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     """How many cuts are held at a time, static."""
-    if isinstance(config.solver, AllPairsConfig):
+    if _has_grid(config, shape):
         return all_pairs.num_places(shape[0])
     everything = max(1, pair_cuts.num_pairs(shape[0]))
     wanted = max(shape[0] + 2 * shape[1], 1024) if config.capacity is None else config.capacity
@@ -269,12 +269,16 @@ def solve_instance(
     return _finish(instance, last, pairs, method, is_valid, tolerance)
 
 
+def _has_grid(config: RelaxationConfig, shape: tuple[int, ...]) -> bool:
+    """Whether all pairs are held, and there are any."""
+    return isinstance(config.solver, AllPairsConfig) and pair_cuts.num_pairs(shape[0]) > 0
+
+
 def _ways(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Which cuts are held, and the method between two searches."""
-    if isinstance(config.solver, AllPairsConfig):
-        return all_pairs.EveryPair(), first_order.Method(config.solver.first_order)
-    method = interior.Method(config.solver) if isinstance(config.solver, InteriorPointConfig) else first_order.Method(config.solver)
-    return pair_cuts.WorkingSet(capacity_of(config, shape)), method
+    solver = config.solver.first_order if isinstance(config.solver, AllPairsConfig) else config.solver
+    method = interior.Method(solver) if isinstance(solver, InteriorPointConfig) else first_order.Method(solver)
+    return all_pairs.EveryPair() if _has_grid(config, shape) else pair_cuts.WorkingSet(capacity_of(config, shape)), method
 
 
 def make_instance(

@@ -100,8 +100,9 @@ class Monomials:
         literals = jnp.asarray(_all_literals(num_attributes, len(state.prices) - 1))
         covered = covers(literals, state.features) & state.mask[None, :]
         orders = jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)
-        positive = Everything(Monomial(literals, jnp.ones_like(literals[:, 0])), covered.astype(state.features.dtype), state.prices[orders])
-        negative = positive._replace(hypotheses=Monomial(literals, -jnp.ones_like(literals[:, 0])), outputs=-positive.outputs)
+        signs = jnp.ones(literals.shape[:1], literals.dtype)
+        positive = Everything(Monomial(literals, signs), covered.astype(state.features.dtype), state.prices[orders])
+        negative = positive._replace(hypotheses=Monomial(literals, -signs), outputs=-positive.outputs)
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), positive, negative)
 
     def judge(self, dataset: Dataset) -> None:

@@ -25,11 +25,16 @@ class CostFunction(Protocol):
 
 
 def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
-    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes."""
+    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there are as many."""
     dtype = jnp.result_type(float)
     size = jnp.asarray(num_attributes, dtype)
     orders = jnp.asarray(orders, dtype)
-    return gammaln(size + 1) - gammaln(orders + 1) - gammaln(size - orders + 1)
+    return gammaln(size + 1) - gammaln(orders + 1) - gammaln(jnp.maximum(size - orders, 0) + 1)
+
+
+def _where_there_are_any(costs: Array, orders: Array, num_attributes: ArrayLike) -> Array:
+    """Costs [D] of orders [D], +inf for those above the number of attributes."""
+    return jnp.where(jnp.asarray(orders) <= jnp.asarray(num_attributes), costs, jnp.inf)
 
 
 @register
@@ -46,7 +51,7 @@ class MDL:
         num_attributes = num_attributes if self.num_attributes is None else self.num_attributes
         num_examples = num_examples if self.num_examples is None else self.num_examples
         bits = jnp.asarray(orders, jnp.result_type(float)) + log_binomial(num_attributes, orders) / math.log(2) + math.log2(max(max_order, 1))
-        return bits / jnp.log2(jnp.maximum(num_examples, 2)) + self.kappa
+        return _where_there_are_any(bits / jnp.log2(jnp.maximum(num_examples, 2)) + self.kappa, orders, num_attributes)
 
 
 @register
@@ -60,7 +65,7 @@ class Rademacher:
         """Costs [D] of orders [D]."""
         del max_order
         size = (jnp.asarray(orders, jnp.result_type(float)) + 1) * math.log(2) + log_binomial(num_attributes, orders)
-        return self.scale * jnp.sqrt(2 * num_examples * size)
+        return _where_there_are_any(self.scale * jnp.sqrt(2 * num_examples * size), orders, num_attributes)
 
 
 def mdl(kappa: ArrayLike = 1.5, *, num_attributes: ArrayLike | None = None, num_examples: ArrayLike | None = None) -> MDL:

@@ -52,12 +52,17 @@ def to_integers(amounts: Array, power: Array) -> Array:
 
 
 def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
-    """The integers below costs 2^power, the largest integer where that is more, and the most that is cut off of one that is not."""
-    top = 2 ** bits(costs.dtype) - 1
-    amounts = scaled(costs, power)
-    low = jnp.floor(amounts)
+    """The integers below (costs - least cost) 2^power, the largest integer where that is more; and the most that is cut off of a smaller one.
+
+    What rounding takes from or adds to a difference is (costs - difference) - least, exactly (Dekker 1971).
+    """
+    top, least = 2 ** bits(costs.dtype) - 1, jnp.min(costs)
+    differences = costs - least
+    lost = jnp.where(costs < jnp.inf, (costs - differences) - least, 0)
+    low = jnp.floor(scaled(jnp.where(lost < 0, jnp.nextafter(differences, jnp.zeros_like(costs)), differences), power))
+    high = scaled(jnp.where(lost > 0, jnp.nextafter(differences, jnp.full_like(costs, jnp.inf)), differences), power)
     fits = low < top
-    cut = jnp.max(jnp.where(fits, amounts - low, 0), initial=0)
+    cut = jnp.max(jnp.where(fits, high - low, 0), initial=0)
     return jnp.where(fits, jnp.where(fits, low, 0).astype(integer_of(costs.dtype)), top), cut
 
 

@@ -216,7 +216,7 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
         whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
         hidden += jnp.sum(jnp.abs(integers.scaled(rewards, power) - whole_rewards.astype(weights.dtype)))
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
-    whole_costs, cut = integers.floor_to_integers(costs - jnp.min(costs), power)  # what costs more than the least by all there is to gain never wins
+    whole_costs, cut = integers.floor_to_integers(costs, power)  # what costs more than the least by all there is to gain never wins
     spare = integers.scaled((hidden + cut + vanished) * 1.001, -power)
     whole_enough = None
     if enough is not None:
