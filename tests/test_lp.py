@@ -231,6 +231,58 @@ def test_unbounded_though_all_but_one_value_of_most_variables_is_ruled_out(x64, 
         assert solution.lower_bound == -inf
 
 
+def test_a_large_bound_does_not_hide_the_gap():
+    """A dual that is off by rounding proves little where variables are bounded from afar."""
+    solution = lp.solve(lp.make_program([1.0, 1.0], [[1.0, 2.0], [3.0, 1.0]], row_lower=1.0, upper=1e10), config=INTERIOR)
+    assert solution.status != Status.OPTIMAL or solution.duality_gap <= 4e-5
+    np.testing.assert_allclose(solution.primal_objective, 0.6, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_large_cost_does_not_hide_the_gap(x64):
+    rng = np.random.default_rng(0)
+    matrix, objective = rng.uniform(0.1, 1, (4, 5)), rng.uniform(0.5, 1.5, 5)
+    objective[0] = 1e9
+    program = lp.make_program(objective, matrix, row_lower=1.0)
+    solution = lp.solve(program)
+    assert solution.status == Status.OPTIMAL
+    assert solution.duality_gap <= 4e-8
+    np.testing.assert_allclose(solution.primal_objective, 1.6541479, rtol=1e-6)
+
+
+def test_rows_that_are_almost_parallel_are_feasible():
+    """x_0 - x_1 >= 1 and x_0 <= 1.0001 x_1: y = (1, -1) pays 1e-4 for a gain of 1, and is no ray."""
+    program = lp.make_program([1.0, 1.0], [[1.0, -1.0], [1.0, -1.0001]], row_lower=[1.0, -np.inf], row_upper=[np.inf, 0.0])
+    assert lp.solve(program, config=INTERIOR).status != Status.PRIMAL_INFEASIBLE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_rows", [9, 40])
+def test_more_rows_than_columns_in_float32(num_rows):
+    """Small integers and free variables, by either normal matrix: springs of active rows turn rounding into forces."""
+    rng = np.random.default_rng(7)
+    programs, optima = [], []
+    for _ in range(40):
+        matrix, point = rng.integers(-2, 3, (9, 4)).astype(float), rng.integers(-2, 3, 4).astype(float)
+        is_equality, reached = np.arange(9) < rng.integers(0, 4), matrix @ point
+        dual = np.where(is_equality, rng.integers(-2, 3, 9), rng.integers(0, 3, 9)).astype(float)
+        row_upper = np.where(is_equality, reached, np.inf)
+        program = Program(
+            "",
+            matrix.T @ dual,
+            matrix,
+            np.where(is_equality | (dual > 0), reached, reached - 1),
+            row_upper,
+            *np.outer([-np.inf, np.inf], np.ones(4)),
+            "optimal",
+        )
+        programs.append(padded(program, (num_rows, 4)))
+        optima.append(program.objective @ point)
+    solutions = jax.device_get(solve_all(stack(programs), 1e-5, INTERIOR))
+    assert (solutions.status == Status.OPTIMAL).mean() >= 0.95
+    np.testing.assert_allclose(solutions.primal_objective, optima, atol=1e-3)
+
+
 # --- derivatives ---------------------------------------------------------------------------------------------------------
 
 
@@ -281,6 +333,17 @@ def test_gradients_agree_with_the_forward_mode(x64):
     np.testing.assert_allclose(total, slope, rtol=1e-8)
 
 
+@pytest.mark.parametrize(("price", "size"), [(1.0, 1e8), pytest.param(1e-4, 1e8, marks=pytest.mark.slow)])
+def test_derivatives_in_other_units(price, size):
+    """The first row's bound at `size`: x_0 falls by 0.2 for each unit of it, whatever the units of objective and bounds."""
+
+    def first(bound):
+        program = lp.make_program([price, price], [[1.0, 2.0], [3.0, 1.0]], row_lower=jnp.array([bound, size]))
+        return lp.solve(program, config=INTERIOR).primal[0]
+
+    np.testing.assert_allclose(jax.grad(first)(size), -0.2, rtol=1e-4)
+
+
 # --- statuses and bad input ----------------------------------------------------------------------------------------------
 
 
@@ -308,6 +371,18 @@ def test_values_that_are_not_allowed(part, value):
     assert solution.status == Status.INVALID_INPUT
     assert solution.lower_bound == -np.inf
     assert solution.upper_bound == np.inf
+
+
+def _spoiled(vector):
+    return np.nan * vector
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig(max_iterations=40)])
+def test_functions_that_return_no_numbers(config):
+    program = lp.make_program([1.0, 1.0], operators.from_functions(_spoiled, _spoiled, (2, 2)), row_lower=1.0)
+    with pytest.raises(ValueError, match=r"operator.*nan"):
+        lp.validate(program)
+    assert lp.solve(program, config=config).status == Status.NUMERICAL_ERROR
 
 
 def test_an_entry_that_is_no_number():
@@ -338,6 +413,9 @@ def test_arguments_of_the_wrong_type():
         lp.solve(small(), config={})
     with pytest.raises(ValueError, match="tolerance"):
         lp.solve(small(), tolerance=0.0)
+    for config in (lp.InteriorPointConfig, lp.FirstOrderConfig):
+        with pytest.raises(ValueError, match="config.proof is a NoneType: a jboost.lp.ProofConfig"):
+            config(proof=None)
     with pytest.raises(ValueError, match="LinearProgram"):
         lp.solve(([1.0], [[1.0]]))
     with pytest.raises(ValueError, match="initial"):
@@ -353,6 +431,13 @@ def test_a_program_without_rows(x64, config):
     assert solution.status == Status.OPTIMAL
     np.testing.assert_allclose(solution.primal, [-1, 3], atol=1e-6)
     assert solution.lower_bound <= -7 <= solution.upper_bound
+
+
+def test_a_point_is_not_repaired_by_what_underflows():
+    """x_0 = 0 by the first row, whose square is too small for a float, and x_0 = 1e-10 by the second."""
+    matrix, rows, room = [[1e-12, 0.0], [1.0, 1.0]], [0.0, 1e-10], [1e-8, 0.0]
+    program = lp.make_program([0.0, 1.0], matrix, row_lower=rows, row_upper=rows, lower=np.negative(room), upper=room)
+    assert lp.solve(program, config=lp.FirstOrderConfig(max_iterations=1)).upper_bound == np.inf
 
 
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])

@@ -152,8 +152,11 @@ def test_a_whole_matrix_that_is_not_allowed():
         lpboost.solve(np.ones((3, 2)), nu=0.0)
     with pytest.raises(ValueError, match="no columns"):
         lpboost.solve(np.ones((3, 0)))
+    with pytest.raises(ValueError, match="margins has no rows"):
+        lpboost.solve(np.ones((0, 2)))
     with pytest.raises(ValueError, match="config"):
         lpboost.solve(np.ones((3, 2)), config={})
+    assert lpboost.solve(np.array([[-128, 1], [1, -1]], np.int8), nu=0.5).status == Status.INVALID_INPUT
     games = np.stack([np.full((ROWS, COLUMNS), np.nan), np.full((ROWS, COLUMNS), 2.0), *np.ones((GAMES - 2, ROWS, COLUMNS))]).astype(np.float32)
     solved = solve_all(jnp.asarray(games), jnp.asarray([0.5, 0.5, 1.5, *np.full(GAMES - 3, 0.5)], jnp.float32), 1e-3)
     assert solved.status[:4].tolist() == [Status.INVALID_INPUT, Status.INVALID_INPUT, Status.INFEASIBLE, Status.OPTIMAL]

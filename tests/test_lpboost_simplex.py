@@ -149,6 +149,18 @@ def test_few_iterations_end_in_a_status_with_bounds():
     assert solved.lower_bound <= highs.solve(lpboost_dual_program(game, 0.2)).objective <= solved.upper_bound
 
 
+def test_iterations_are_no_more_than_allowed():
+    game = np.random.default_rng(3).uniform(-1, 1, (40, 40))
+    solved = lpboost.solve(game, nu=0.3, config=lpboost.SimplexConfig(max_iterations=1))
+    assert (int(solved.num_iterations), int(solved.status)) == (1, Status.ITERATION_LIMIT)
+
+
+def test_checks_that_do_not_fill_the_iterations_allowed():
+    game = np.random.default_rng(3).uniform(-1, 1, (12, 7))
+    solved = lpboost.solve(game, nu=0.3, config=lp.FirstOrderConfig(max_iterations=50))
+    assert (int(solved.num_iterations), int(solved.status)) == (40, Status.ITERATION_LIMIT)
+
+
 def test_tables_worked_out_anew_change_nothing():
     game = np.random.default_rng(6).choice([-1.0, 1.0], (60, 20))
     often = lpboost.solve(game, nu=0.2, config=lpboost.SimplexConfig(refresh_every=4))

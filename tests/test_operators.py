@@ -276,6 +276,20 @@ def test_entries_of_one_place_add_up():
     assert_encloses(traced["bracket_matvec"], [70, -5])
 
 
+def test_entries_of_one_place_that_cancel_under_jit():
+    """What is rounded is the entry, once, and not each product anew: the brackets are those of the matrix."""
+    indices = jnp.zeros((3, 2), jnp.int32)
+
+    def made(data):
+        return operators.sparse(BCOO((data, indices), shape=(1, 1)))
+
+    data = jnp.array([2.0**24, 1.5, -(2.0**24)])
+    operator, slope = jax.jit(lambda data: (made(data), jax.grad(lambda data: made(data).matvec(jnp.ones(1))[0])(data)))(data)
+    assert operator.to_dense().tolist() == made(data).to_dense().tolist() == [[1.5]]
+    assert operator.column_norms(jnp.ones(1)).tolist() == [1.5]
+    assert slope.tolist() == [1, 1, 1]
+
+
 def test_no_rows_or_no_columns():
     none, nothing = np.zeros((0, 3)), np.zeros((2, 0))
     without_rows = [
@@ -429,6 +443,8 @@ def test_as_operator():
         (lambda: operators.from_functions(apply, apply, (2, 2), data="A"), "data holds a str"),
         (lambda: operators.identity(2).matvec(np.ones(3)), r"vector has shape \[3\]: the wanted shape is \[2\]"),
         (lambda: operators.sparse(BCOO.fromdense(jnp.eye(2))).rmatvec(np.ones(3)), r"vector has shape \[3\]"),
+        (lambda: operators.dense([[1.0, 2.0]]).matvec(np.ones(3)), r"vector has shape \[3\]: the wanted shape is \[2\]"),
+        (lambda: operators.dense([[1.0, 2.0]]).column_norms(np.ones(3)), r"weights has shape \[3\]"),
         (lambda: operators.check_adjoint(operators.identity(2), num_trials=0), "num_trials is 0"),
     ],
 )

@@ -27,17 +27,27 @@ class Vertex(NamedTuple):
 
 
 def find_vertex(problem: LinearProgram, solution: LPSolution) -> Vertex:
-    """A bound is active where the slack is smaller than the multiplier (strict complementarity)."""
-    reached = problem.operator.matvec(solution.primal)
-    at_lower, at_upper = _active(solution.primal, solution.reduced_costs, problem.lower, problem.upper)
-    row_lower, row_upper = _active(reached, solution.dual, problem.row_lower, problem.row_upper)
-    return Vertex(at_lower, at_upper, row_lower, row_upper)
+    """As many bounds are active as there are variables: equalities, and those with the least slack for their multiplier.
+
+    By strict complementarity these quotients lie far apart, in any units of objective and bounds.
+    """
+    num_columns = problem.objective.shape[0]
+    values = jnp.concatenate([solution.primal, problem.operator.matvec(solution.primal)])
+    multipliers = jnp.concatenate([solution.reduced_costs, solution.dual])
+    low = jnp.concatenate([problem.lower, problem.row_lower])
+    high = jnp.concatenate([problem.upper, problem.row_upper])
+    quotients = _slack_per_multiplier(values, multipliers, low, high)
+    is_active = (jnp.argsort(jnp.argsort(quotients)) < num_columns) & (quotients < jnp.inf)
+    is_active = is_active | (low == high)
+    at_low, at_high = is_active & ((multipliers > 0) | (low == high)), is_active & (multipliers < 0) & (low < high)
+    return Vertex(at_low[:num_columns], at_high[:num_columns], at_low[num_columns:], at_high[num_columns:])
 
 
-def _active(value: Array, multiplier: Array, low: Array, high: Array) -> tuple[Array, Array]:
-    is_fixed = low == high
-    at_low = is_fixed | ((multiplier > 0) & (value - low < multiplier))
-    return at_low, ~is_fixed & (multiplier < 0) & (high - value < -multiplier)
+def _slack_per_multiplier(values: Array, multipliers: Array, low: Array, high: Array) -> Array:
+    """-1 for equalities, +inf where the multiplier is 0."""
+    slacks = jnp.maximum(jnp.where(multipliers > 0, values - low, high - values), 0.0)
+    quotients = jnp.where(multipliers == 0, jnp.inf, slacks / jnp.where(multipliers == 0, 1.0, jnp.abs(multipliers)))
+    return jnp.where(low == high, -1.0, quotients)
 
 
 def differentiate(problem: LinearProgram, tangent: LinearProgram, solution: LPSolution) -> LPSolution:

@@ -24,7 +24,7 @@ from jboost.base.types import Array
 from jboost.lp import assess, certify, polish
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.scaling import Scaling, equilibrate, scale
-from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, record
+from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
 
 _SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.5, 0.36  # restarts: falls of the fixed-point error, length of an epoch
 _PROPORTIONAL, _INTEGRAL, _FADING = 0.5, 0.01, 0.3  # the controller of the primal weight
@@ -50,6 +50,12 @@ class FirstOrderConfig:
         check.count("config.scaling_rounds", self.scaling_rounds, low=0)
         check.count("config.polish_iterations", self.polish_iterations, low=0)
         check.count("config.history_length", self.history_length, low=0)
+        judge_proof(self.proof)
+
+    @property
+    def at_once(self) -> int:
+        """Iterations between two checks."""
+        return min(self.iterations_per_check, self.max_iterations)
 
 
 class Point(NamedTuple):
@@ -218,7 +224,7 @@ def step(state: State, problem: LinearProgram, *, tolerance: Array, config: Firs
     """`iterations_per_check` iterations, the verdict on where they led, and a restart where it pays."""
     scaled = scale(problem, state.scaling)
     size = _SAFETY / jnp.where(state.norm > 0, state.norm, 1.0)
-    count = min(config.iterations_per_check, config.max_iterations)
+    count = config.at_once
 
     def iterate(k: Array, carry: tuple[Point, Point, Point]) -> tuple[Point, Point, Point]:
         mapped, move = _pdhg(scaled, carry[0], size / state.primal_weight, size * state.primal_weight)
@@ -245,7 +251,7 @@ def _judge(
         jnp.where(falls, ray.primal, jnp.where(is_better, latest.primal, state.best.primal)),
         jnp.where(refutes, ray.dual, jnp.where(is_better, latest.dual, state.best.dual)),
     )
-    more = state.num_iterations + min(config.iterations_per_check, config.max_iterations) <= config.max_iterations
+    more = state.num_iterations + config.at_once <= config.max_iterations
     status = jnp.where(more, int(Status.UNFINISHED), int(Status.ITERATION_LIMIT))
     status = jnp.where(falls, int(Status.DUAL_INFEASIBLE), status)
     status = jnp.where(refutes, int(Status.PRIMAL_INFEASIBLE), status)
@@ -263,18 +269,13 @@ def _unit(vector: Array) -> Array:
     return vector / jnp.where(size > 0, size, 1.0)
 
 
-def _ray_tolerance(dtype: Any) -> float:
-    """What a ray may miss, relative to what it proves: 1e-8 and 2e-5."""
-    return float(jnp.finfo(dtype).eps) ** 0.5 / (1.5 if dtype == jnp.float64 else 17)
-
-
 def _dual_ray(scaled: LinearProgram, ray: Array, pulled: Array) -> Array:
     """Whether y shows that rows and bounds contradict each other: y earns on them what A'y cannot pay, [] bool."""
     earned, wrong_rows = assess.lean(ray, scaled.row_lower, scaled.row_upper)
     paid, wrong_columns = assess.lean(-pulled, scaled.lower, scaled.upper)
     missed = jnp.max(jnp.concatenate([wrong_rows, wrong_columns]), initial=0.0)
     gain, size = jnp.sum(earned) + jnp.sum(paid), jnp.sum(jnp.abs(earned)) + jnp.sum(jnp.abs(paid))
-    tolerance = _ray_tolerance(ray.dtype)
+    tolerance = assess.ray_tolerance(ray.dtype)
     return (gain > 0) & (missed <= tolerance * gain) & (gain >= tolerance * size)
 
 
@@ -283,7 +284,7 @@ def _primal_ray(scaled: LinearProgram, ray: Array, reached: Array) -> Array:
     missed = jnp.maximum(_stopped(reached, scaled.row_lower, scaled.row_upper), _stopped(ray, scaled.lower, scaled.upper))
     terms = scaled.objective * ray
     gain, size = -jnp.sum(terms), jnp.sum(jnp.abs(terms))
-    tolerance = _ray_tolerance(ray.dtype)
+    tolerance = assess.ray_tolerance(ray.dtype)
     return (gain > 0) & (missed <= tolerance * gain) & (gain >= tolerance * size)
 
 
@@ -374,7 +375,7 @@ def _polished(problem: LinearProgram, point: Point, tolerance: Array, config: Fi
 def run(problem: LinearProgram, tolerance: Array, config: FirstOrderConfig, initial: Any = None) -> State:
     """`init`, and steps until done."""
     state = init(problem, config=config, initial=initial)
-    max_checks = config.max_iterations // min(config.iterations_per_check, config.max_iterations)
+    max_checks = config.max_iterations // config.at_once
     last, _ = loops.bounded_loop(lambda now: step(now, problem, tolerance=tolerance, config=config)[0], unfinished, state, max_checks=max_checks)
     return last
 

@@ -12,14 +12,17 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from jboost import operators
 from jboost.base import check, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import assess, embedding
+from jboost.lp import assess, certify, embedding
 from jboost.lp.embedding import Embedded, Point, Residuals, Scaling
 from jboost.lp.newton import advance
 from jboost.lp.problem import LinearProgram, is_valid
-from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, record
+from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
+
+_NEARLY = 2.0  # times the tolerance, of the best iterate once rounding lets none be better
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +40,12 @@ class InteriorPointConfig:
         check.count("config.num_correctors", self.num_correctors, low=0)
         check.count("config.scaling_rounds", self.scaling_rounds, low=0)
         check.count("config.history_length", self.history_length, low=0)
+        judge_proof(self.proof)
+
+    @property
+    def at_once(self) -> int:
+        """Iterations between two checks."""
+        return 1
 
 
 class State(NamedTuple):
@@ -47,7 +56,7 @@ class State(NamedTuple):
     best: Point
     best_error: Array  # []
     num_iterations: Array  # [] int32
-    num_stalled: Array  # [] int32 short steps in a row
+    num_stalled: Array  # [] int32 short steps in a row, and those that better nothing near the tolerance
     has_ray: Array  # [] bool, the objective falls along `best`, and the loop goes on without it, to see whether a feasible point exists
     history: History
     status: Array  # [] int32
@@ -56,35 +65,32 @@ class State(NamedTuple):
 class _Run(NamedTuple):
     """What is worked out once for a program."""
 
+    problem: LinearProgram  # with its matrix dense
     embedded: Embedded
     scaling: Scaling
-    row_size: Array  # [] 1 + largest finite |row bound|
-    cost_size: Array  # [] 1 + largest |objective|
 
 
 def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
-    matrix, scaled, scaling = embedding.scale(problem.operator.to_dense(), problem, config.scaling_rounds)
-    row_size = 1 + assess.largest_finite(problem.row_lower, problem.row_upper)
-    return _Run(embedding.embed(matrix, scaled), scaling, row_size, 1 + jnp.max(jnp.abs(problem.objective)))
+    matrix = problem.operator.to_dense()
+    scaled_matrix, scaled, scaling = embedding.scale(matrix, problem, config.scaling_rounds)
+    return _Run(problem._replace(operator=operators.dense(matrix)), embedding.embed(scaled_matrix, scaled), scaling)
 
 
-def _measure(run: _Run, point: Point, residual: Residuals) -> Info:
-    """Residuals and gap of w / tau in the units of the program, as `jboost.lp.assess` defines them."""
+def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
+    """x [n] and y [m] in the units of the program."""
     scaling, num_columns = run.scaling, run.embedded.matrix.shape[1]
-    tau = jnp.maximum(point.scale, jnp.finfo(point.scale.dtype).tiny)
-    unit = scaling.objective * scaling.bound / tau
-    off_rows = jnp.max(jnp.abs(residual.primal) / scaling.row, initial=0.0)
-    off_columns = jnp.max(jnp.abs(residual.dual[:num_columns]) / scaling.column, initial=0.0)
-    objective, dual_objective = residual.objective * unit, residual.dual_objective * unit
-    return Info(
-        num_iterations=jnp.zeros((), jnp.int32),
-        primal_residual=off_rows * scaling.bound / tau / run.row_size,
-        dual_residual=off_columns * scaling.objective / tau / run.cost_size,
-        duality_gap=jnp.abs(objective - dual_objective) / (1 + jnp.abs(objective) + jnp.abs(dual_objective)),
-    )
+    tau = jnp.maximum(tau, jnp.finfo(tau.dtype).tiny)
+    return point.primal[:num_columns] * scaling.column * (scaling.bound / tau), point.dual * scaling.row * (scaling.objective / tau)
 
 
-def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: Array) -> tuple[Array, Array]:
+def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
+    """How good the solution is that the iterate would make, but for the repair of its rows; with a ray at hand, of the program without objective."""
+    problem = run.problem._replace(objective=jnp.where(has_ray, 0.0, run.problem.objective))
+    primal, dual = _unscaled(run, point, point.scale)
+    return assess.assess(problem, certify.within_bounds(problem, primal), certify.allowed_dual(problem, dual))
+
+
+def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: float) -> tuple[Array, Array]:
     """Whether y is a ray that proves the program infeasible, and whether w is one along which the objective falls without end."""
     slope = -embedding.backward(program, point.dual)  # residual.reduced less cost tau is what rounding leaves, where y is small
     is_low = slope > 0
@@ -139,14 +145,17 @@ def _step(run: _Run, state: State, tolerance: Array, config: InteriorPointConfig
     program = run.embedded._replace(cost=jnp.where(state.has_ray, 0.0, run.embedded.cost))
     point, length = advance(program, state.point, state.residual, num_correctors=config.num_correctors)
     residual = embedding.residuals(program, point)
-    info = _measure(run, point, residual)._replace(num_iterations=state.num_iterations + 1)
-    error = jnp.maximum(jnp.maximum(info.primal_residual, info.dual_residual), info.duality_gap)
-    is_infeasible, falls = _find_ray(program, point, residual, jnp.finfo(error.dtype).eps ** 0.5)
+    quality = _measure(run, point, state.has_ray)
+    info = Info(state.num_iterations + 1, quality.primal_residual, quality.dual_residual, quality.duality_gap)
+    error = quality.error
+    is_infeasible, falls = _find_ray(program, point, residual, assess.ray_tolerance(error.dtype))
     was_close = state.best_error < 10 * tolerance  # then rounding made the ray
     is_infeasible, falls = is_infeasible & ~was_close, falls & ~was_close
     falls = falls & ~is_infeasible & ~state.has_ray
-    num_stalled = jnp.where(length < 1e-3, state.num_stalled + 1, 0).astype(jnp.int32)
-    is_sound = jnp.isfinite(info.duality_gap) & (length > 0) & (num_stalled < 5)
+    is_worse = was_close & (error >= state.best_error)
+    num_stalled = jnp.where((length < 1e-3) | is_worse, state.num_stalled + 1, 0).astype(jnp.int32)
+    is_sound = jnp.isfinite(error) & (length > 0) & (num_stalled < 5)
+    is_solved = jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance)
     takes = jnp.where(state.has_ray, is_infeasible, is_infeasible | falls | (is_sound & (error < state.best_error)))
     first = embedding.start(run.embedded)
     again = (first, embedding.residuals(run.embedded._replace(cost=jnp.zeros_like(program.cost)), first))
@@ -160,7 +169,7 @@ def _step(run: _Run, state: State, tolerance: Array, config: InteriorPointConfig
         num_stalled=num_stalled,
         has_ray=state.has_ray | falls,
         history=record(state.history, state.num_iterations, info.primal_residual, info.dual_residual, info.duality_gap),
-        status=_judge(state.has_ray, is_sound | falls, is_infeasible, is_sound & (error <= tolerance)),
+        status=_judge(state.has_ray, is_sound | falls, is_infeasible, is_solved),
     ), info
 
 
@@ -182,11 +191,8 @@ def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig)
 
 
 def _finish(run: _Run, state: State, problem: LinearProgram, config: InteriorPointConfig) -> LPSolution:
-    scaling, num_columns = run.scaling, run.embedded.matrix.shape[1]
     is_ray = state.has_ray | (state.status == int(Status.PRIMAL_INFEASIBLE))
-    tau = jnp.where(is_ray, 1.0, jnp.maximum(state.best.scale, jnp.finfo(scaling.bound.dtype).tiny))
-    primal = state.best.primal[:num_columns] * scaling.column * (scaling.bound / tau)
-    dual = state.best.dual * scaling.row * (scaling.objective / tau)
+    primal, dual = _unscaled(run, state.best, jnp.where(is_ray, 1.0, state.best.scale))
     used_up = jnp.where(state.has_ray, int(Status.DUAL_INFEASIBLE), int(Status.ITERATION_LIMIT))
     status = jnp.where(unfinished(state), used_up, state.status).astype(jnp.int32)
     return assess.solution(

@@ -39,6 +39,11 @@ class SimplexConfig:
         check.count("config.max_iterations", self.max_iterations, low=1)
         check.count("config.refresh_every", self.refresh_every, low=1)
 
+    @property
+    def at_once(self) -> int:
+        """Pivots between two questions whether there are more to come."""
+        return min(self.refresh_every, self.max_iterations)
+
 
 class Basis(NamedTuple):
     """Which votes and margins are 0: vote j is j, the margin of example i is n + i."""
@@ -134,11 +139,11 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
     basis = _first_basis(program) if basis is None else _begun(program, basis)
 
     def unfinished(run: _Run) -> Array:
-        return ~run.is_settled & (run.num_iterations < config.max_iterations)
+        return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
 
     def work(run: _Run) -> _Run:
         table = _table(program, lax.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: old, run.basis))
-        table, _ = loops.bounded_loop(lambda now: _pivot(program, now), lambda now: _is_steep(program, now), table, max_checks=config.refresh_every)
+        table, _ = loops.bounded_loop(lambda now: _pivot(program, now), lambda now: _is_steep(program, now), table, max_checks=config.at_once)
         basis = _with_inverse(program, table)
         gap = _gap(program, table)
         ends = ~_is_steep(program, table) & ~(gap < _LEAST_GAIN * run.gap)

@@ -20,6 +20,7 @@ from jboost.lp.embedding import Embedded, Point, Residuals, backward, forward, s
 
 _TO_BOUNDARY = 0.995
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
+_FEW_ROWS = 32  # so few are cheap to factor where the columns are fewer still, and lose less to rounding
 
 
 class _Pair(NamedTuple):
@@ -33,7 +34,7 @@ class _Pair(NamedTuple):
 def _factor(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
     """Solves Theta dw - K'dy = push [n + m, k], K dw = target [m, k]; Theta^-1 [n + m] is 0 where fixed."""
     num_rows, num_columns = program.matrix.shape
-    return (_factor_rows if num_rows <= num_columns else _factor_columns)(program, inverse)
+    return _factor_rows(program, inverse) if num_rows <= max(num_columns, _FEW_ROWS) else _factor_columns(program, inverse)
 
 
 def _factor_rows(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
@@ -51,7 +52,10 @@ def _factor_rows(program: Embedded, inverse: Array) -> Callable[[Array, Array], 
 
 
 def _factor_columns(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
-    """By the normal matrix 1 + Theta_x^-1/2 A' Theta_s A Theta_x^-1/2 [n, n]; equalities are held by a stiff spring."""
+    """By the normal matrix 1 + Theta_x^-1/2 A' Theta_s A Theta_x^-1/2 [n, n]; equalities are held by a stiff spring.
+
+    Springs of active rows are stiff, and turn what rounding leaves of a direction into forces: each is solved for once more, for what it misses.
+    """
     num_columns = program.matrix.shape[1]
     stiffness = jnp.finfo(inverse.dtype).eps ** 0.5
     weights = (1 / jnp.where(program.is_fixed, stiffness, inverse)[num_columns:])[:, None]
@@ -60,13 +64,20 @@ def _factor_columns(program: Embedded, inverse: Array) -> Callable[[Array, Array
     normal = jnp.matmul(scaled.T, scaled * weights, precision=lax.Precision.HIGHEST)
     solve = _factor_normal(normal, jnp.ones((num_columns,), inverse.dtype))
     is_fixed = program.is_fixed[num_columns:, None]
+    moves = (inverse > 0)[:, None]
+    theta = 1 / jnp.where(moves, inverse[:, None], 1.0)
 
-    def directions(push: Array, target: Array) -> _Pair:
+    def solve_once(push: Array, target: Array) -> _Pair:
         outer = push[num_columns:] + weights * target
         primal = roots * solve(roots * push[:num_columns] + jnp.matmul(scaled.T, outer, precision=lax.Precision.HIGHEST))
         reached = jnp.matmul(program.matrix, primal, precision=lax.Precision.HIGHEST) - target
         dual = push[num_columns:] - weights * reached
         return _Pair(jnp.concatenate([primal, jnp.where(is_fixed, 0.0, reached)]), dual, backward(program, dual))
+
+    def directions(push: Array, target: Array) -> _Pair:
+        first = solve_once(push, target)
+        missing = jnp.where(moves, push - theta * first.primal + first.back, 0.0)
+        return jax.tree.map(jnp.add, first, solve_once(missing, target - forward(program, first.primal)))
 
     return directions
 

@@ -73,8 +73,8 @@ def validate(problem: LinearProgram) -> None:
     """Judges the values of a program on the host.
 
     Raises:
-      ValueError: naming the argument, its first bad entry and the remedy, for NaN, an infinite objective or matrix entry, and a lower bound above
-        its upper bound.
+      ValueError: naming the argument, its first bad entry and the remedy, for NaN, an infinite objective or matrix entry, products of an operator
+        that are not finite, and a lower bound above its upper bound.
 
     >>> import jboost
     >>> jboost.lp.validate(jboost.lp.LinearProgram([1.0], [[1.0]], [2.0], [1.0], [0.0], [1.0]))
@@ -88,6 +88,7 @@ def validate(problem: LinearProgram) -> None:
     _judge_finite("objective", np.asarray(problem.objective))
     for leaf in jax.tree.leaves(problem.operator):
         _judge_finite("operator", np.asarray(leaf))
+    _judge_products(problem.operator)
     for low_name, high_name in (("row_lower", "row_upper"), ("lower", "upper")):
         low, high = (np.asarray(getattr(problem, name)) for name in (low_name, high_name))
         _judge_bounds(low_name, low, np.inf)
@@ -103,6 +104,13 @@ def _judge_finite(name: str, array: np.ndarray) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name}{list(index)} is {array[index]}: finite numbers are wanted")
+
+
+def _judge_products(operator: Any) -> None:
+    """Functions may hold numbers that no leaf shows; of small vectors, since large finite entries may sum to an infinite one."""
+    num_rows, num_columns = operator.shape
+    for name, product, size in (("matvec", operator.matvec, num_columns), ("rmatvec", operator.rmatvec, num_rows)):
+        _judge_finite(f"operator.{name} of equal numbers", np.asarray(product(jnp.full((size,), 2.0**-30))))
 
 
 def _judge_bounds(name: str, array: np.ndarray, wrong: float) -> None:

@@ -4,7 +4,7 @@ Let E be the rows that the point misses, or meets by equality, and r what they m
 w_j the squared distance of x_j to its nearer bound it hardly moves what is close to one. A first correction is made in floats. What then remains is
 smaller than any float shows, and is bounded: with R an approximate inverse of the scaled normal matrix K and |I - R K| <= alpha < 1, K is regular
 and |K^-1 r| <= |R| |r| / (1 - alpha) in the largest norm (Rump 1999; Jansson 2004). So each |dx_j| <= radius_j, and rows, bounds and objective are
-tested with x +- radius in place of a point that need not be a float.
+tested with x +- radius in place of a point that need not be a float. Products too small for a float count as 0 and are bounded like rounding.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
     num_rows, num_columns = problem.operator.shape
     num_chosen = min(num_rows, max_rows)
     if num_chosen == 0 or num_rows * num_columns > _MOST_ENTRIES:
-        return Repaired(primal, _judge(problem, primal, _choose(problem, primal, 0), jnp.zeros_like(primal), jnp.zeros((), bool)))
+        none = jnp.zeros((num_rows,), bool)
+        return Repaired(primal, _judge(problem, primal, _choose(problem, primal, 0), jnp.zeros_like(primal), none, jnp.zeros((), bool)))
     matrix = problem.operator.to_dense()
 
     def improve(_: Array, best: Repaired) -> Repaired:
@@ -62,22 +63,31 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
 def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int) -> tuple[Array, Array]:
     """The point [n] moved onto the rows in floats, if that does not take it further off, and what is proven next to where it was."""
     rows = _choose(problem, primal, num_chosen)
-    weights = jnp.minimum(_room(problem, primal), 1.0) ** 2
+    weights = _normal(jnp.minimum(_room(problem, primal), 1.0) ** 2)
     chosen = jnp.where(rows.is_chosen[:, None], matrix[rows.index], 0.0)
     normal, unit = _normal_matrix(chosen, weights)
     inverse = cho_solve((lax.linalg.cholesky(normal, symmetrize_input=False), True), jnp.eye(num_chosen, dtype=normal.dtype))
 
-    reach = _reach(normal, inverse, jnp.max(jnp.abs(unit * rows.missing), initial=0.0), matrix.shape[1])
+    entries = jnp.max(jnp.abs(chosen), initial=0.0)
+    reach = _reach(normal, inverse, _underflow(unit, entries, matrix.shape[1]), _largest_missing(unit, rows.missing), matrix.shape[1])
     lengths = jnp.matmul(unit, jnp.abs(chosen), precision=lax.Precision.HIGHEST)
-    radius = _raised(weights * lengths * reach, num_chosen + 4)
-    can_move = jnp.all((unit > 0) | (rows.missing == 0)) & jnp.all(jnp.isfinite(inverse))  # a maximum may lose NaN
-    is_proven = can_move & jnp.all(jnp.isfinite(radius))
-    upper = _judge(problem, primal, rows, jnp.where(is_proven, radius, 0.0), is_proven)
+    moves = (weights > 0) & jnp.any(brackets.is_nonzero(chosen), axis=0) & (reach > 0)
+    radius = jnp.where(moves, _raised(weights * (_raised(lengths, num_chosen) * reach), 4), 0.0)
+    is_still = (rows.missing == 0) & ~_touches(chosen, weights > 0)
+    can_move = jnp.all((unit > 0) | is_still) & jnp.all(jnp.isfinite(inverse))  # a maximum may lose NaN
+    is_proven = can_move & jnp.isfinite(reach) & jnp.all(jnp.isfinite(radius))
+    radius = jnp.where(is_proven, radius, 0.0)
+    upper = _judge(problem, primal, rows, radius, _touches(matrix, radius > 0), is_proven)
 
     pushed = unit * jnp.matmul(inverse, unit * rows.missing, precision=lax.Precision.HIGHEST)
     moved = jnp.clip(primal + weights * jnp.matmul(pushed, chosen, precision=lax.Precision.HIGHEST), problem.lower, problem.upper)
     is_better = _worst(problem, problem.operator.matvec(moved)) <= _worst(problem, problem.operator.matvec(primal))
     return jnp.where(is_better & jnp.all(jnp.isfinite(moved)), moved, primal), upper
+
+
+def _touches(matrix: Array, moves: Array) -> Array:
+    """Which rows [k] have an entry, however small, in a column that moves [n]."""
+    return jnp.any(brackets.is_nonzero(matrix) & moves[None, :], axis=1)
 
 
 def _worst(problem: LinearProgram, reached: Array) -> Array:
@@ -102,7 +112,8 @@ def _choose(problem: LinearProgram, primal: Array, num_chosen: int) -> _Rows:
     target = jnp.where(is_chosen, jnp.where(below - row_lower < row_upper - above, row_lower, row_upper), 0.0)
     most, least = target - below, target - above
     missing = jnp.where(jnp.abs(most) > jnp.abs(least), most, least) * (1 + 2 * jnp.finfo(low.dtype).eps)
-    return _Rows(index, is_chosen, low, high, jnp.where(is_chosen, missing, 0.0))
+    missing = missing + jnp.copysign(jnp.finfo(low.dtype).tiny, missing)
+    return _Rows(index, is_chosen, low, high, jnp.where(is_chosen & ((below != target) | (above != target)), missing, 0.0))
 
 
 def _normal_matrix(chosen: Array, weights: Array) -> tuple[Array, Array]:
@@ -114,7 +125,18 @@ def _normal_matrix(chosen: Array, weights: Array) -> tuple[Array, Array]:
     return normal * unit[:, None] * unit[None, :] + jnp.diag(jnp.where(is_movable, 0.0, 1.0)), unit
 
 
-def _reach(normal: Array, inverse: Array, missing: Array, num_columns: int) -> Array:
+def _underflow(unit: Array, entries: Array, num_columns: int) -> Array:
+    """What an entry [] of the scaled normal matrix may lose to numbers too small for a float, where no |a_ij| exceeds `entries`."""
+    largest = jnp.max(unit, initial=0.0)
+    return jnp.finfo(unit.dtype).tiny * (4 * (num_columns + 1) * (1 + entries) * (1 + largest) * (1 + largest))
+
+
+def _largest_missing(unit: Array, missing: Array) -> Array:
+    """The largest [] of what the scaled rows miss, rounded up; 0 only where none misses anything."""
+    return jnp.max(jnp.where(missing != 0, _raised(jnp.abs(unit * missing), 1), 0.0), initial=0.0)
+
+
+def _reach(normal: Array, inverse: Array, underflow: Array, missing: Array, num_columns: int) -> Array:
     """A bound [] of |K^-1 r| for all |r| <= missing, for every K that rounding could have made into `normal`; +inf where there is none."""
     size = normal.shape[0]
     eps = float(jnp.finfo(normal.dtype).eps)
@@ -122,16 +144,18 @@ def _reach(normal: Array, inverse: Array, missing: Array, num_columns: int) -> A
     inverse_norm = _raised(jnp.max(jnp.sum(jnp.abs(inverse), axis=1), initial=0.0), size)
     normal_norm = _raised(jnp.max(jnp.sum(jnp.abs(normal), axis=1), initial=0.0), size)
     alpha = _raised(jnp.max(jnp.sum(jnp.abs(left), axis=1), initial=0.0), size)
-    alpha = alpha + inverse_norm * (2 * (size + 4) * eps * normal_norm + 2 * size * (num_columns + 10) * eps)
-    return jnp.where(alpha < 0.5, _raised(inverse_norm * missing / jnp.where(alpha < 0.5, 1 - alpha, 1.0), 4), jnp.inf)
+    alpha = alpha + inverse_norm * (2 * (size + 4) * eps * normal_norm + 2 * size * (num_columns + 10) * eps + 2 * size * underflow)
+    reach = jnp.where(missing > 0, _raised(inverse_norm * missing / jnp.where(alpha < 0.5, 1 - alpha, 1.0), 4), 0.0)
+    return jnp.where(alpha < 0.5, reach, jnp.inf)
 
 
-def _judge(problem: LinearProgram, primal: Array, rows: _Rows, radius: Array, is_proven: Array) -> Array:
-    """The objective [] of all points within the radius [n], rounded up, if all that meet the chosen rows are feasible."""
-    spread = _raised(problem.operator.row_norms(radius), problem.operator.shape[1] + 1)
-    eps = jnp.finfo(primal.dtype).eps
+def _judge(problem: LinearProgram, primal: Array, rows: _Rows, radius: Array, is_moved: Array, is_proven: Array) -> Array:
+    """The objective [] of all points within the radius [n], rounded up, if all that meet the chosen rows are feasible; rows not moved [m] stay."""
+    limits = jnp.finfo(primal.dtype)
+    eps = limits.eps
+    spread = jnp.where(is_moved, _raised(problem.operator.row_norms(radius), problem.operator.shape[1] + 1), 0.0)
     low, high = rows.low - spread, rows.high + spread
-    slack = 2 * eps * jnp.where(spread > 0, jnp.maximum(jnp.abs(low), jnp.abs(high)), 0.0)
+    slack = jnp.where(is_moved, 2 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high)) + 4 * limits.tiny, 0.0)
     meets = (low - slack >= problem.row_lower) & (high + slack <= problem.row_upper)
     is_met = jnp.zeros_like(meets).at[rows.index].set(rows.is_chosen & is_proven)
     in_rows = jnp.all(meets | is_met)
@@ -144,6 +168,11 @@ def _judge(problem: LinearProgram, primal: Array, rows: _Rows, radius: Array, is
 
 
 def _raised(value: Array, num_roundings: int) -> Array:
-    """A number [] or [k], not negative, above what it would be but for so many roundings and for underflow."""
+    """A number [] or [k], not negative, above what it would be but for so many roundings and for as many underflows."""
     limits = jnp.finfo(value.dtype)
-    return jnp.where(value == 0, 0.0, value * (1 + 2 * (num_roundings + 2) * limits.eps) + limits.tiny)
+    return value * (1 + 2 * (num_roundings + 2) * limits.eps) + 2 * (num_roundings + 2) * limits.tiny
+
+
+def _normal(value: Array) -> Array:
+    """The same numbers, 0 for those that a processor may or may not take for it."""
+    return jnp.where(value >= jnp.finfo(value.dtype).tiny, value, 0.0)

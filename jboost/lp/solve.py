@@ -47,7 +47,8 @@ def solve(
 
     Returns:
       An `LPSolution`. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE, DUAL_INFEASIBLE (unbounded, or neither side has a feasible point),
-      NUMERICAL_ERROR, INVALID_INPUT.
+      NUMERICAL_ERROR, INVALID_INPUT. OPTIMAL means that the residuals and the gap that are returned are within the tolerance; within four times it
+      where rounding ends the iterations of the interior point method, and the repair of rows, before that.
 
     Raises:
       ValueError: at trace time, naming the argument, where shapes do not agree. Values are judged by `jboost.lp.validate` on the host.

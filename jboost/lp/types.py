@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -23,6 +23,12 @@ class ProofConfig:
     def __post_init__(self) -> None:
         check.count("config.proof.max_repaired_rows", self.max_repaired_rows, low=0)
         check.count("config.proof.num_tightenings", self.num_tightenings, low=0)
+
+
+def judge_proof(proof: Any) -> None:
+    """Raises ValueError unless `proof`, of the config of a solver, is a `ProofConfig`."""
+    if not isinstance(proof, ProofConfig):
+        raise ValueError(f"config.proof is a {type(proof).__name__}: a jboost.lp.ProofConfig is wanted")
 
 
 class History(NamedTuple):

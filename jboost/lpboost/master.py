@@ -63,6 +63,11 @@ def method_of(warm: Warm) -> Config:
     return FirstOrderConfig() if isinstance(warm, WarmStart) else InteriorPointConfig()
 
 
+def is_used_up(config: Config, num_iterations: Array) -> Array:
+    """Whether a method that made so many iterations was not allowed to go on, [] bool."""
+    return num_iterations + config.at_once > config.max_iterations
+
+
 def finds_vertices(config: Config) -> bool:
     """Whether masters end with as few votes as a vertex has."""
     return isinstance(config, SimplexConfig)

@@ -71,6 +71,8 @@ def solve(
     (True, [0.33, 0.33, 0.33])
     """
     margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
+    if margins.shape[0] == 0:
+        raise ValueError("margins has no rows: votes need at least one example")
     if margins.shape[1] == 0:
         raise ValueError("margins has no columns: votes need at least one hypothesis")
     weights, mask = types.fill(weights, mask, margins.shape[0])
@@ -121,7 +123,7 @@ def _solve(examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolut
 def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None) -> LPBoostSolution:
     dtype = jnp.result_type(float)
     nu, tolerance = nu.astype(dtype), tolerance.astype(dtype)
-    is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(examples.features) <= 1) | ~examples.mask[:, None])
+    is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(examples.features.astype(dtype)) <= 1) | ~examples.mask[:, None])
     is_real = examples.mask & is_valid
     columns = jnp.where(is_real[:, None], examples.features.astype(dtype), 0.0).T
     prior = boosting.initial_distribution(examples._replace(mask=is_real))
@@ -148,7 +150,7 @@ def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, i
     edge = certify.largest_signed_edge(columns, solved.example_weights, all_used)
     upper = value.not_exceeded(edge, solved.example_weights, relaxation, prior)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
-    missed = jnp.where(solved.num_iterations >= config.max_iterations, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
+    missed = jnp.where(master.is_used_up(config, solved.num_iterations), int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
     status = jnp.where(upper - lower <= tolerance, int(Status.OPTIMAL), missed)
     status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
     return LPBoostSolution(

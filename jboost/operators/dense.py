@@ -27,19 +27,19 @@ class Dense:
 
     def matvec(self, vector: Array) -> Array:
         """One product."""
-        return jnp.matmul(self.matrix, vector, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(self.matrix, sums.judged("vector", vector, self.shape[1]), precision=lax.Precision.HIGHEST)
 
     def rmatvec(self, vector: Array) -> Array:
         """One product."""
-        return jnp.matmul(vector, self.matrix, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(sums.judged("vector", vector, self.shape[0]), self.matrix, precision=lax.Precision.HIGHEST)
 
     def row_norms(self, weights: Array) -> Array:
         """One product with the absolute values."""
-        return jnp.matmul(jnp.abs(self.matrix), weights, precision=lax.Precision.HIGHEST)
+        return jnp.matmul(jnp.abs(self.matrix), sums.judged("weights", weights, self.shape[1]), precision=lax.Precision.HIGHEST)
 
     def column_norms(self, weights: Array) -> Array:
         """One product with the absolute values."""
-        return jnp.matmul(weights, jnp.abs(self.matrix), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(sums.judged("weights", weights, self.shape[0]), jnp.abs(self.matrix), precision=lax.Precision.HIGHEST)
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""

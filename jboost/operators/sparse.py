@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.experimental.sparse import BCOO
 
 from jboost.base import brackets, numerics
@@ -19,7 +20,7 @@ from jboost.operators import sums
 @register
 @dataclasses.dataclass(frozen=True)
 class Sparse:
-    """The operator of a list of entries; those of the same place add up."""
+    """The operator of a list of entries. Of each place but one at most is to be other than 0, which `sparse` sees to: brackets are of exact sums."""
 
     data: Array  # [entries], 0 for padding
     rows: Array  # [entries] int32
@@ -35,11 +36,11 @@ class Sparse:
         return self._sum_columns(self.data * sums.judged("vector", vector, self.shape[0])[self.rows])
 
     def row_norms(self, weights: Array) -> Array:
-        """Entries of the same place count apart: an upper bound where `sparse` had to leave them."""
+        """A gather and a sum of segments."""
         return self._sum_rows(jnp.abs(self.data) * sums.judged("weights", weights, self.shape[1])[self.columns])
 
     def column_norms(self, weights: Array) -> Array:
-        """Entries of the same place count apart: an upper bound where `sparse` had to leave them."""
+        """A gather and a sum of segments."""
         return self._sum_columns(jnp.abs(self.data) * sums.judged("weights", weights, self.shape[0])[self.rows])
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
@@ -74,8 +75,8 @@ def _bracket(data: Array, factors: Array, segments: Array, num_segments: int) ->
 def sparse(bcoo: Any) -> Sparse:
     """The operator of a sparse matrix.
 
-    Indices outside of the matrix are padding, as in JAX. Outside of jit, entries of the same place are added here, rounded once, so that norms are
-    those of the matrix; there are as many stored entries afterwards as before. Inside they are left as they are, and norms are upper bounds.
+    Indices outside of the matrix are padding, as in JAX. Entries of the same place are added here, and the matrix is what their rounded sums are:
+    products, norms, brackets and `to_dense` know no other. Sums are in 64 bits. There are as many stored entries afterwards as before.
 
     Args:
       bcoo: [rows, columns] a `jax.experimental.sparse.BCOO` without batched or dense dimensions.
@@ -102,7 +103,9 @@ def sparse(bcoo: Any) -> Sparse:
     rows, columns = jnp.where(inside, rows, 0).astype(jnp.int32), jnp.where(inside, columns, 0).astype(jnp.int32)
     if num_rows == 0 or num_columns == 0:
         data, rows, columns = data[:0], rows[:0], columns[:0]
-    if not any(isinstance(part, jax.core.Tracer) for part in (data, rows, columns)):
+    if any(isinstance(part, jax.core.Tracer) for part in (data, rows, columns)):
+        data = _add_traced_duplicates(data, rows, columns)
+    else:
         data = _add_duplicates(data, np.asarray(rows).astype(np.int64) * num_columns + np.asarray(columns))
     return Sparse(data, rows, columns, (num_rows, num_columns))
 
@@ -114,3 +117,19 @@ def _add_duplicates(data: Array, places: np.ndarray) -> Array:
     added = np.zeros(len(places), np.float64)
     added[first] = np.bincount(inverse, weights=np.asarray(data).astype(np.float64), minlength=len(first))
     return jnp.asarray(added, data.dtype)
+
+
+def _add_traced_duplicates(data: Array, rows: Array, columns: Array) -> Array:
+    """The sums at the first entry of each place, 0 at the others; the sums in 64 bits, which have no derivative, and the derivative of plain ones."""
+    order = jnp.lexsort((columns, rows))
+    rows, columns = rows[order], columns[order]
+    is_first = jnp.concatenate([jnp.ones((1,), bool), (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])])[: data.shape[0]]
+    places = jnp.cumsum(is_first) - 1
+
+    def add(data: Array) -> Array:
+        return jax.ops.segment_sum(data, places, num_segments=data.shape[0], indices_are_sorted=True)
+
+    differentiable = add(data[order])
+    added = numerics.in_64_bits(lambda wide: add(brackets.widen(wide)).astype(data.dtype))(data[order])
+    added = added + (differentiable - lax.stop_gradient(differentiable))
+    return jnp.zeros_like(data).at[order].set(jnp.where(is_first, added[places], 0))
