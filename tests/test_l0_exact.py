@@ -180,12 +180,14 @@ def test_arguments_are_judged():
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_no_tolerance_is_that_of_rounding():
     solved = l0.solve_exact([[1, -1, 1], [1, 1, -1], [-1, -1, 1]], [1, 1, -1], [0.3, 0.4, 0.7], margin=0.1, tolerance=0)
     assert int(solved.status) == Status.OPTIMAL
     assert float(solved.lower_bound) <= float(np.float32(0.3)) <= float(solved.loss)
 
 
+@pytest.mark.slow
 def test_sizes_0_and_what_is_not_allowed():
     assert int(l0.solve_exact(np.zeros((0, 2)), np.zeros(0), [0.0, 0.0], margin=0.1).status) == Status.OPTIMAL
     assert int(l0.solve_exact(np.zeros((2, 0)), [1, -1], np.zeros(0), margin=0.1).status) == Status.INFEASIBLE

@@ -91,7 +91,7 @@ def recompute(one, outputs, labels, costs, margin, weights=None):
         pytest.param(True, INTERIOR, 1e-7, marks=pytest.mark.slow),
         pytest.param(False, FIRST_ORDER, 1e-3, marks=pytest.mark.slow),
         pytest.param(True, FIRST_ORDER, 1e-4, marks=pytest.mark.slow),
-        pytest.param(False, ALL_PAIRS, 1e-3),
+        pytest.param(False, ALL_PAIRS, 1e-3, marks=pytest.mark.slow),
         pytest.param(True, ALL_PAIRS, 1e-4, marks=pytest.mark.slow),
     ],
     ids=["interior-32", "interior-64", "first-order-32", "first-order-64", "all-pairs-32", "all-pairs-64"],

@@ -102,6 +102,7 @@ def test_other_methods_take_a_solution_too(config):
     assert after.lower_bound - 1e-6 <= highs.solve(lpboost_dual_program(game, 0.3)).objective <= after.upper_bound + 1e-6
 
 
+@pytest.mark.slow
 def test_a_solution_of_something_else_does_no_harm():
     random = np.random.default_rng(8)
     game, other = random.choice([-1.0, 1.0], (2, 60, 20))

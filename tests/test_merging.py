@@ -75,6 +75,7 @@ def test_arguments_are_judged():
         merging.merge_equal(jboost.make_dataset([[1], [1]], [0, 1]))
 
 
+@pytest.mark.slow
 def test_bounds_are_those_of_all_examples():
     features, labels = repeated()
     dataset = jboost.make_dataset(features, labels)

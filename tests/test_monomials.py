@@ -907,6 +907,7 @@ def test_bad_learners():
         learner.propose(state, jnp.ones(3) / 3)
 
 
+@pytest.mark.slow
 def test_lpboost_over_all_monomials():
     features, labels = small_dataset()
     fitted = lpboost.fit(jboost.make_dataset(features, labels), learners.monomials(2), nu=0.3)
