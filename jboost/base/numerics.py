@@ -94,6 +94,16 @@ def top_k(values: Array, num: int) -> tuple[Array, Array]:
     return values[places], places
 
 
+def times_transposed(matrix: Array, values: Array) -> Array:
+    """The transpose of a matrix [m, n] times a vector [m] or a few of them [m, k]: [n] or [n, k], at the highest precision.
+
+    One at a time, and from the left: a CPU takes five to ten times as long for the product with the transposed matrix.
+    """
+    if values.ndim == 1:
+        return jnp.matmul(values, matrix, precision=lax.Precision.HIGHEST)
+    return jnp.stack([times_transposed(matrix, column) for column in values.T], axis=1)
+
+
 def spread(size: int, dtype: jnp.dtype) -> Array:
     """Numbers [size] in [1, 2) without structure."""
     return 1 + jnp.mod(0.6180339887 * jnp.arange(size, dtype=dtype), 1.0)

@@ -29,6 +29,7 @@ _SHARE = 0.3  # of the tolerance, what the products are left to sum to: far belo
 _DENSITY = 100  # entries of the graph to an edge, from which a CPU goes along edges faster than it multiplies matrices
 _MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a direction, by the size of a float
 _EXACT = {4: 1e-2, 8: 1e-4}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
+_FEW_VECTORS = 2  # of a product with the transposed graph, at most, to be taken one by one
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
 
 
@@ -168,7 +169,9 @@ def _factor(program: Program, ratio: Parts) -> _Solver:
 
     def to_few_places(values: Array) -> Array:
         """The transposed graph times values [m, k]."""
-        return along_edges(values, high, low, few) if is_sparse else _times(graph.T, values)
+        if is_sparse:
+            return along_edges(values, high, low, few)
+        return _times(graph.T, values) if values.shape[1] > _FEW_VECTORS else numerics.times_transposed(graph, values)
 
     def to_all_places(values: Array) -> Array:
         """The graph times values [few, k]."""
@@ -196,7 +199,7 @@ def _factor(program: Program, ratio: Parts) -> _Solver:
 
     def backsolve(push: _Push) -> _Push:
         begun = to_few(push.slacks)
-        right = push.columns - _times(sides.T, inverse * push.slacks) - _times(halved.T, begun)
+        right = push.columns - numerics.times_transposed(sides, inverse * push.slacks) - numerics.times_transposed(halved, begun)
         columns = unit[:, None] * cho_solve((top, True), unit[:, None] * right)
         of_few = roots[:, None] * solve_triangular(factor, begun - _times(halved, columns), lower=True, trans=1)
         of_few = jnp.zeros_like(push.slacks).at[:few].set(of_few)
@@ -210,8 +213,8 @@ def _factor(program: Program, ratio: Parts) -> _Solver:
         of_slacks = jnp.where(used.slacks, ratio.slacks, 1.0)[:, None] * found.slacks
         of_slacks = of_slacks + stiff * of_margins + pair_cuts.scatter(program.cuts, of_cuts, num_examples)
         bent = bend[:, None] * (selected - coefficients)
-        of_coefficients = _times(instance.margins.T, of_margins) + ratio.coefficients[:, None] * coefficients - bent
-        return _Push(of_slacks, jnp.concatenate([of_coefficients, _times(served.T, of_cuts) + bent]))
+        of_coefficients = numerics.times_transposed(instance.margins, of_margins) + ratio.coefficients[:, None] * coefficients - bent
+        return _Push(of_slacks, jnp.concatenate([of_coefficients, numerics.times_transposed(served, of_cuts) + bent]))
 
     def refined(push: _Push) -> _Push:
         """By conjugate gradients, preconditioned by the factor: what was added to the diagonals is taken back."""

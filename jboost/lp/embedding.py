@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
@@ -80,7 +81,7 @@ def forward(program: Embedded, primal: Array) -> Array:
 
 def backward(program: Embedded, dual: Array) -> Array:
     """K'y of y [m] or [m, k]."""
-    return jnp.concatenate([jnp.matmul(program.matrix.T, dual, precision=lax.Precision.HIGHEST), -dual])
+    return jnp.concatenate([numerics.times_transposed(program.matrix, dual), -dual])
 
 
 def start(program: Embedded) -> Point:

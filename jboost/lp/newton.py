@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
+from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.lp.embedding import Embedded, Point, Residuals, backward, forward, sides
 
@@ -69,7 +70,7 @@ def _factor_columns(program: Embedded, inverse: Array) -> Callable[[Array, Array
 
     def solve_once(push: Array, target: Array) -> _Pair:
         outer = push[num_columns:] + weights * target
-        primal = roots * solve(roots * push[:num_columns] + jnp.matmul(scaled.T, outer, precision=lax.Precision.HIGHEST))
+        primal = roots * solve(roots * push[:num_columns] + numerics.times_transposed(scaled, outer))
         reached = jnp.matmul(program.matrix, primal, precision=lax.Precision.HIGHEST) - target
         dual = push[num_columns:] - weights * reached
         return _Pair(jnp.concatenate([primal, jnp.where(is_fixed, 0.0, reached)]), dual, backward(program, dual))

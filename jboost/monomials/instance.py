@@ -173,7 +173,7 @@ def make(
         gains,
         losses,
         rewards,
-        _pairs(rewards),
+        _pairs(rewards) if branches else None,
         costs,
         lax.cummin(costs, reverse=True),
         jnp.all(costs[1:] >= costs[:-1]),

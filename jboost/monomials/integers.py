@@ -42,7 +42,8 @@ def exponent(total: Array) -> Array:
 def scaled(amounts: Array, power: Array) -> Array:
     """amounts 2^power, exactly."""
     half = power // 2
-    return jnp.ldexp(jnp.ldexp(amounts, half), power - half)
+    one = jnp.ones((), amounts.dtype)
+    return amounts * jnp.ldexp(one, half) * jnp.ldexp(one, power - half)
 
 
 def to_integers(amounts: Array, power: Array) -> Array:
