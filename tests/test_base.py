@@ -113,6 +113,17 @@ def test_power_of_two_at_least():
     assert np.asarray(numerics.power_of_two_at_least(values)).tolist() == [1, 1, 2, 2, 4, 1, 2.0**-98, 2.0**100]
 
 
+@pytest.mark.parametrize("shape", [(3, 4), (5, 1), (1, 5), (0, 3), (3, 0)])
+def test_products_with_a_transposed_matrix(shape):
+    random = np.random.default_rng(sum(shape))
+    matrix = random.integers(-4, 5, shape).astype(np.float32)
+    for columns in ((), (1,), (3,)):
+        values = random.integers(-4, 5, (shape[0], *columns)).astype(np.float32)
+        np.testing.assert_array_equal(jax.jit(numerics.times_transposed)(matrix, values), matrix.T @ values)
+        twice = jax.vmap(numerics.times_transposed)(np.stack([matrix, -matrix]), np.stack([values, values]))
+        np.testing.assert_array_equal(twice, np.stack([matrix.T @ values, -(matrix.T @ values)]))
+
+
 def test_round_down_never_rounds_up(x64):
     assert float(numerics.round_down(jnp.int64(2**53 + 3), jnp.dtype("float64"))) == 2**53 + 2
     assert float(numerics.round_down(jnp.int32(2**24 + 3), jnp.dtype("float32"))) == 2**24 + 2
