@@ -117,7 +117,7 @@ def test_power_of_two_at_least():
 def test_products_with_a_transposed_matrix(shape):
     random = np.random.default_rng(sum(shape))
     matrix = random.integers(-4, 5, shape).astype(np.float32)
-    for columns in ((), (1,), (3,)):
+    for columns in ((), (0,), (1,), (2,), (3,)):
         values = random.integers(-4, 5, (shape[0], *columns)).astype(np.float32)
         np.testing.assert_array_equal(jax.jit(numerics.times_transposed)(matrix, values), matrix.T @ values)
         twice = jax.vmap(numerics.times_transposed)(np.stack([matrix, -matrix]), np.stack([values, values]))

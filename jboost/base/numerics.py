@@ -11,6 +11,8 @@ from jax import lax
 
 from jboost.base.types import Array, PyTree
 
+_FEW_VECTORS = 2  # of a product with a transposed matrix, at most, to be taken one by one
+
 
 def in_64_bits(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """`function`, traced with 64-bit types allowed, whatever the caller's setting.
@@ -95,12 +97,14 @@ def top_k(values: Array, num: int) -> tuple[Array, Array]:
 
 
 def times_transposed(matrix: Array, values: Array) -> Array:
-    """The transpose of a matrix [m, n] times a vector [m] or a few of them [m, k]: [n] or [n, k], at the highest precision.
+    """The transpose of a matrix [m, n] times a vector [m] or several [m, k]: [n] or [n, k], at the highest precision.
 
-    One at a time, and from the left: a CPU takes five to ten times as long for the product with the transposed matrix.
+    A few go one at a time, and from the left: a CPU takes five to ten times as long for their product with the transposed matrix.
     """
     if values.ndim == 1:
         return jnp.matmul(values, matrix, precision=lax.Precision.HIGHEST)
+    if values.shape[1] not in range(1, _FEW_VECTORS + 1):
+        return jnp.matmul(matrix.T, values, precision=lax.Precision.HIGHEST)
     return jnp.stack([times_transposed(matrix, column) for column in values.T], axis=1)
 
 

@@ -29,7 +29,6 @@ _SHARE = 0.3  # of the tolerance, what the products are left to sum to: far belo
 _DENSITY = 100  # entries of the graph to an edge, from which a CPU goes along edges faster than it multiplies matrices
 _MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a direction, by the size of a float
 _EXACT = {4: 1e-2, 8: 1e-4}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
-_FEW_VECTORS = 2  # of a product with the transposed graph, at most, to be taken one by one
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
 
 
@@ -169,9 +168,7 @@ def _factor(program: Program, ratio: Parts) -> _Solver:
 
     def to_few_places(values: Array) -> Array:
         """The transposed graph times values [m, k]."""
-        if is_sparse:
-            return along_edges(values, high, low, few)
-        return _times(graph.T, values) if values.shape[1] > _FEW_VECTORS else numerics.times_transposed(graph, values)
+        return along_edges(values, high, low, few) if is_sparse else numerics.times_transposed(graph, values)
 
     def to_all_places(values: Array) -> Array:
         """The graph times values [few, k]."""
@@ -188,12 +185,12 @@ def _factor(program: Program, ratio: Parts) -> _Solver:
 
     halved = to_few(sides)
     bend = ratio.extra + ratio.room
-    gram = _times(served.T, graded)
-    steep = _times(instance.margins.T, ratio.margins[:, None] * instance.margins)
+    gram = numerics.times_transposed(served, graded)
+    steep = numerics.times_transposed(instance.margins, ratio.margins[:, None] * instance.margins)
     block = jnp.block([[steep + jnp.diag(ratio.coefficients + bend), -jnp.diag(bend)], [-jnp.diag(bend), gram + jnp.diag(bend)]])
     size = jnp.diagonal(block)
     unit = jnp.where(size > 0, lax.rsqrt(jnp.where(size > 0, size, 1.0)), 1.0)
-    outer = block - _times(sides.T, inverse * sides) - _times(halved.T, halved)
+    outer = block - numerics.times_transposed(sides, inverse * sides) - numerics.times_transposed(halved, halved)
     shift = jnp.where(jnp.concatenate([used.coefficients, used.coefficients]), 30 * eps, 1.0)
     top = lax.linalg.cholesky(outer * unit[:, None] * unit[None, :] + jnp.diag(shift), symmetrize_input=False)
 

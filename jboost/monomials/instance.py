@@ -41,7 +41,7 @@ class Instance(NamedTuple):
     gains: Array  # [R]
     losses: Array  # [R]
     rewards: Array | None  # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not
-    pairs: Array | None  # [R R] int32: the places of the rewards that are not 0, in their order, R R where there are fewer
+    pairs: Array | None  # [R R] int32: the places of the rewards that are not 0, in order, then R R; None also where nothing is expanded
     costs: Array  # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
     least_costs: Array  # [D + 2] the least cost of this or a higher order
     costs_rise: Array  # [] bool, whether no order costs less than a lower one: else literals that change no cover may still pay
