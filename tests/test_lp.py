@@ -250,6 +250,36 @@ def test_a_large_cost_does_not_hide_the_gap(x64):
     np.testing.assert_allclose(solution.primal_objective, 1.6541479, rtol=1e-6)
 
 
+@pytest.mark.parametrize("big", [1e9, 1e20])
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
+def test_a_large_bound_does_not_hide_a_missed_row(x64, config, big):
+    """Neither of the row itself nor of another: at 0, with an error that is small beside the large bound, nothing is optimal."""
+    ranged = lp.make_program([1.0, 1.0], [[1.0, 2.0], [3.0, 1.0]], row_lower=1.0, row_upper=[big, np.inf])
+    solution = lp.solve(ranged, config=config)
+    assert solution.status == Status.OPTIMAL
+    np.testing.assert_allclose(solution.primal, [0.2, 0.4], atol=1e-7)
+    assert 0.6 - 1e-7 <= solution.lower_bound <= 0.6 + 1e-15
+    beside = lp.make_program([1.0, 1.0, 0.0], [[1.0, 2.0, 0.0], [3.0, 1.0, 0.0], [0.0, 0.0, 1.0]], row_lower=[1.0, 1.0, big])
+    solution = lp.solve(beside, config=config)
+    missed = 1 - np.array([[1.0, 2.0], [3.0, 1.0]]) @ np.asarray(solution.primal[:2])
+    assert solution.status != Status.OPTIMAL or np.max(missed) <= 1e-7
+    assert solution.lower_bound <= 0.6 <= solution.upper_bound
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
+def test_bounds_of_covers_without_upper_bounds(config):
+    """Reduced costs of 0 up to rounding would prove nothing: the dual is multiplied until they have the right sign."""
+    for seed in range(3):
+        known = set_cover(15, 25, seed)
+        program = lp.make_program(known.objective, known.matrix, row_lower=1.0)
+        optimum = highs.solve(known._replace(upper=np.full(25, np.inf))).objective
+        solution = lp.solve(program, config=config)
+        assert solution.status == Status.OPTIMAL
+        assert optimum - 2e-4 <= solution.lower_bound <= optimum + 1e-9
+        negated = lp.make_program(-known.row_lower, -known.matrix.T, row_lower=-known.objective, upper=10.0)  # the dual, unbounded but for rows
+        assert -optimum - 2e-4 <= lp.solve(negated, config=config).lower_bound <= -optimum + 1e-9
+
+
 def test_rows_that_are_almost_parallel_are_feasible():
     """x_0 - x_1 >= 1 and x_0 <= 1.0001 x_1: y = (1, -1) pays 1e-4 for a gain of 1, and is no ray."""
     program = lp.make_program([1.0, 1.0], [[1.0, -1.0], [1.0, -1.0001]], row_lower=[1.0, -np.inf], row_upper=[np.inf, 0.0])
@@ -354,9 +384,10 @@ def test_iteration_limit(x64):
 
 
 def test_numerical_error_where_more_is_asked_than_floats_carry():
-    solution = lp.solve(small(), tolerance=1e-12)
+    program = set_cover(12, 20, 1)
+    solution = lp.solve(lp.LinearProgram(*program[1:7]), tolerance=1e-12)
     assert solution.status == Status.NUMERICAL_ERROR
-    assert solution.lower_bound <= -36 <= solution.upper_bound
+    assert solution.lower_bound <= highs.solve(program).objective <= solution.upper_bound
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import linear_programs
 from jboost.base.status import Status
 from jboost.lp import first_order, make_program, polish, scaling
-from jboost.lp.assess import assess
+from jboost.lp.assess import assess, dual_side, primal_side
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.types import ProofConfig
 from oracles import highs
@@ -325,6 +325,6 @@ def test_residuals_are_those_of_the_points(x64):
     margins, cap = boosting(60, 20, 3)
     problem = to_program(weights_program(margins, cap))
     solution = solve(problem, 1e-6)
-    quality = assess(problem, solution.primal, solution.dual)
+    quality = assess(problem, primal_side(problem, solution.primal), dual_side(problem, solution.dual))
     for name in ("primal_residual", "dual_residual", "duality_gap"):
         np.testing.assert_allclose(getattr(solution, name), getattr(quality, name), rtol=1e-6, atol=1e-14)

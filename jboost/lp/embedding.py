@@ -13,7 +13,7 @@ from jax import lax
 
 from jboost.base import numerics
 from jboost.base.types import Array
-from jboost.lp.problem import LinearProgram
+from jboost.lp.problem import LinearProgram, row_sizes
 
 _LARGEST_SCALE = 1e4  # of a column, and its inverse the smallest: a column of tiny entries is left for what it is
 
@@ -127,7 +127,7 @@ def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Li
 
     row, column = lax.fori_loop(0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective)))
     objective = _size(problem.objective * column)
-    bound = _size(jnp.concatenate([problem.row_lower * row, problem.row_upper * row]))
+    bound = _size(row_sizes(problem) * row)
     scaled = LinearProgram(
         objective=problem.objective * column / objective,
         operator=(),

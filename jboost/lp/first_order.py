@@ -21,7 +21,7 @@ from jax import lax
 from jboost.base import check, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import assess, certify, polish
+from jboost.lp import assess, certify, conclude, polish
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.scaling import Scaling, equilibrate, scale
 from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
@@ -31,6 +31,7 @@ _PROPORTIONAL, _INTEGRAL, _FADING = 0.5, 0.01, 0.3  # the controller of the prim
 _LARGEST_WEIGHT = 1e4  # and its inverse the smallest, in units of the scaled program
 _SAFETY = 0.998  # step size times norm
 _POWER_ITERATIONS = 20
+_NEARLY = 4.0  # times the tolerance, of the error of a solution whose iterates met it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +78,8 @@ class State(NamedTuple):
     """What the next iterations need; points in the units of the scaled program."""
 
     scaling: Scaling
+    row_sizes: Array  # [m] of the terms of a row where all scaled variables are 1
+    column_sizes: Array  # [n] of the terms of a column where all scaled multipliers are 1
     point: Point
     anchor: Point
     best: Point  # least error so far, or the ray that was found
@@ -113,6 +116,8 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
     status = jnp.where(is_valid(problem), int(Status.UNFINISHED), int(Status.INVALID_INPUT)).astype(jnp.int32)
     state = State(
         scaling=scaling,
+        row_sizes=problem.operator.row_norms(scaling.columns),
+        column_sizes=problem.operator.column_norms(scaling.rows),
         point=start,
         anchor=start,
         best=start,
@@ -241,7 +246,7 @@ def _judge(
     state: State, problem: LinearProgram, scaled: LinearProgram, latest: Point, tolerance: Array, config: FirstOrderConfig
 ) -> tuple[State, Info]:
     """Status, best point and history after a check."""
-    quality = assess.assess(problem, *_unscaled(latest, state.scaling))
+    quality = assess.assess(problem, *_sides(state, problem, latest))
     ray = jax.tree.map(lambda new, old: _unit(new - old), latest, state.anchor)
     refutes = _dual_ray(scaled, ray.dual, scaled.operator.rmatvec(ray.dual))
     falls = _primal_ray(scaled, ray.primal, scaled.operator.matvec(ray.primal))
@@ -262,6 +267,18 @@ def _judge(
     history = record(state.history, index, info.primal_residual, info.dual_residual, info.duality_gap)
     best_error = jnp.where(is_better | finds_ray, quality.error, state.best_error)
     return state._replace(best=best, best_error=best_error, history=history, status=status), info
+
+
+def _sides(state: State, problem: LinearProgram, scaled: Point) -> tuple[assess.Side, assess.Side]:
+    """Of a scaled point; two products, as the sizes of terms are those of a point all of whose entries are as large as the largest."""
+    largest = jax.tree.map(lambda part: jnp.max(jnp.abs(part), initial=0.0), scaled)
+    point = _unscaled(scaled, state.scaling)
+    row_sizes = state.row_sizes * (largest.primal / state.scaling.bound_scale)
+    column_sizes = state.column_sizes * (largest.dual / state.scaling.objective_scale)
+    return (
+        assess.Side(point.primal, problem.operator.matvec(point.primal), row_sizes),
+        assess.Side(point.dual, problem.operator.rmatvec(point.dual), column_sizes),
+    )
 
 
 def _unit(vector: Array) -> Array:
@@ -352,7 +369,7 @@ def finish(state: State, problem: LinearProgram, *, tolerance: Array, config: Fi
         is_point = (status == int(Status.OPTIMAL)) | (status == int(Status.ITERATION_LIMIT))
         polished = _polished(problem, point, tolerance, config)
         point = jax.tree.map(lambda new, old: jnp.where(is_point, new, old), polished, point)
-    return assess.solution(
+    solution = conclude.conclude(
         problem,
         *point,
         num_iterations=state.num_iterations,
@@ -360,6 +377,8 @@ def finish(state: State, problem: LinearProgram, *, tolerance: Array, config: Fi
         status=status,
         proof=config.proof,
     )
+    is_spoiled = (status == int(Status.OPTIMAL)) & ~(solution.error <= _NEARLY * tolerance)
+    return solution._replace(status=jnp.where(is_spoiled, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32))
 
 
 def _polished(problem: LinearProgram, point: Point, tolerance: Array, config: FirstOrderConfig) -> Point:

@@ -16,7 +16,7 @@ from jboost import operators
 from jboost.base import check, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import assess, certify, embedding
+from jboost.lp import assess, certify, conclude, embedding
 from jboost.lp.embedding import Embedded, Point, Residuals, Scaling
 from jboost.lp.newton import advance
 from jboost.lp.problem import LinearProgram, is_valid
@@ -87,7 +87,8 @@ def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
     """How good the solution is that the iterate would make, but for the repair of its rows; with a ray at hand, of the program without objective."""
     problem = run.problem._replace(objective=jnp.where(has_ray, 0.0, run.problem.objective))
     primal, dual = _unscaled(run, point, point.scale)
-    return assess.assess(problem, certify.within_bounds(problem, primal), certify.allowed_dual(problem, dual))
+    primal, dual = certify.within_bounds(problem, primal), certify.allowed_dual(problem, dual)
+    return assess.assess(problem, assess.primal_side(problem, primal), assess.dual_side(problem, dual))
 
 
 def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: float) -> tuple[Array, Array]:
@@ -195,7 +196,7 @@ def _finish(run: _Run, state: State, problem: LinearProgram, config: InteriorPoi
     primal, dual = _unscaled(run, state.best, jnp.where(is_ray, 1.0, state.best.scale))
     used_up = jnp.where(state.has_ray, int(Status.DUAL_INFEASIBLE), int(Status.ITERATION_LIMIT))
     status = jnp.where(unfinished(state), used_up, state.status).astype(jnp.int32)
-    return assess.solution(
+    return conclude.conclude(
         problem,
         primal,
         dual,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base.types import Array
-from jboost.lp.assess import Quality, assess
+from jboost.lp.assess import Quality, assess, dual_side, primal_side
 from jboost.lp.problem import LinearProgram
 
 _TARGET = 1e-3  # of the tolerance of the solve
@@ -39,14 +39,14 @@ def polish(problem: LinearProgram, primal: Array, dual: Array, tolerance: Array,
         return search(side._replace(operator=problem.operator), primal, dual, _TARGET * tolerance)
 
     found_primals, found_duals = jax.vmap(search_side)(sides, primals, duals)
-    before = assess(problem, primal, dual)
-    with_primal = assess(problem, found_primals[0], dual)
+    old_primal, new_primal = primal_side(problem, primal), primal_side(problem, found_primals[0])
+    old_dual, new_dual = dual_side(problem, dual), dual_side(problem, found_duals[1])
+    before, with_primal = assess(problem, old_primal, old_dual), assess(problem, new_primal, old_dual)
     takes_primal = (with_primal.primal_residual < before.primal_residual) & _is_affordable(with_primal, before, tolerance)
-    primal = jnp.where(takes_primal, found_primals[0], primal)
-    now = jax.tree.map(lambda new, old: jnp.where(takes_primal, new, old), with_primal, before)
-    with_dual = assess(problem, primal, found_duals[1])
+    taken = jax.tree.map(lambda new, old: jnp.where(takes_primal, new, old), new_primal, old_primal)
+    now, with_dual = assess(problem, taken, old_dual), assess(problem, taken, new_dual)
     takes_dual = (with_dual.dual_residual < now.dual_residual) & _is_affordable(with_dual, now, tolerance)
-    return primal, jnp.where(takes_dual, found_duals[1], dual)
+    return taken.point, jnp.where(takes_dual, new_dual.point, old_dual.point)
 
 
 def _without_operator(problem: LinearProgram) -> LinearProgram:

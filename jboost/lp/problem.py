@@ -57,6 +57,12 @@ def prepare(problem: LinearProgram) -> LinearProgram:
     )
 
 
+def row_sizes(problem: LinearProgram) -> Array:
+    """The size [m] of the finite bounds of each row, 0 without: of two that are not 0 the smaller one, as the other is often but a large number."""
+    low, high = (jnp.where(jnp.isfinite(bound), jnp.abs(bound), 0.0) for bound in (problem.row_lower, problem.row_upper))
+    return jnp.where((low > 0) & (high > 0), jnp.minimum(low, high), jnp.maximum(low, high))
+
+
 def is_valid(problem: LinearProgram) -> Array:
     """Whether all values are allowed, [] bool: no NaN, finite objective and matrix, bounds that are not crossed, and none of the wrong infinity."""
     arrays = jax.tree.leaves(problem.operator)

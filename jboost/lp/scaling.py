@@ -14,7 +14,7 @@ from jax import lax
 
 from jboost.base.records import register
 from jboost.base.types import Array
-from jboost.lp.problem import LinearProgram
+from jboost.lp.problem import LinearProgram, row_sizes
 
 
 class Scaling(NamedTuple):
@@ -58,16 +58,11 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
         return rows * _inverse_root(rows * operator.row_norms(columns)), columns * _inverse_root(columns * operator.column_norms(rows))
 
     rows, columns = lax.fori_loop(0, rounds, one_round, ones)
-    bounds = jnp.maximum(_finite(problem.row_lower), _finite(problem.row_upper)) * rows
-    return Scaling(rows, columns, 1 / (1 + _norm(bounds)), 1 / (1 + _norm(columns * problem.objective)))
+    return Scaling(rows, columns, 1 / (1 + _norm(row_sizes(problem) * rows)), 1 / (1 + _norm(columns * problem.objective)))
 
 
 def _inverse_root(norms: Array) -> Array:
     return jnp.where(norms > 0, lax.rsqrt(jnp.where(norms > 0, norms, 1.0)), 1.0)
-
-
-def _finite(bounds: Array) -> Array:
-    return jnp.where(jnp.isinf(bounds), 0.0, jnp.abs(bounds))
 
 
 def _norm(vector: Array) -> Array:

@@ -72,9 +72,14 @@ class LPSolution(NamedTuple):
     dual_objective: Array  # [] as estimated: what dual and reduced costs attain on finite bounds
     lower_bound: Array  # [] proven by `dual` in exact arithmetic; -inf where nothing is
     upper_bound: Array  # [] attained by a feasible point next to `primal`, proven in exact arithmetic; +inf where none is
-    primal_residual: Array  # [] largest violation of a row, relative to 1 + largest finite |row bound|
-    dual_residual: Array  # [] largest reduced cost of the wrong sign, relative to 1 + largest |objective|
+    primal_residual: Array  # [] largest violation of a row, beyond rounding, relative to 1 + |the bound violated|
+    dual_residual: Array  # [] largest reduced cost of the wrong sign, beyond rounding, relative to 1 + |the objective there|
     duality_gap: Array  # [] |primal_objective - dual_objective| / (1 + the sum of their sizes)
     num_iterations: Array  # [] int32
     history: History
     status: Array  # [] int32
+
+    @property
+    def error(self) -> Array:
+        """The largest of the residuals and the gap, []."""
+        return jnp.maximum(jnp.maximum(self.primal_residual, self.dual_residual), self.duality_gap)

@@ -1,0 +1,60 @@
+"""The solution that a solver's last points make: moved to where they prove most, judged, and with the bounds that they prove."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.lp import certify, repair, stretch, tighten
+from jboost.lp.assess import Side, assess, dual_side, primal_side
+from jboost.lp.problem import LinearProgram
+from jboost.lp.types import History, LPSolution, ProofConfig
+
+_ROUNDINGS = 32  # units of rounding: an error that is as good as none
+
+
+def conclude(
+    problem: LinearProgram, primal: Array, dual: Array, *, num_iterations: Array, history: History, status: Array, proof: ProofConfig
+) -> LPSolution:
+    """The solution made of a point within its bounds and an allowed dual, with what both prove.
+
+    The point is moved onto the rows that it misses, and the dual multiplied so that the reduced costs of variables with one bound get its sign,
+    unless that more than doubles the error, as where objectives are large.
+    """
+    is_infeasible, is_unbounded = status == int(Status.PRIMAL_INFEASIBLE), status == int(Status.DUAL_INFEASIBLE)
+    within = primal_side(problem, jnp.where(is_unbounded, primal, certify.within_bounds(problem, primal)))
+    allowed = dual_side(problem, certify.allowed_dual(problem, dual))
+    repaired = repair.repair(problem, within.point, max_rows=proof.max_repaired_rows)
+    moved = primal_side(problem, jnp.where(is_unbounded, primal, repaired.primal))
+    tight = tighten.tighten(problem, proof.num_tightenings)
+    stretched = _either(is_infeasible, allowed, stretch.stretch(problem, tight, allowed))
+
+    most = 2 * assess(problem, within, allowed).error + _ROUNDINGS * jnp.finfo(primal.dtype).eps
+    primal_taken = _either(assess(problem, moved, allowed).error <= most, moved, within)
+    dual_taken = _either(assess(problem, primal_taken, stretched).error <= most, stretched, allowed)
+    quality = assess(problem, primal_taken, dual_taken)
+
+    lower, is_refuted = certify.prove_lower(tight, dual_taken.point)
+    lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
+    is_invalid = status == int(Status.INVALID_INPUT)
+    return LPSolution(
+        primal=primal_taken.point,
+        dual=dual_taken.point,
+        reduced_costs=quality.reduced_costs,
+        primal_objective=quality.primal_objective,
+        dual_objective=quality.dual_objective,
+        lower_bound=jnp.where(is_invalid, -jnp.inf, lower),
+        upper_bound=jnp.where(is_invalid | is_unbounded, jnp.inf, repaired.upper_bound),
+        primal_residual=quality.primal_residual,
+        dual_residual=quality.dual_residual,
+        duality_gap=quality.duality_gap,
+        num_iterations=num_iterations,
+        history=history,
+        status=status,
+    )
+
+
+def _either(condition: Array, one: Side, other: Side) -> Side:
+    return jax.tree.map(lambda left, right: jnp.where(condition, left, right), one, other)
