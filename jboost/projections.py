@@ -179,11 +179,15 @@ def _remainder(caps: Array, capped: Array) -> Array:
 
 
 def _remainder_of_count(cap: Array, count: Array) -> Array:
-    """1 - cap * count, [...]."""
+    """1 - cap * count, [...]: by products that are exact, so that its sign does not depend on how they are fused."""
 
     def compute(cap: Array, count: Array) -> Array:
-        return (1.0 - jnp.broadcast_to(cap, count.shape).astype(jnp.float64) * count.astype(jnp.float64)).astype(cap.dtype)
+        cap = jnp.broadcast_to(cap, count.shape).astype(jnp.float64)
+        high = lax.reduce_precision(cap, exponent_bits=11, mantissa_bits=24)
+        times = count.astype(jnp.float64)
+        return ((1.0 - high * times) - (cap - high) * times).astype(dtype)
 
+    dtype = cap.dtype
     result: Array = numerics.in_64_bits(compute)(cap, count)
     return result
 

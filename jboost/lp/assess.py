@@ -24,8 +24,9 @@ class Quality(NamedTuple):
 
     @property
     def error(self) -> Array:
-        """The largest of the three, []."""
-        return jnp.maximum(jnp.maximum(self.primal_residual, self.dual_residual), self.duality_gap)
+        """The largest of the three, [], and no less than the rounding of 1: less cannot be told from 0."""
+        largest = jnp.maximum(jnp.maximum(self.primal_residual, self.dual_residual), self.duality_gap)
+        return jnp.maximum(largest, jnp.finfo(largest.dtype).eps)
 
 
 class Side(NamedTuple):
