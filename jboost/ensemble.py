@@ -38,9 +38,10 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
       [k] scores in the default float type.
 
     Raises:
-      ValueError: at trace time, if `features` is no matrix of numbers.
+      ValueError: at trace time, if `features` is no matrix of numbers; where the ensemble's values are known also if it has too few columns.
     """
     features = check.numeric("features", features, shape=("k", "N"), kinds="fiub")
+    _judge_width(ensemble, features.shape[1])
     capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
     block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))
     padding = -capacity % block
@@ -62,6 +63,16 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
     start = (jnp.full((num_rows,), ensemble.constant), jnp.zeros((num_rows,), ensemble.votes.dtype))
     (total, verdict), _ = lax.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, ensemble.votes)))
     return jnp.where(verdict == 0, total, jnp.where(verdict > 0, jnp.inf, -jnp.inf))
+
+
+def _judge_width(ensemble: Ensemble, num_features: int) -> None:
+    """Raises ValueError where a hypothesis in use is known to look at a feature that is not there."""
+    places = ensemble.learner.places(ensemble.hypotheses) if hasattr(ensemble.learner, "places") else None
+    if places is None or isinstance(places, jax.core.Tracer) or isinstance(ensemble.count, jax.core.Tracer):
+        return
+    last = int(np.max(np.asarray(places)[: int(ensemble.count)], initial=-1))
+    if last >= num_features:
+        raise ValueError(f"features has {num_features} columns, and the ensemble looks at column {last}: hand in the columns that it was fitted on")
 
 
 @predict_scores.register

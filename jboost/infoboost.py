@@ -24,6 +24,8 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.learners.criteria import Cells, cells_of, normalizer
 from jboost.losses import ExponentialLoss
 
+_MOST_SMOOTHING = 1e30  # of cells that sum to 1: beyond it votes are 0 to any float
+
 __all__ = ["InfoBoost", "finish", "fit", "init", "step", "votes"]
 
 
@@ -168,4 +170,4 @@ def _learner(learner: Any, criterion: str) -> Any:
 
 
 def _booster(smoothing: ArrayLike) -> InfoBoost:
-    return InfoBoost(check.number("smoothing", smoothing, low=0).astype(float))
+    return InfoBoost(check.number("smoothing", smoothing, low=0, high=_MOST_SMOOTHING).astype(float))

@@ -57,7 +57,7 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
 
 def training_error(dataset: Dataset, scores: Array) -> Array:
     """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [], rounded down; a score of 0 predicts -1."""
-    weights = jnp.where(dataset.mask, dataset.weights.astype(scores.dtype), 0.0)
+    weights = numerics.to_unit(jnp.where(dataset.mask, dataset.weights.astype(scores.dtype), 0.0))
     wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & dataset.mask
     ones = jnp.ones_like(weights)
     lost, _ = brackets.bracket_dot(jnp.where(wrong, weights, 0.0), ones)

@@ -737,3 +737,30 @@ def test_errors_are_weighed_as_the_user_weighs():
     fitted = adaboost.fit(dataset, learners.pool(), max_rounds=1)
     np.testing.assert_allclose(fitted.certificate.lower_bound, 1 / 8, rtol=1e-6)
     np.testing.assert_allclose(fitted.certificate.upper_bound, 2 * np.sqrt(7) / 8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("booster", [adaboost, infoboost])
+def test_weights_of_any_unit_and_share(booster):
+    """Equal weights are one problem in any unit, and an example with next to no weight is still one."""
+    easy = [booster.fit(make_dataset([[0.0], [1.0]], [1, -1], weights=[unit, unit]), learners.stumps()) for unit in (1.0, 3e38, 2e-38)]
+    for fitted in easy:
+        np.testing.assert_array_equal(jboost.predict(fitted.ensemble, np.array([[0.0], [1.0]])), [1, -1])
+        assert fitted.status == easy[0].status
+    clash = make_dataset([[0.0], [0.0], [1.0]], [1, -1, 1], weights=[1e30, 1e-30, 1e30])
+    assert booster.fit(clash, learners.stumps()).certificate.upper_bound > 0
+
+
+def test_features_that_end_too_early():
+    dataset = make_dataset(2 * np.eye(4) - 1, [1, -1, 1, 1])
+    for learner in (learners.stumps(), learners.pool()):
+        fitted = infoboost.fit(dataset, learner)
+        with pytest.raises(ValueError, match="features has 1 columns, and the ensemble looks at column"):
+            jboost.predict(fitted.ensemble, np.ones((2, 1)))
+
+
+def test_smoothing_and_examples_that_are_not_there():
+    dataset = make_dataset([[0.0], [1.0]], [1, -1])
+    with pytest.raises(ValueError, match="smoothing is inf"):
+        infoboost.fit(dataset, learners.stumps(), smoothing=np.inf)
+    with pytest.raises(ValueError, match="dataset has no examples"):
+        infoboost.fit(make_dataset(np.zeros((0, 2)), []), learners.stumps())

@@ -361,3 +361,18 @@ def test_new_values_compile_nothing(compilations):
 def test_the_projections_of_optax_are_here():
     np.testing.assert_allclose(projections.projection_simplex(jnp.array([2.0, 0.5])), [1.0, 0.0])
     np.testing.assert_allclose(projections.projection_l1_ball(jnp.array([2.0, 0.0])), [1.0, 0.0])
+
+
+def test_newton_where_equal_caps_leave_nothing(x64):
+    """1 - k * (1 / k) is 0 or a rounding of it, and must be the same wherever it is looked at."""
+    random = np.random.default_rng(0)
+    logs = np.full((99, 150), -np.inf)
+    for index, size in enumerate(range(2, 101)):
+        logs[index, : size + index % 7] = random.normal(size=size + index % 7) * (1.0, 30.0, 1e4)[index % 3]
+    caps = 1 / np.arange(2.0, 101.0)
+    found = {
+        name: jax.vmap(lambda x, cap, name=name: projections.kl_projection_capped_simplex(x, cap, method=name))(logs, caps)
+        for name in ("sort", "newton")
+    }
+    np.testing.assert_allclose(found["newton"].sum(axis=1), 1, atol=1e-14)
+    np.testing.assert_allclose(found["newton"], found["sort"], atol=1e-15)

@@ -308,3 +308,67 @@ def test_vmap_over_nu_equals_a_loop():
         alone = relaxed_margin.solve(game, relaxations.soft_margin(nu=nu))
         np.testing.assert_allclose(together.lower_bound[index], alone.lower_bound, atol=1e-3)
         assert int(together.status[index]) == int(alone.status) == 0
+
+
+def test_no_false_certificate_where_only_rounding_is_left():
+    """Sign matrices to the last digit of float32, where steps shrink to nothing: weights stay a distribution, bounds valid."""
+    random = np.random.default_rng(5)
+    games = random.choice([-1.0, 1.0], size=(60, 6, 4))
+    found = jax.jit(jax.vmap(lambda game: relaxed_margin.solve(game, relaxations.hard_margin(), tolerance=1e-6, config=SolverConfig(20_000))))(games)
+    values = np.array([max(-_least_edge(game), 0.0) for game in games])
+    np.testing.assert_allclose(found.example_weights.sum(axis=1), 1, atol=1e-5)
+    assert (found.lower_bound <= values + 1e-9).all()
+    assert (found.upper_bound >= values - 1e-9).all()
+    assert (found.upper_bound - found.lower_bound <= 1e-3).all()
+
+
+def _least_edge(game):
+    """Minus the least over distributions of the largest |edge|, by HiGHS."""
+    num_examples, num_columns = game.shape
+    ones = -np.ones((num_columns, 1))
+    rows = np.vstack([np.hstack([game.T, ones]), np.hstack([-game.T, ones])])
+    return -linprog(
+        np.append(np.zeros(num_examples), 1.0),
+        A_ub=rows,
+        b_ub=np.zeros(2 * num_columns),
+        A_eq=[np.append(np.ones(num_examples), 0.0)],
+        b_eq=[1.0],
+        bounds=[(0, None)] * (num_examples + 1),
+    ).fun
+
+
+def test_weights_of_any_size_count():
+    """The hard margin does not depend on positive weights, however small their share is, nor on their unit."""
+    game = [[1.0], [-1.0]]
+    for weights in ([1e30, 1e-30], [3e38, 3e38], [2e-38, 2e-38]):
+        solution = relaxed_margin.solve(game, relaxations.hard_margin(), weights=weights)
+        assert solution.lower_bound <= 0 <= solution.upper_bound <= 1e-3
+    fitted = relaxed_margin.fit(jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3e38, 3e38]), learners.stumps())
+    assert fitted.certificate.lower_bound > 0.99
+    with pytest.raises(ValueError, match=r"weights\[1\].*count as 0.*multiply"):
+        jboost.validate(jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[1.0, 1e-40]))
+    assert relaxed_margin.solve(game, relaxations.hard_margin(), weights=[1.0, 1e-40]).status == jboost.status.Status.INVALID_INPUT
+
+
+@pytest.mark.parametrize("update", ["pairwise", "line_search", "analytic"])
+def test_every_update_votes_against_a_hypothesis_of_negative_edge(update):
+    dataset = jboost.make_dataset([[1.0], [-0.1], [-0.1]], [1, 1, 1])
+    options = {"relaxation": relaxations.soft_margin(nu=1.0), "update": update, "tolerance": 0.05, "max_rounds": 200}
+    fitted = relaxed_margin.fit(dataset, learners.signs(learners.pool()), **options)
+    assert fitted.certificate.lower_bound >= 1 / 3 - 0.05
+    assert fitted.ensemble.votes[0, 0] < -0.8
+    np.testing.assert_array_equal(jboost.predict(fitted.ensemble, dataset.features), [-1, 1, 1])
+
+
+def test_wrong_arguments_are_named():
+    dataset = jboost.make_dataset([[0.0], [1.0]], [1, -1])
+    with pytest.raises(ValueError, match="relaxation is a NoneType"):
+        relaxed_margin.solve([[1.0], [-1.0]], None)
+    with pytest.raises(ValueError, match="votes is a str"):
+        relaxed_margin.fit(dataset, learners.stumps(), votes="x")
+    with pytest.raises(ValueError, match="dataset is a tuple"):
+        relaxed_margin.fit(([[1.0]], [1]), learners.stumps())
+    with pytest.raises(ValueError, match="learner is a NoneType without init"):
+        relaxed_margin.fit(dataset, None)
+    with pytest.raises(ValueError, match="dataset has no examples"):
+        relaxed_margin.fit(jboost.make_dataset(np.zeros((0, 2)), []), learners.pool())

@@ -48,7 +48,8 @@ class Learner(Protocol):
     called on the host where the values are known, which raises ValueError for others; where they are not known its outputs are NaN for those.
     A learner that finds some good hypotheses with much less work than the best one says so by an attribute `has_quick_answers` that is True, and has
     a method `propose_above(state, example_weights, enough)`: `propose`, but where it finds an edge above `enough` any finite bound will do. One that
-    knows how many hypotheses there are on so many features has `num_hypotheses(num_features)`: some boosters then take less room.
+    knows how many hypotheses there are on so many features has `num_hypotheses(num_features)`: some boosters then take less room. One whose
+    hypotheses hold places of features has `places(hypotheses)`: features that end before them are then refused where the values are known.
     """
 
     def init(self, key: Array | None, dataset: Dataset) -> PyTree:
@@ -233,8 +234,14 @@ def spoil_unless(is_sound: Array, certificate: Any) -> Any:
 def is_valid(dataset: Dataset) -> Array:
     """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's outputs."""
     labels_are_signs = (dataset.labels == 1) | (dataset.labels == -1)
-    weights_are_positive = (dataset.weights > 0) & (dataset.weights < jnp.inf)
-    return jnp.any(dataset.mask) & jnp.all((labels_are_signs & weights_are_positive) | ~dataset.mask)
+    return has_sound_weights(dataset) & jnp.all(labels_are_signs | ~dataset.mask)
+
+
+def has_sound_weights(dataset: Dataset) -> Array:
+    """Whether an example counts, and all that do have weights that are positive, normal and finite, [] bool."""
+    weights = dataset.weights.astype(jnp.result_type(float))
+    weights_are_positive = (weights >= jnp.finfo(weights.dtype).tiny) & (weights < jnp.inf)
+    return jnp.any(dataset.mask) & jnp.all(weights_are_positive | ~dataset.mask)
 
 
 def signs(dataset: Dataset) -> Array:
@@ -243,12 +250,14 @@ def signs(dataset: Dataset) -> Array:
 
 
 def initial_distribution(dataset: Dataset) -> Array:
-    """The weights that the user gives, as a distribution over the examples, [m]."""
-    weights = jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0)
+    """The weights that the user gives, as a distribution over the examples, [m]: positive, however small a share is, on all that are not padding."""
+    weights = numerics.to_unit(jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0))
     plain = jnp.sum(weights)
     rounded = numerics.in_64_bits(lambda given: jnp.sum(given.astype(jnp.dtype("float64"))).astype(given.dtype))(weights)
     total = plain + lax.stop_gradient(rounded - plain)  # rounded once, with the derivative of the sum
-    return numerics.safe_divide(weights, jnp.full_like(weights, total))
+    shares = numerics.safe_divide(weights, jnp.full_like(weights, total))
+    tiny = jnp.finfo(shares.dtype).tiny
+    return jnp.where(dataset.mask & (shares < tiny), tiny, shares)
 
 
 def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
@@ -284,14 +293,24 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
 def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> None:
     """Raises ValueError, naming the argument, for what `jax.jit` would say less clearly, and for known features that the learner does not take."""
     check.count("max_rounds", max_rounds, low=1)
-    if not isinstance(dataset, Dataset):
-        raise ValueError(f"dataset is a {type(dataset).__name__}: a jboost.Dataset is wanted; jboost.make_dataset(features, labels) makes one")
+    judge_kinds(learner, dataset)
     check.pytree_of_numbers(
         "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
     )
     judge = getattr(learner, "judge", None)
     if judge is not None and not any(isinstance(leaf, jax.core.Tracer) for leaf in dataset):
         judge(dataset)
+
+
+def judge_kinds(learner: Learner, dataset: Dataset) -> None:
+    """Raises ValueError unless these are a learner and a data set with a row at least."""
+    missing = [name for name in ("init", "propose", "outputs") if not hasattr(learner, name)]
+    if missing:
+        raise ValueError(f"learner is a {type(learner).__name__} without {', '.join(missing)}: hand in one of jboost.learners, or of your own")
+    if not isinstance(dataset, Dataset):
+        raise ValueError(f"dataset is a {type(dataset).__name__}: a jboost.Dataset is wanted; jboost.make_dataset(features, labels) makes one")
+    if dataset.labels.shape[0] == 0:
+        raise ValueError("dataset has no examples: one at least is wanted, which may be masked out")
 
 
 def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:

@@ -160,3 +160,5 @@ def values(
         "weights are positive and finite",
         "mask out rows that are not to count",
     )
+    tiny = float(np.finfo(host_weights.dtype).tiny) if host_weights.dtype.kind == "f" else 0.0
+    _first_bad(names[2], host_weights, (sizes < tiny) & host_mask, f"weights below {tiny:.3g} count as 0", "multiply all of them by a large number")

@@ -81,6 +81,14 @@ def is_subnormal(values: Array) -> Array:
     return (magnitude != 0) & (magnitude < mantissa)
 
 
+def to_unit(values: Array) -> Array:
+    """Numbers [m] that are not negative times the power of two that brings the largest into [1/2, 1): exact, but for those too small to matter."""
+    _, above = jnp.frexp(lax.stop_gradient(jnp.max(values, initial=0.0)))
+    half = above // 2
+    one = jnp.ones((), values.dtype)
+    return values * jnp.ldexp(one, -half) * jnp.ldexp(one, half - above)
+
+
 def top_k(values: Array, num: int) -> tuple[Array, Array]:
     """`lax.top_k` of [k] numbers, integers of 32 bits within 2^24 of the least and the largest one alike.
 

@@ -63,8 +63,9 @@ _EXPLANATIONS = {
         "raise max_rounds or the iterations of the config, or widen the tolerance",
     ),
     Status.NO_EDGE: (
-        "under the certified example weights no hypothesis is better than chance, so that the best margin over all votes is 0",
-        "look for conflicting examples (equal features, opposite labels), use a soft margin, or a learner with richer hypotheses",
+        "under the certified example weights no hypothesis is better than chance by more than the upper bound, and no vote with a margin was found",
+        "look for conflicting examples (equal features, opposite labels), use a soft margin, or a learner with richer hypotheses; "
+        "where the upper bound is above 0, a smaller tolerance decides whether there is a margin",
     ),
     Status.INFEASIBLE: (
         "no distribution over the examples meets the relaxation: a cap below 1 / m, or a norm ball that misses the simplex",

@@ -340,8 +340,6 @@ def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any
     """The booster of these options, for a learner and data that suit it. Raises ValueError, naming the argument."""
     judge_learner(learner)
     boosting.judge_arguments(learner, dataset, max_rounds)
-    if dataset.labels.shape[0] == 0:
-        raise ValueError("dataset has no examples: one at least is wanted, which may be masked out")
     return make_booster(constant_cost=_constant_cost(learner), **options)
 
 

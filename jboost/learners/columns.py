@@ -111,6 +111,10 @@ class Columns:
         """The column of features [k, N], or its negation, [k]."""
         return hypothesis.sign * self._answers(jnp.take(features, hypothesis.index, axis=1))
 
+    def places(self, hypotheses: Column) -> Array:
+        """The column that each is."""
+        return hypotheses.index
+
     def outputs_are_signs(self, state: ColumnsState) -> Array:
         """Whether all hypotheses answer -1, 0 or +1 alone, [] bool."""
         return jnp.all(state.columns == jnp.sign(state.columns))

@@ -65,6 +65,10 @@ class Signs:
         """The signs of the other learner's outputs, [k]."""
         return jnp.sign(self.learner.outputs(hypothesis, features))
 
+    def places(self, hypotheses: PyTree) -> Array | None:
+        """Those of the other learner, None if it has none."""
+        return self.learner.places(hypotheses) if hasattr(self.learner, "places") else None
+
     def outputs_are_signs(self, state: SignsState) -> Array:
         """Always, [] bool."""
         del state

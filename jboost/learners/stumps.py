@@ -150,6 +150,10 @@ class Stumps:
         column = jnp.take(jnp.asarray(features), hypothesis.feature, axis=1)
         return _answers(hypothesis, column.astype(jnp.result_type(float)))
 
+    def places(self, hypotheses: Stump) -> Array:
+        """The feature that each looks at; the constant looks at the first."""
+        return hypotheses.feature
+
     def outputs_are_signs(self, state: StumpsState) -> Array:
         """Always, [] bool."""
         del state

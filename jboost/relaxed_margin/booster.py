@@ -18,7 +18,7 @@ from jboost.relaxations.certify import Proven
 from jboost.relaxations.votes import norm_bound
 from jboost.relaxed_margin import first_order, updates
 from jboost.relaxed_margin.first_order import Game, SolverConfig
-from jboost.relaxed_margin.solve import check_feasible, judge
+from jboost.relaxed_margin.solve import check_feasible, judge, judge_prices
 from jboost.relaxed_margin.updates import Votes
 
 _INNER_ITERATIONS = 8000  # of the solver between two proposals; bounds are valid wherever it stops
@@ -69,14 +69,14 @@ class RelaxedMargin:
         asked = memory.votes.example_weights
         rows = proposal.outputs * boosting.signs(dataset)[None, :]
         edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
-        best = jnp.argmax(edges)
+        best = jnp.argmax(jnp.abs(edges))
         wanted = jnp.ones_like(edges, bool) if self.update == "fully_corrective" else jnp.arange(edges.shape[0]) == best
         columns, slots, count = boosting.enter_columns(memory.columns, ensemble.count, rows, wanted)
         game = Game(columns.T, self.relaxation, self.price, memory.prior)
 
         proven = self._prove_upper(game, memory.proven, asked, rows, proposal.upper_bound)
         strength = self._strength(proven, memory.prior)
-        votes = self._move(memory.votes, game, slots[best], strength)
+        votes = self._move(memory.votes, game, updates.corner(game, slots[best], jnp.where(edges[best] < 0, -1.0, 1.0)), strength)
         proven = _prove_lower(game, proven, votes)
         return Absorbed(
             memory=Memory(columns, memory.prior, votes, proven),
@@ -87,7 +87,7 @@ class RelaxedMargin:
             count=count,
             certificate=_certificate(proven),
             edge=edges[best],
-            status=self._status(proven),
+            status=self._status(proven, count == ensemble.count),
         )
 
     def _prove_upper(self, game: Game, before: Proven, asked: Array, rows: Array, best_edge: Array) -> Proven:
@@ -112,16 +112,18 @@ class RelaxedMargin:
             accuracy = jnp.maximum(accuracy, jnp.where(gap < jnp.inf, gap / 2, 1.0))
         return accuracy / (2 * jnp.log(jnp.maximum(jnp.sum(prior > 0, dtype=prior.dtype), 2.0)))
 
-    def _move(self, votes: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+    def _move(self, votes: Votes, game: Game, target: updates.Corner, strength: Array) -> Votes:
         if self.update == "fully_corrective":
             return updates.fully_corrective(votes, game, self.tolerance.astype(strength.dtype), self.config)
         move = {"analytic": updates.analytic, "line_search": updates.line_search, "pairwise": updates.pairwise}[self.update]
-        return move(votes, game, slot, strength)
+        return move(votes, game, target, strength)
 
-    def _status(self, proven: Proven) -> Array:
+    def _status(self, proven: Proven, is_known: Array) -> Array:
+        """Unfinished while the gap is wider than the tolerance, unless rounding is all that a round without a new column could mend."""
         goal = proven.goal(self.stop_on)
         verdict = judge(self.relaxation, proven.lower, goal, self.tolerance, jnp.ones((), bool), jnp.ones((), bool))
-        return jnp.where(goal - proven.lower > self.tolerance, int(Status.UNFINISHED), verdict)
+        goes_on = (goal - proven.lower > self.tolerance) & ~(is_known & (verdict == int(Status.PRECISION_LIMIT)))
+        return jnp.where(goes_on, int(Status.UNFINISHED), verdict)
 
 
 def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
@@ -146,6 +148,7 @@ def _certificate(proven: Proven) -> Certificate:
 
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
+    boosting.judge_kinds(learner, dataset)
     _judge_learner(learner)
     return boosting.start(_booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds)
 
@@ -193,6 +196,7 @@ def fit(
     >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
     (True, [1, 1, -1, 1])
     """
+    boosting.judge_kinds(learner, dataset)
     _judge_learner(learner)
     booster = _booster(dataset, relaxation=relaxation, tolerance=tolerance, update=update, votes=votes, stop_on=stop_on, config=config)
     return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
@@ -223,7 +227,7 @@ def _booster(
     if not isinstance(price, UnitBall) and update != "fully_corrective":
         raise ValueError(f"update is {update!r}, which keeps |w|_1 <= 1: take 'fully_corrective' with another price of the votes")
     relaxation = soft_margin(nu=0.1) if relaxation is None else relaxation
-    check.pytree_of_numbers("relaxation", relaxation, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
+    judge_prices(relaxation, price)
     check_feasible(relaxation, dataset)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     return RelaxedMargin(relaxation, price, tolerance, update, stop_on, config or SolverConfig(max_iterations=_INNER_ITERATIONS))

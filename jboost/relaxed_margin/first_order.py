@@ -137,7 +137,8 @@ def _step(game: Game, state: _State) -> _State:
     length = divergence / state.balance + 0.5 * state.balance * jnp.sum(moved * moved)
     bend = jnp.abs(jnp.sum((trial.edges - now.edges) * moved))
     limit = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), jnp.inf)
-    fits = state.step_size <= limit
+    shortest = jnp.finfo(limit.dtype).eps
+    fits = (state.step_size <= limit) | (state.step_size <= shortest)
     count = state.num_steps + 1
     step_size = jnp.minimum((1 - (count + 1) ** -0.3) * limit, (1 + (count + 1) ** -0.6) * state.step_size)
     weight = jnp.where(fits, state.step_size, 0.0)
@@ -145,7 +146,7 @@ def _step(game: Game, state: _State) -> _State:
         point=jax.tree.map(lambda new, old: jnp.where(fits, new, old), trial, now),
         sums=jax.tree.map(lambda total, new: total + weight * new, state.sums, trial),
         total_step=state.total_step + weight,
-        step_size=jnp.where(step_size > 0, step_size, state.step_size),
+        step_size=jnp.clip(step_size, shortest, 1 / shortest),
         num_steps=count,
         num_since=state.num_since + 1,
     )

@@ -46,7 +46,7 @@ def solve(
     Args:
       margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
-      tolerance: [] the gap between the bounds at which to stop; in float32 not below 1e-6.
+      tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as rounding alone takes 2e-6 of them.
       votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's |w|_1 <= 1.
       weights: [m] positive importance of each example; two examples of weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.
@@ -69,16 +69,25 @@ def solve(
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     weights, mask = types.fill(weights, mask, margins.shape[0])
     first_order.judge_config(config)
-    check.pytree_of_numbers("relaxation", relaxation, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
+    price = unit_ball() if votes is None else votes
+    judge_prices(relaxation, price)
     examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
     check_feasible(relaxation, examples)
-    return _solve(examples, relaxation, tolerance, unit_ball() if votes is None else votes, config=config or SolverConfig())
+    return _solve(examples, relaxation, tolerance, price, config=config or SolverConfig())
+
+
+def judge_prices(relaxation: Any, votes: Any) -> None:
+    """Raises ValueError unless these are a relaxation and a price of votes, made of numbers."""
+    for name, value, method in (("relaxation", relaxation, "smoothed_argmin"), ("votes", votes, "proximal")):
+        if not hasattr(value, method):
+            raise ValueError(f"{name} is a {type(value).__name__}: one of jboost.relaxations is wanted")
+        check.pytree_of_numbers(name, value, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
 
 
 def check_feasible(relaxation: Any, dataset: Dataset) -> None:
     """Raises ValueError where all values are concrete and no distribution over the examples meets the relaxation."""
     leaves = [*jax.tree.leaves(relaxation), dataset.weights, dataset.mask]
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or not bool(jnp.any(dataset.mask)):
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or not bool(boosting.has_sound_weights(dataset)):
         return
     if not bool(relaxation.is_feasible(boosting.initial_distribution(dataset))):
         raise ValueError(

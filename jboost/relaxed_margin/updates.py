@@ -28,36 +28,47 @@ class Votes(NamedTuple):
     example_weights: Array  # [m]
 
 
-def analytic(now: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+class Corner(NamedTuple):
+    """All of the vote on one hypothesis, or on its negation."""
+
+    coefficients: Array  # [capacity]
+    reached: Array  # [m]
+
+
+def corner(game: Game, slot: Array, sign: Array) -> Corner:
+    """That of a slot [] int32, with the sign [] of the vote."""
+    one = sign.astype(game.margins.dtype)
+    return Corner(jnp.where(jnp.arange(game.margins.shape[1]) == slot, one, 0.0), one * jnp.take(game.margins, slot, axis=1))
+
+
+def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1)."""
-    vertex = _vertex(now, slot)
-    direction = _column(game, slot) - now.reached
+    direction = target.reached - now.reached
     slope = _edge(now.example_weights, direction)
     share = jnp.clip(numerics.safe_divide(strength * slope, jnp.max(jnp.abs(direction)) ** 2), 0.0, 1.0)
-    return _moved(now, game, vertex - now.coefficients, direction, share, strength)
+    return _moved(now, game, target.coefficients - now.coefficients, direction, share, strength)
 
 
-def line_search(now: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+def line_search(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     """The best step towards the new column."""
-    vertex = _vertex(now, slot)
-    direction = _column(game, slot) - now.reached
+    direction = target.reached - now.reached
     share = _best_share(now, game, direction, jnp.ones(()), strength)
-    return _moved(now, game, vertex - now.coefficients, direction, share, strength)
+    return _moved(now, game, target.coefficients - now.coefficients, direction, share, strength)
 
 
-def pairwise(now: Votes, game: Game, slot: Array, strength: Array) -> Votes:
+def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     """The best step that takes weight from the worst column in use, or from the votes not yet cast, and gives it to the new one."""
-    edges = jnp.matmul(now.example_weights, game.margins, precision=lax.Precision.HIGHEST)
-    in_use = jnp.where(now.coefficients > 0, edges, jnp.inf)
+    signs = jnp.sign(now.coefficients)
+    edges = signs * jnp.matmul(now.example_weights, game.margins, precision=lax.Precision.HIGHEST)
+    in_use = jnp.where(signs != 0, edges, jnp.inf)
     worst = jnp.argmin(in_use)
-    uncast = 1.0 - jnp.sum(now.coefficients)
+    uncast = 1.0 - jnp.sum(jnp.abs(now.coefficients))
     takes_uncast = (uncast > 0) & (in_use[worst] > 0)
-    source = jnp.where(takes_uncast, jnp.zeros_like(now.coefficients), _vertex(now, worst))
-    given_up = jnp.where(takes_uncast, 0.0, _column(game, worst))
-    direction = _column(game, slot) - given_up
-    longest = jnp.where(takes_uncast, uncast, now.coefficients[worst])
+    source = corner(game, worst, jnp.where(takes_uncast, 0.0, signs[worst]))
+    direction = target.reached - source.reached
+    longest = jnp.where(takes_uncast, uncast, jnp.abs(now.coefficients[worst]))
     share = _best_share(now, game, direction, longest, strength)
-    return _moved(now, game, _vertex(now, slot) - source, direction, share, strength)
+    return _moved(now, game, target.coefficients - source.coefficients, direction, share, strength)
 
 
 def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverConfig) -> Votes:
@@ -65,14 +76,6 @@ def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverCon
     best, _ = first_order.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
     reached = jnp.matmul(game.margins, best.coefficients, precision=lax.Precision.HIGHEST)
     return Votes(best.coefficients, reached, best.example_weights)
-
-
-def _column(game: Game, slot: Array) -> Array:
-    return jnp.take(game.margins, slot, axis=1)
-
-
-def _vertex(now: Votes, slot: Array) -> Array:
-    return (jnp.arange(now.coefficients.shape[0]) == slot).astype(now.coefficients.dtype)
 
 
 def _edge(example_weights: Array, direction: Array) -> Array:
@@ -96,6 +99,5 @@ def _best_share(now: Votes, game: Game, direction: Array, longest: Array, streng
 
 
 def _moved(now: Votes, game: Game, change: Array, direction: Array, share: Array, strength: Array) -> Votes:
-    coefficients = jnp.maximum(now.coefficients + share * change, 0.0)
     reached = now.reached + share * direction
-    return Votes(coefficients, reached, game.relaxation.smoothed_argmin(reached, strength, game.prior))
+    return Votes(now.coefficients + share * change, reached, game.relaxation.smoothed_argmin(reached, strength, game.prior))
