@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from jboost import files
@@ -21,6 +22,8 @@ _INSET = 0.28  # the width of the inset, as a share of the axes
 _THINNEST, _THINNEST_SEEN = 1e-6, 0.0075  # half a band that is magnified: not thinner than what floats resolve, too thin to be seen
 _BAND = 0.16  # the width of half the band in the inset, as a share of the inset
 
+_NARROWEST = 1e-12  # a view, as a share of the largest coordinate: floats tell no more apart
+_FARTHEST = 4e307  # a coordinate, so that what lies around all points is finite
 _MARGIN_BINS = 40
 _GRID = 160  # scores along either axis, between which a boundary is drawn
 _LARGEST_CIRCLE = 34  # points across
@@ -50,7 +53,7 @@ def plot_separator(
       class_names: what -1 and +1 stand for.
 
     Raises:
-      ValueError: if the separator is of other points, or matplotlib knows no such format.
+      ValueError: if the separator is of other points or these are too far for axes, or matplotlib knows no such format.
 
     >>> import jboost, pathlib, tempfile
     >>> points, labels = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]], [-1, 1, -1]
@@ -62,8 +65,7 @@ def plot_separator(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    check.numeric("points", points, shape=(np.shape(separator.misclassified)[0], 2), kinds="fiu")
-    plane, signs = np.asarray(points, np.float64), np.asarray(labels)
+    plane, signs = _points(points, np.shape(separator.misclassified)[0]), np.asarray(labels)
     wrong = np.asarray(separator.misclassified)
     low, high = _view(plane, signs, wrong)
     figure = Figure(figsize=(7.6, 6.0), dpi=160, layout="constrained")
@@ -90,7 +92,7 @@ def plot_kinds(points: ArrayLike, labels: ArrayLike, kinds: ArrayLike, *, names:
       path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
 
     Raises:
-      ValueError: if the shapes do not agree, or matplotlib knows no such format.
+      ValueError: if the shapes do not agree or points are too far for axes, or matplotlib knows no such format.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "kinds.png"
@@ -98,10 +100,8 @@ def plot_kinds(points: ArrayLike, labels: ArrayLike, kinds: ArrayLike, *, names:
     >>> path.stat().st_size > 5_000
     True
     """
-    plane = np.asarray(check.numeric("points", points, shape=("n", 2), kinds="fiu"), np.float64)
-    signs, verdicts = (
-        np.asarray(check.numeric(name, part, shape=(len(plane),), kinds="fiu")) for name, part in (("labels", labels), ("kinds", kinds))
-    )
+    plane = _points(points)
+    signs, verdicts = _numbers("labels", labels, (len(plane),)), _numbers("kinds", kinds, (len(plane),))
     wrong, undecided = verdicts == 2, verdicts == 3
     figure, axes = _new_axes("Leave-one-out", f"{int(wrong.sum()):,} of {len(plane):,} points are always wrong, {int(undecided.sum()):,} undecided")
     for sign, colour, marker in _CLASSES:
@@ -133,8 +133,8 @@ def plot_front(losses: ArrayLike, margins: ArrayLike, *, path: str | os.PathLike
     >>> path.stat().st_size > 5_000
     True
     """
-    weights = np.asarray(check.numeric("losses", losses, shape=("k",), kinds="fiu"), np.float64)
-    widths = np.asarray(check.numeric("margins", margins, shape=(len(weights),), kinds="fiu"), np.float64)
+    weights = _numbers("losses", losses, ("k",))
+    widths = _numbers("margins", margins, (len(weights),))
     is_finite = np.isfinite(widths)
     figure, axes = _new_axes("Weight against margin", f"{len(weights):,} best compromises; no line has less weight and more margin than one of them")
     marker = "o" if len(weights) <= _MOST_MARKED else None
@@ -165,7 +165,7 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
     >>> path.stat().st_size > 5_000
     True
     """
-    values = np.asarray(check.numeric("margins", margins, shape=("n",), kinds="fiu"), np.float64)
+    values = _numbers("margins", margins, ("n",))
     if np.isnan(values).any():
         raise ValueError(f"margins[{int(np.isnan(values).argmax())}] is NaN: a margin is a number or infinite")
     figure, axes = _new_axes(title, f"{int((values <= 0).sum()):,} of {len(values):,} examples have no positive margin")
@@ -205,8 +205,8 @@ def plot_bounds(lower: ArrayLike, upper: ArrayLike, *, path: str | os.PathLike[s
     >>> path.stat().st_size > 5_000
     True
     """
-    lows = np.asarray(check.numeric("lower", lower, shape=("rounds",), kinds="fiu"), np.float64)
-    highs = np.asarray(check.numeric("upper", upper, shape=lows.shape, kinds="fiu"), np.float64)
+    lows = _numbers("lower", lower, ("rounds",))
+    highs = _numbers("upper", upper, lows.shape)
     rounds = np.arange(1, len(lows) + 1)
     both = np.isfinite(lows) & np.isfinite(highs)
     gap = f"gap {highs[both][-1] - lows[both][-1]:.3g} after {rounds[both][-1]:,} rounds" if both.any() else "no round with two bounds"
@@ -245,7 +245,7 @@ def plot_example_weights(
       class_names: what -1 and +1 stand for.
 
     Raises:
-      ValueError: if a shape is wrong, or matplotlib knows no such format.
+      ValueError: if a shape is wrong or points are too far for axes, or matplotlib knows no such format.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "boundary.png"
@@ -253,11 +253,11 @@ def plot_example_weights(
     >>> path.stat().st_size > 10_000
     True
     """
-    plane = np.asarray(check.numeric("points", points, shape=("n", 2), kinds="fiu"), np.float64)
-    signs = np.asarray(check.numeric("labels", labels, shape=(len(plane),), kinds="fiu"))
-    weights = np.asarray(check.numeric("example_weights", example_weights, shape=(len(plane),), kinds="fiu"), np.float64)
+    plane = _points(points)
+    signs = _numbers("labels", labels, (len(plane),))
+    weights = _numbers("example_weights", example_weights, (len(plane),))
     low, high = (plane.min(axis=0), plane.max(axis=0)) if len(plane) else (np.full(2, -1.0), np.full(2, 1.0))
-    size = np.where(high > low, high - low, 1.0)
+    size = _extent(low, high)
     low, high = low - 0.08 * size, high + 0.08 * size
     support = weights > 0
     figure, axes = _new_axes("Decision boundary", f"{int(support.sum()):,} of {len(plane):,} examples have weight: circles, radius by weight")
@@ -277,6 +277,21 @@ def plot_example_weights(
     axes.set_ylabel(names[1], color=_INK)
     axes.legend(frameon=False, fontsize=9)
     _write(figure, path)
+
+
+def _numbers(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
+    """An argument in float64, whatever the precision of JAX. Raises ValueError, naming it, where it is none of this shape."""
+    with jax.enable_x64(True):
+        return np.asarray(check.numeric(name, value, shape=shape, kinds="fiu"), np.float64)
+
+
+def _points(points: ArrayLike, size: int | str = "n") -> np.ndarray:
+    """Points [size, 2] in float64. Raises ValueError for another shape, and where they are too far for axes."""
+    plane = _numbers("points", points, (size, 2))
+    farthest = float(np.abs(plane).max(initial=0.0))
+    if farthest > _FARTHEST:
+        raise ValueError(f"points reach as far as {farthest:.3g}, and the axes of a figure {_FARTHEST:g} at most: rescale them")
+    return plane
 
 
 def _new_axes(title: str, subtitle: str) -> tuple[Any, Any]:
@@ -311,9 +326,14 @@ def _view(points: np.ndarray, signs: np.ndarray, wrong: np.ndarray) -> tuple[np.
         lower, upper = np.quantile(group, [0.05, 0.95], axis=0)
         low, high = np.minimum(low, lower - (upper - lower) / 3), np.maximum(high, upper + (upper - lower) / 3)
     low, high = np.maximum(low, points.min(axis=0)), np.minimum(high, points.max(axis=0))
-    size = high - low
-    size = np.where(size > 0, size, np.maximum(1.0, np.abs(high) * 0.1))
+    size = _extent(low, high)
     return low - 0.06 * size, high + 0.06 * size
+
+
+def _extent(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """How far a view reaches along either axis, [2]; where there is next to one value alone, far enough for floats to show its surroundings."""
+    largest = np.maximum(np.abs(low), np.abs(high))
+    return np.where(high - low > _NARROWEST * largest, high - low, np.maximum(1.0, 0.1 * largest))
 
 
 def _draw_regions(axes: Any, separator: Separator, low: np.ndarray, high: np.ndarray) -> None:

@@ -136,13 +136,18 @@ def test_cuts_found_in_64_bits_hold_for_float32_features(x64):
 def test_quantiles_by_brute_force():
     rng = np.random.default_rng(2)
     for _ in range(200):
-        size, num = int(rng.integers(0, 12)), int(rng.integers(2, 7))
+        size, num = int(rng.integers(0, 12)), int(rng.integers(2, rng.choice([7, 40])))
         values, weights = rng.integers(0, 6, size).astype(float), rng.integers(1, 5, size)
         distinct = sorted(set(values.tolist()))
         shares = [Fraction(int(weights[values <= value].sum()), int(weights.sum())) for value in distinct[:-1]]
         places = {min(range(len(shares)), key=lambda i: abs(shares[i] - Fraction(k, num))) for k in range(1, num)} if shares else set()
         expected = [(distinct[i] + distinct[i + 1]) / 2 for i in sorted(places)]
         assert cuts.cut_points(values, weights=weights, rule="quantiles", num_quantiles=num).tolist() == expected
+
+
+def test_more_quantiles_than_memory():
+    values = np.arange(50.0)
+    assert cuts.cut_points(values, rule="quantiles", num_quantiles=2**31 - 1).tolist() == cuts.cut_points(values, rule="midpoints").tolist()
 
 
 # --- bits and their text -----------------------------------------------------------------------------------------------------

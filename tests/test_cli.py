@@ -344,6 +344,20 @@ def assert_refused(code, out, err, message):
         (("fit", "--data", "data.csv", "--label", "ill", "--folds", "30"), "folds is 30, but the smaller class has 24 rows"),
         (("fit", "--data", "data.csv", *SCORES, "--holdout", "0.01"), "holdout is 0.01"),
         (("fit", "--data", "data.csv", *SCORES, "--holdout", "1"), "'--holdout'"),
+        (("fit", "--data", "data.csv", *SCORES, "--holdout", "nan"), "'--holdout': nan is not a finite number"),
+        (("fit", "--data", "data.csv", *SCORES, "--seed", "99999999999999999999999"), "'--seed': 99999999999999999999999 is not in the range"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--method", "l0", "--exact", "nan"), "'--exact': nan is not a finite number"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--method", "l0", "--kappa", "nan"), "'--kappa': nan is not a finite number"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--method", "l0", "--margin", "nan"), "'--margin': nan is not a finite number"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--method", "l0", "--min-separation", "9" * 400), "'--min-separation'"),
+        (
+            ("fit", "--data", "data.csv", "--label", "ill", "--method", "example-weights", "--penalty", "inf"),
+            "'--penalty': inf is not a finite number",
+        ),
+        (
+            ("fit", "--data", "data.csv", "--label", "ill", "--method", "adaboost", "--rounds", "100000000000000"),
+            "'--rounds': 100000000000000 is not",
+        ),
         (("fit", "--data", "data.csv", *SCORES, "--output", "data.csv"), "the output folder is a file"),
         (("fit", "--data", "data.csv", *SCORES, "--precison", "float32"), "--precison"),
         (
@@ -368,6 +382,11 @@ def test_scores_beyond_the_precision_are_named(run, frame):
     frame.with_columns(polars.col("a") * 1e39).write_csv("data.csv")
     assert_refused(*run("fit", "--data", "data.csv", *SCORES, "--precision", "float32"), "inf: not a finite number")
     assert names_in(".") == ["data.csv"]
+
+
+def test_scores_whose_differences_overflow_are_named(run, frame):
+    frame.with_columns(polars.col("b").sign() * 1.5e308).write_csv("data.csv")
+    assert_refused(*run("fit", "--data", "data.csv", *SCORES), "1.5e+308 in row 1: scores reach 4e+307 at most; rescale the column")
 
 
 def test_predict_refuses_other_data_and_damaged_folders(run, data, frame):
@@ -399,6 +418,12 @@ def test_an_end_in_the_middle_leaves_nothing(run, data, monkeypatch, error, stat
     code, out, err = run("fit", "--data", data, *SCORES, "--output", "out")
     assert (code, out, len(err.strip().splitlines())) == (status, "", 1)
     assert names_in(".") == ["data.csv"]
+
+
+def test_a_lack_of_memory_is_no_bug():
+    for error in (MemoryError("Unable to allocate 291. GiB"), jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory")):
+        assert cli._told(error).startswith("out of memory (")
+    assert cli._told(RuntimeError("INTERNAL: a bug")) is None
 
 
 @pytest.fixture

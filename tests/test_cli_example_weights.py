@@ -11,7 +11,10 @@ import polars
 import pytest
 
 import jboost
-from jboost import cli, files
+from jboost import cli, example_weights, files
+from jboost.cli import example_weights as room
+from jboost.cli import options
+from jboost.cli.inputs import Examples
 
 ROWS = 32
 DATA = ("--data", "data.csv", "--label", "class", "--method", "example-weights")
@@ -70,6 +73,7 @@ def test_predict_and_inspect_give_back_the_model(folder):
     with jax.enable_x64(True):
         model = files.load(folder / "out" / "model.npz")
         scores = np.asarray(jboost.predict_scores(model, make_frame().select("x", "y").to_numpy()))
+    np.testing.assert_allclose(model.centre, make_frame().select("x", "y").mean().row(0), rtol=1e-12)
     np.testing.assert_allclose(rows["score"].to_numpy(), scores, rtol=1e-9, atol=1e-15)
     assert (rows["prediction"].to_numpy() == np.where(scores > 0, "yes", "no")).all()
     status, said, err = run_in(folder, "inspect", "out")
@@ -94,6 +98,37 @@ def test_errors_are_one_line(folder, arguments, message):
     assert message in err
     assert err.count("\n") == 1
     assert not (folder / "other").exists()
+
+
+def settings_of(**values):
+    return options.resolve({"data": "data.csv", "label": "class", "method": "example-weights"} | values, {})
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1.0, 1e30])
+@pytest.mark.parametrize("shift", [0.0, 1e6])
+def test_the_automatic_radius_is_enough_for_what_the_fit_sees(shift, scale):
+    generator = np.random.default_rng(0)
+    for size in (1, 2, 7, 30):
+        points = ((generator.normal(size=(size, 3)) + shift) * scale).astype(np.float32)
+        chosen = np.arange(size) % 3 != 1
+        centre, radius = room.cube_for(points, chosen, settings_of(precision="float32"))
+        example_weights.validate(points, np.ones(size), radius=radius, centre=centre, mask=chosen)
+        if size > 2:
+            with pytest.raises(ValueError, match="needs"):
+                example_weights.validate(points, np.ones(size), radius=0.99 * radius, centre=centre, mask=chosen)
+
+
+@pytest.mark.parametrize(("dtype", "size"), [("float32", 2e38), ("float64", 1e307)])
+def test_columns_whose_distances_overflow_are_named(dtype, size):
+    points = np.array([[size], [-size]], dtype)
+    with pytest.raises(ValueError, match=f"distances between such rows overflow {dtype}: rescale the columns"):
+        room.cube_for(points, np.ones(2, bool), settings_of(precision=dtype))
+
+
+def test_more_folds_than_rows_are_refused():
+    examples = Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, 1, -1, -1]), np.ones(6))
+    with pytest.raises(ValueError, match="folds is 1000000, but the smaller class has 2 rows to spread over them: choose --folds 2 or fewer"):
+        room.choose(examples, np.ones(6, bool), settings_of(folds=1_000_000))
 
 
 @pytest.mark.slow

@@ -62,6 +62,11 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path, name):
         ("a;y\n1;0\n", "semicolons separate the fields"),
         ("a,y\n1,0\n2,1,7,8\n", "not readable as .csv"),
         (b"a,y\n\xff\xfe,0\n2,1\n", "not readable as .csv"),
+        ("a,y\ngröße,0\n2,1\n".encode("latin-1"), "save it in UTF-8"),
+        ("größe,y\n1,0\n2,1\n".encode("latin-1"), "the name of the column 'gr\ufffd\ufffde' is not in UTF-8: save it in UTF-8"),
+        ("a,y\n1,0\n2,1\n".encode("utf-16"), "the file looks like UTF-16: save it in UTF-8"),
+        ("a,y\n1,0\n2,1\n".encode("utf-16-be"), "the file looks like UTF-16: save it in UTF-8"),
+        ("a,y\n1,1\n2,1.0\n3,01\n", "column 'y' holds 1 distinct value, 1 (3)"),
     ],
 )
 def test_bad_files_say_what_is_wrong(tmp_path, content, message):
@@ -119,6 +124,43 @@ def test_labels_are_mapped_and_said(values, signs, mapping, noted):
     labels, said, notes = map_labels("memory", "y", values)
     assert (labels.tolist(), str(said), bool(notes)) == (signs, mapping, noted)
     assert said.to_text(labels) == [str(int(value)) if isinstance(value, float) else str(value) for value in values]
+
+
+@pytest.mark.parametrize(
+    ("written", "signs", "noted"),
+    [
+        (["true", "false"], [1, -1], True),
+        (["01", "02"], [-1, 1], True),
+        (["1", "-1"], [1, -1], False),
+        (["-1", "+1"], [-1, 1], False),
+        (["1.0", "0.0"], [1, -1], True),
+        (["10", "9"], [1, -1], True),
+        (["1e1", ".5"], [1, -1], True),
+        (["9007199254740993", "9007199254740992"], [1, -1], True),
+        (["1_0", "9"], [-1, 1], True),  # text
+        (["yes", " no"], [1, -1], True),
+    ],
+)
+@pytest.mark.parametrize("kind", ["csv", "tsv"])
+def test_labels_of_text_files_keep_their_spelling(tmp_path, kind, written, signs, noted):
+    path = tmp_path / f"a.{kind}"
+    separator = "," if kind == "csv" else "\t"
+    path.write_text("".join(f"{left}{separator}{right}\n" for left, right in [("a", "y"), *enumerate(written)]), encoding="utf-8")
+    table = readers.read_table(path, label="y")
+    assert (table.labels.tolist(), bool(table.notes)) == (signs, noted)
+    assert table.mapping.to_text(table.labels) == written
+
+
+def test_the_commonest_spelling_of_a_label_stands_for_all(tmp_path):
+    (tmp_path / "a.csv").write_text("y,a\nTrue,1\ntrue,1\nFALSE,2\ntrue,3\n", encoding="utf-8")
+    assert str(readers.read_table(tmp_path / "a.csv", label="y").mapping) == "y: FALSE -> -1, true -> +1"
+
+
+@pytest.mark.parametrize("values", [[[1], [2]], [{"b": 1}, {"b": 2}], [b"no", b"yes"]])
+def test_labels_are_no_lists(tmp_path, values):
+    polars.DataFrame({"a": [1, 2], "y": values}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="column 'y' holds values of the type .*: labels are numbers, text, or true and false"):
+        readers.read_table(tmp_path / "a.parquet", label="y")
 
 
 def test_numbers_names_the_first_bad_row(people):

@@ -62,6 +62,13 @@ def test_rules_on_four_points():
     assert fitted[-1].name == rules.OPTIMAL
 
 
+def test_stacking_does_not_depend_on_the_unit():
+    generator = np.random.default_rng(0)
+    points, labels = generator.normal(size=(30, 2)), np.where(np.arange(30) % 2, 1.0, -1.0)
+    votes = [rules._stacking(points * scale, labels, np.ones(30)).vote(points * scale).tolist() for scale in (1.0, 2.0**1015)]
+    assert votes[0] == votes[1]
+
+
 def test_best_threshold_is_the_best_of_all():
     generator = np.random.default_rng(0)
     for _ in range(200):
@@ -168,6 +175,16 @@ def test_figure_of_other_points_is_refused(ripley, tmp_path):
     with pytest.raises(ValueError, match="txt"):
         plots.plot_separator(points, labels, separator, names=NAMES, path=tmp_path / "plane.txt")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e100])
+def test_boundaries_of_points_far_away_or_in_one_place_have_a_figure(scale, tmp_path):
+    points = 1e25 + scale * np.array([[0.0, 0.0], [1.0, 2.0], [3.0, 1.0]])
+    path = tmp_path / "boundary.png"
+    plots.plot_example_weights(points, [-1, 1, 1], [0.5, 0.5, 0.0], lambda grid: grid.sum(axis=1) - 3e25 - scale, names=NAMES, path=path)
+    assert colours(path)["ink"] > 0
+    with pytest.raises(ValueError, match=r"points reach as far as 1e\+308, and the axes of a figure 4e\+307 at most"):
+        plots.plot_example_weights(np.full((3, 2), 1e308), [-1, 1, 1], np.ones(3), len, names=NAMES, path=path)
 
 
 # --- the figures of boosting -----------------------------------------------------------------------------------------------

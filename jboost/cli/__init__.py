@@ -11,6 +11,7 @@ from typing import Any
 
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 _MOST_COMPILED_BYTES = 1 << 28
+_NO_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -28,11 +29,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except BrokenPipeError:  # as from `jboost predict ... | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(_BROKEN_PIPE)
-    except (ValueError, OSError) as error:
-        if os.environ.get("JBOOST_TRACEBACK"):
+    except (ValueError, OSError, MemoryError, RuntimeError) as error:
+        message = _told(error)
+        if message is None or os.environ.get("JBOOST_TRACEBACK"):
             raise
-        _fail(str(error))
+        _fail(message)
     sys.exit(0)
+
+
+def _told(error: Exception) -> str | None:
+    """What is told of an error; None for a bug."""
+    if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
+        return f"out of memory ({error}): take fewer rows or columns, or less of what is asked for: --rounds, --folds, --cuts, --quantiles"
+    return None if isinstance(error, RuntimeError) else str(error)
 
 
 def _run(arguments: Sequence[str] | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -190,9 +191,10 @@ def _option(option: Option) -> Any:
     if isinstance(option.kind, tuple):
         kind = click.Choice(option.kind)
     elif option.kind is int:
-        kind = click.IntRange(min=None if option.low is None else int(option.low))
+        low, high = (None if bound is None else int(bound) for bound in (option.low, option.high))
+        kind = click.IntRange(low, high, min_open=option.low_open, max_open=option.high_open)
     elif option.kind is float:
-        kind = click.FloatRange(option.low, option.high, min_open=option.low_open, max_open=option.high_open)
+        kind = _finite_number(option)
         kind = _number_or_word(kind, option.words) if option.words else kind
     is_list = option.num_values < 0
     return click.Option(
@@ -205,6 +207,20 @@ def _option(option: Option) -> Any:
         metavar=option.metavar,
         help=option.help,
     )
+
+
+def _finite_number(option: Option) -> Any:
+    """The click type of the numbers in the range of an option: NaN, which is in no range, and infinity are refused."""
+    import click
+
+    class FiniteNumber(click.FloatRange):
+        def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+            number = super().convert(value, parameter, context)
+            if not math.isfinite(number):
+                self.fail(f"{number} is not a finite number", parameter, context)
+            return number
+
+    return FiniteNumber(option.low, option.high, min_open=option.low_open, max_open=option.high_open)
 
 
 def _number_or_word(numbers: Any, words: tuple[str, ...]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,6 +18,7 @@ from jboost.data.table import Table
 from jboost.example_weights import ExampleWeightModel
 
 _GRID = (1.5, 2.0, 3.0, 5.0, 9.0)  # candidates where no penalty is given, over the number of rows
+_SLACK = 1.001  # of an automatic radius, for rounding
 _STREAM = 3  # the folds that choose the penalty are others than those of `evaluate`
 
 
@@ -52,13 +53,27 @@ def read_examples(source: Source, names: tuple[str, ...], settings: Settings) ->
     return inputs.cast_examples(read_points(source.table, names), source, settings)
 
 
-def radius_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> float:
-    """R: what was asked for, or the least that all chosen rows allow."""
+class Cube(NamedTuple):
+    """What hyperplanes are drawn from: their nearest point to the centre is uniform in it."""
+
+    centre: np.ndarray  # [d], in the precision of the points
+    radius: float  # R, half its width
+
+
+def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube:
+    """The cube round the mean of the chosen rows, as wide as was asked for, or as little as they allow; ValueError where their distances overflow."""
+    rows = points[chosen]
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = rows.mean(axis=0, dtype=np.float64).astype(points.dtype)
+        centred = (rows - centre).astype(np.float64)  # after rounding, as the fit sees them
+        least = float((np.abs(centred).max(axis=1) + np.linalg.norm(centred, axis=1)).max()) / 2 * _SLACK
+        is_held = np.isfinite(points.dtype.type(4 * least))  # no sum or difference of two points is longer
+    if not is_held:
+        largest, precision = float(np.abs(rows).max()), settings.precision
+        raise ValueError(f"the columns hold numbers up to {largest:.3g}, and distances between such rows overflow {precision}: rescale the columns")
     if settings.radius != AUTO:
-        return float(settings.radius)
-    centred = points.astype(np.float64) - points[chosen].astype(np.float64).mean(axis=0)
-    needed = (np.abs(centred).max(axis=1) + np.linalg.norm(centred, axis=1)) / 2
-    return float(needed[chosen].max()) * 1.001 or 1.0
+        return Cube(centre, float(settings.radius))
+    return Cube(centre, least if least > np.finfo(points.dtype).tiny else 1.0)
 
 
 def fit(examples: Examples, chosen: np.ndarray, settings: Settings, penalty: float) -> ExampleWeightModel:
@@ -67,10 +82,11 @@ def fit(examples: Examples, chosen: np.ndarray, settings: Settings, penalty: flo
     Raises:
       ValueError: naming the option, for a penalty or a radius that the rows do not allow, or where there is no classifier.
     """
-    radius = radius_for(examples.points, chosen, settings)
+    centre, radius = cube_for(examples.points, chosen, settings)
     with jax.enable_x64(settings.precision == "float64"):
-        example_weights.validate(examples.points, examples.labels, penalty=penalty, radius=radius, mask=chosen)
-        model = _fit(examples.points, examples.labels, chosen, np.asarray(penalty, settings.precision), np.asarray(radius, settings.precision))
+        example_weights.validate(examples.points, examples.labels, penalty=penalty, radius=radius, centre=centre, mask=chosen)
+        price, width = (np.asarray(number, settings.precision) for number in (penalty, radius))
+        model = _fit(examples.points, examples.labels, chosen, price, width, centre)
         model = jax.block_until_ready(model)
     if Status(int(model.status)) in (Status.INVALID_INPUT, Status.INFEASIBLE):
         raise ValueError(f"example-weights found no classifier at penalty {penalty:g} and radius {radius:g}: choose others")
@@ -78,18 +94,23 @@ def fit(examples: Examples, chosen: np.ndarray, settings: Settings, penalty: flo
 
 
 @jax.jit
-def _fit(points: Any, labels: Any, mask: Any, penalty: Any, radius: Any) -> ExampleWeightModel:
-    return example_weights.fit(points, labels, mask=mask, penalty=penalty, radius=radius)
+def _fit(points: Any, labels: Any, mask: Any, penalty: Any, radius: Any, centre: Any) -> ExampleWeightModel:
+    return example_weights.fit(points, labels, mask=mask, penalty=penalty, radius=radius, centre=centre)
 
 
 def choose(examples: Examples, chosen: np.ndarray, settings: Settings) -> Choice:
-    """The penalty of least error in stratified cross-validation on the rows where `chosen` is True, all in one compiled call."""
+    """The penalty of least error in stratified cross-validation on the rows where `chosen` is True, all in one compiled call.
+
+    Raises:
+      ValueError: naming the option, for more folds than the smaller class has rows, or where no penalty has a solution on all folds.
+    """
     count = int(chosen.sum())
     candidates = settings.penalty or tuple(min(1.0, factor / count) for factor in _GRID)
     candidates = tuple(sorted(set(candidates)))
     if len(candidates) == 1:
         return Choice(candidates[0], ())
-    radius = radius_for(examples.points, chosen, settings)
+    inputs.check_folds(examples.labels[chosen], settings)
+    centre, radius = cube_for(examples.points, chosen, settings)
     with jax.enable_x64(settings.precision == "float64"):
         found = example_weights.choose_penalty(
             examples.points,
@@ -98,7 +119,7 @@ def choose(examples: Examples, chosen: np.ndarray, settings: Settings) -> Choice
             key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
             num_folds=settings.folds,
             kernel=kernels.hyperplanes(radius),
-            centre=examples.points[chosen].mean(axis=0),
+            centre=centre,
             mask=chosen,
         )
         losses, penalty = np.asarray(found.losses, np.float64), float(found.penalty)

@@ -14,6 +14,8 @@ from jboost.data import classifiers, embedded, readers
 from jboost.data.classifiers import BaseFit
 from jboost.data.table import Table
 
+_LARGEST_SCORE = 4e307  # so that differences of scores are finite
+
 
 @dataclasses.dataclass(frozen=True)
 class Examples:
@@ -73,11 +75,14 @@ def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarr
 
 
 def hold_out_masks(labels: np.ndarray, settings: Settings, *, stream: int = 0) -> list[np.ndarray]:
-    """Stratified folds, [m] bool each, True where held out; other streams split differently.
+    """Stratified folds, [m] bool each, True where held out; other streams split differently. Raises ValueError as `check_folds`."""
+    check_folds(labels, settings)
+    key = jax.random.fold_in(jax.random.key(settings.seed), stream)
+    return list(np.asarray(folds.stratified_folds(key, labels.astype(np.float32), num_folds=settings.folds)))
 
-    Raises:
-      ValueError: if the smaller class has fewer rows than there are folds.
-    """
+
+def check_folds(labels: np.ndarray, settings: Settings) -> None:
+    """Raises ValueError if the smaller class has fewer rows than there are folds."""
     smaller = int(min((labels > 0).sum(), (labels < 0).sum()))
     if smaller < settings.folds:
         if smaller < 2:
@@ -85,8 +90,6 @@ def hold_out_masks(labels: np.ndarray, settings: Settings, *, stream: int = 0) -
         raise ValueError(
             f"folds is {settings.folds}, but the smaller class has {smaller} rows to spread over them: choose --folds {smaller} or fewer"
         )
-    key = jax.random.fold_in(jax.random.key(settings.seed), stream)
-    return list(np.asarray(folds.stratified_folds(key, labels.astype(np.float32), num_folds=settings.folds)))
 
 
 def score_training_rows(source: Source, settings: Settings) -> tuple[Examples, BaseFit | None]:
@@ -115,7 +118,14 @@ def score_rows(table: Table, columns: Sequence[str] | None, base: BaseFit | None
 
 
 def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
-    return np.stack([table.numbers(name) for name in names], axis=1)
+    columns = [table.numbers(name) for name in names]
+    for name, column in zip(names, columns, strict=True):
+        row = int(np.abs(column).argmax())
+        if abs(column[row]) > _LARGEST_SCORE:
+            raise ValueError(
+                f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}: scores reach {_LARGEST_SCORE:g} at most; rescale the column"
+            )
+    return np.stack(columns, axis=1)
 
 
 def cast_examples(points: np.ndarray, source: Source, settings: Settings, *, may_miss: bool = False) -> Examples:

@@ -21,6 +21,7 @@ METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS)
 AUTO = "auto"
 _ANY_NUMBER = -1
 _ROUNDS, _L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
+_MOST_ROUNDS, _MOST, _LARGEST_SEED = 100_000, 2**31 - 1, 2**32 - 1  # room is made for all rounds; seeds are those of scikit-learn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +168,7 @@ OPTIONS = (
         "Where numeric columns are cut: wherever the class changes, between all neighbouring values, or at quantiles.",
         methods=(L0,),
     ),
-    Option("quantiles", int, 10, "Parts into which --cuts quantiles cuts a column.", methods=(L0,), low=2, metavar="N"),
+    Option("quantiles", int, 10, "Parts into which --cuts quantiles cuts a column.", methods=(L0,), low=2, high=_MOST, high_open=False, metavar="N"),
     Option(
         "missing",
         ("literal", "none"),
@@ -182,6 +183,8 @@ OPTIONS = (
         "Keep the fewest cuts that tell rows of different classes apart in so many ways, for speed; without it all are kept.",
         methods=(L0,),
         low=1,
+        high=_MOST,
+        high_open=False,
         metavar="N",
     ),
     Option(
@@ -210,6 +213,8 @@ OPTIONS = (
         f"How many hypotheses boosting may take, {_ROUNDS} where nothing is said; of l0 how many rounds of new rules, {_L0_ROUNDS}.",
         methods=(L0, *BOOSTERS),
         low=1,
+        high=_MOST_ROUNDS,
+        high_open=False,
         metavar="N",
     ),
     Option(
@@ -291,7 +296,7 @@ OPTIONS = (
     Option("loo", bool, False, "Say, too, what the best line of all other rows does to each row.", methods=(PAIR,), commands=("fit",)),
     Option("pareto", bool, False, "Show, too, every best compromise between weight and margin.", methods=(PAIR,), commands=("fit",)),
     Option("precision", ("float32", "float64"), "float64", "Of the scores and of the result."),
-    Option("seed", int, 0, "Of everything random.", low=0, metavar="N"),
+    Option("seed", int, 0, "Of everything random.", low=0, high=_LARGEST_SEED, high_open=False, metavar="N"),
     Option("folds", int, 5, "Folds for out-of-fold scores, for the choice of nu and of the penalty, and for cross-validation.", low=2, metavar="N"),
     Option(
         "holdout", float, 0.0, "Fraction of the rows kept apart, to judge all classifiers on.", commands=("fit",), low=0, high=1, metavar="FRACTION"

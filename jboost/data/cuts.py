@@ -71,8 +71,7 @@ def cut_points(
         gaps = gaps[_changes_class(gaps, place, signs > 0)]
     elif gaps.size and rule == "quantiles":
         below = np.cumsum(np.bincount(place, sizes))
-        levels = np.arange(1, num_quantiles) * below[-1]
-        gaps = gaps[np.unique(np.abs(below[gaps] * num_quantiles - levels[:, None]).argmin(axis=1))]
+        gaps = gaps[_is_nearest(below[gaps], below[-1], num_quantiles)]
     written = host.dtype.type if host.dtype.kind == "f" else np.float64
     return np.array([_decimal_between(float(distinct[gap]), float(distinct[gap + 1]), written) for gap in gaps], np.float64)
 
@@ -94,6 +93,16 @@ def _changes_class(gaps: np.ndarray, place: np.ndarray, positive: np.ndarray) ->
     num_positive = np.bincount(group, positive, gaps.size + 1)
     num_negative = np.bincount(group, ~positive, gaps.size + 1)
     return ((num_positive[:-1] + num_positive[1:]) > 0) & ((num_negative[:-1] + num_negative[1:]) > 0)
+
+
+def _is_nearest(below: np.ndarray, total: float, num_quantiles: int) -> np.ndarray:
+    """Which of the sums `below` [k], ascending, is for some level j total / n, 0 < j < n, the nearest, or the lower of two as near; [k].
+
+    Each sum has the levels past its middle with the sum before, up to its middle with the next: there may be many more levels than sums.
+    """
+    up_to_middle = (below[:-1] + below[1:]) * num_quantiles // (2 * total)
+    levels = np.concatenate([[0], np.clip(up_to_middle, 0, num_quantiles - 1), [num_quantiles - 1]])
+    return np.diff(levels) > 0
 
 
 def _decimal_between(low: float, high: float, written: type) -> float:

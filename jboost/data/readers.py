@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     import os
 
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
+_SAVE = "save it in UTF-8"
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 
 
@@ -22,7 +27,7 @@ def read_table(path: str | os.PathLike[str], *, label: str | None = None) -> Tab
     Args:
       path: a .csv, .csv.gz, .tsv, .tsv.gz or .parquet file; text files are in UTF-8 and begin with a line of column names.
       label: the column with the labels, which take two values: -1 and 1, or any two numbers or texts, the smaller of which
-        becomes -1 (the mapping is in the table and its notes). None where there are none, as for prediction.
+        becomes -1 (the mapping is in the table and its notes; it spells them as a text file does). None where there are none, as for prediction.
 
     Returns:
       A `Table`. Numbers and booleans are numeric columns, text is categorical; other columns, such as dates, are left out, and a
@@ -30,7 +35,8 @@ def read_table(path: str | os.PathLike[str], *, label: str | None = None) -> Tab
 
     Raises:
       ValueError: in one line that says where and what to do, if the file is missing, of another kind, empty or without rows,
-        does not parse, holds an infinite value or two columns of one name, or if labels are missing or do not take two values.
+        does not parse, is not in UTF-8, holds an infinite value or two columns of one name, or if labels are missing, are lists or the like, or do
+        not take two values.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
@@ -39,20 +45,23 @@ def read_table(path: str | os.PathLike[str], *, label: str | None = None) -> Tab
     >>> table.columns, table.missing, table.labels.tolist(), table.notes
     (('age', 'colour'), {'age': 1}, [-1.0, 1.0], ('labels were mapped: ill: no -> -1, yes -> +1',))
     """
-    frame = _read_frame(Path(path))
+    frame = _read_frame(Path(path), label)
     source = str(path)
     if label is not None:
         require_columns(source, [label], frame.columns)
     numeric, categorical, notes = _split_columns(frame, source, label)
     labels, mapping = None, None
     if label is not None:
-        labels, mapping, label_notes = map_labels(source, label, frame[label].to_list())
+        written = _labels_of(frame[label], source)
+        values = written if _kind(Path(path)) == ".parquet" else _values_of(written)
+        labels, mapping, label_notes = map_labels(source, label, values, written=written)
         notes += label_notes
     missing = count_missing(numeric, categorical)
     return Table(source, frame.height, numeric, categorical, missing, labels, mapping, notes)
 
 
-def _read_frame(path: Path) -> Any:
+def _read_frame(path: Path, label: str | None) -> Any:
+    """The data frame of a file; of a text file with the labels as text."""
     import polars
 
     kind = _kind(path)
@@ -64,12 +73,16 @@ def _read_frame(path: Path) -> Any:
         if kind == ".parquet":
             frame = polars.read_parquet(path)
         else:
-            frame = polars.read_csv(path, separator=_SEPARATORS[kind], null_values=list(MISSING), infer_schema_length=None)
+            as_text = {} if label is None else {label: polars.String}
+            frame = polars.read_csv(path, separator=_SEPARATORS[kind], null_values=list(MISSING), infer_schema_length=None, schema_overrides=as_text)
     except polars.exceptions.NoDataError:
         raise ValueError(f"{path}: the file holds no data: a line of column names and at least one row are wanted") from None
     except (polars.exceptions.PolarsError, OSError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(f"{path}: not readable as {kind} ({reason})") from None
+        remedy = f": {_SAVE}" if kind != ".parquet" and "utf-8" in reason.lower() else ""
+        raise ValueError(f"{path}: not readable as {kind} ({reason}){remedy}") from None
+    if kind != ".parquet":
+        _check_encoding(path, frame.columns)
     if frame.height == 0:
         raise ValueError(f"{path}: the file has column names but no rows")
     _check_header(path, frame.columns, kind)
@@ -90,6 +103,45 @@ def _not_found(path: Path) -> str:
     files = [file.name for file in path.parent.iterdir() if file.is_file()]
     matches = close_matches(path.name, files, "")
     return "there is no such file" + (f"; {matches}" if matches.startswith("did") else "")
+
+
+def _check_encoding(path: Path, columns: list[str]) -> None:
+    """Raises ValueError where the first line, which polars decodes with replacements, was not in UTF-8."""
+    if any("\0" in name for name in columns):
+        raise ValueError(f"{path}: the file looks like UTF-16: {_SAVE}")
+    for name in columns:
+        if "\N{REPLACEMENT CHARACTER}" in name:
+            raise ValueError(f"{path}: the name of the column '{name}' is not in UTF-8: {_SAVE}")
+
+
+def _labels_of(series: Any, source: str) -> list[Any]:
+    """The labels as they stand in the file; ValueError where they are of a kind that labels are not, such as lists."""
+    import polars
+
+    dtype = series.dtype
+    if dtype.is_nested() or dtype in (polars.Binary, polars.Object):
+        raise ValueError(f"{source}: column '{series.name}' holds values of the type {dtype}: labels are numbers, text, or true and false")
+    return list(series.to_list())
+
+
+def _values_of(written: Sequence[str | None]) -> list[Any]:
+    """What the labels of a text file mean: numbers if all of them are, or truth values; else they are the text that they are."""
+    texts = {text for text in written if text is not None}
+    readings: tuple[Callable[[str], Any], ...] = (_as_number, _as_truth)
+    for reading in readings:
+        values = {text: reading(text) for text in texts}
+        if None not in values.values():
+            return [None if text is None else values[text] for text in written]
+    return list(written)
+
+
+def _as_number(text: str) -> Decimal | None:
+    """The number that a text writes, exactly."""
+    return Decimal(text) if _NUMBER.fullmatch(text) else None
+
+
+def _as_truth(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text.lower())
 
 
 def _check_header(path: Path, columns: list[str], kind: str) -> None:

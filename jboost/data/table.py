@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -143,13 +144,17 @@ def close_matches(name: str, options: Sequence[str], introduction: str) -> str:
     return f"{introduction} {', '.join(options[:12])}{rest}"
 
 
-def map_labels(source: str, column: str, values: Sequence[Any]) -> tuple[np.ndarray, LabelMapping, tuple[str, ...]]:
+def map_labels(
+    source: str, column: str, values: Sequence[Any], *, written: Sequence[str | None] | None = None
+) -> tuple[np.ndarray, LabelMapping, tuple[str, ...]]:
     """Labels -1 and +1 for any two distinct values: the smaller becomes -1 (by number where both are, else by text).
 
     Args:
       source: where the values come from, for messages.
       column: the name of their column.
       values: [m] numbers, booleans or text; None (or NaN) where missing.
+      written: [m] how the file spells them, for the mapping: 01, 1.0, true; where it spells one value in several ways, the commonest stands for
+        all. None for the spelling of `label_text`.
 
     Returns:
       labels [m] float64, the mapping, and a note that states it unless the values were -1 and +1 already.
@@ -164,13 +169,13 @@ def map_labels(source: str, column: str, values: Sequence[Any]) -> tuple[np.ndar
     for row, value in enumerate(values):
         if value is None or value != value:
             raise ValueError(f"{source}: column '{column}' has no label in row {row + 1}: fill it in or drop the row")
-    counts: dict[Any, int] = {}
-    for value in values:
-        counts[value] = counts.get(value, 0) + 1
-    if len(counts) != 2:
-        raise ValueError(f"{source}: column '{column}' holds {_show_counts(counts)}: labels take exactly two values")
-    negative, positive = sorted(counts)
-    mapping = LabelMapping(column, label_text(negative), label_text(positive))
+    spellings: dict[Any, Counter[Any]] = {}
+    for value, spelling in zip(values, values if written is None else written, strict=True):
+        spellings.setdefault(value, Counter())[spelling] += 1
+    if len(spellings) != 2:
+        raise ValueError(f"{source}: column '{column}' holds {_show_counts(spellings)}: labels take exactly two values")
+    negative, positive = sorted(spellings)
+    mapping = LabelMapping(column, _commonest(spellings[negative]), _commonest(spellings[positive]))
     labels = np.array([1.0 if value == positive else -1.0 for value in values])
     notes = () if (negative, positive) == (-1, 1) else (f"labels were mapped: {mapping}",)
     return labels, mapping, notes
@@ -185,9 +190,13 @@ def _number_as_text(value: float) -> str:
     return str(int(value)) if float(value).is_integer() else repr(float(value))
 
 
-def _show_counts(counts: Mapping[Any, int]) -> str:
-    shown = ", ".join(f"{label_text(value)} ({count})" for value, count in sorted(counts.items(), key=lambda item: -item[1])[:5])
-    return f"{len(counts)} distinct value{'s' if len(counts) > 1 else ''}, {shown}{', ...' if len(counts) > 5 else ''}"
+def _commonest(spellings: Counter[Any]) -> str:
+    return label_text(spellings.most_common(1)[0][0])
+
+
+def _show_counts(spellings: Mapping[Any, Counter[Any]]) -> str:
+    shown = ", ".join(f"{_commonest(one)} ({one.total()})" for one in sorted(spellings.values(), key=lambda one: -one.total())[:5])
+    return f"{len(spellings)} distinct value{'s' if len(spellings) > 1 else ''}, {shown}{', ...' if len(spellings) > 5 else ''}"
 
 
 def _first_text(values: np.ndarray) -> tuple[int, Any]:
