@@ -85,11 +85,12 @@ def _stacking(points: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> Ru
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
+    _, exponents = np.frexp(np.abs(points).max(axis=0, initial=0.0))  # by powers of two, so that no square overflows and all else is as without
     model = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(points, labels, logisticregression__sample_weight=weights)
-    return Rule("logistic stacking", "on both scores", lambda scores: _sign(model.decision_function(scores)))
+        model.fit(np.ldexp(points, -exponents), labels, logisticregression__sample_weight=weights)
+    return Rule("logistic stacking", "on both scores", lambda scores: _sign(model.decision_function(np.ldexp(scores, -exponents))))
 
 
 def _above(axis: int, threshold: float) -> Callable[[np.ndarray], np.ndarray]:
