@@ -1,5 +1,7 @@
 """Example weights against HiGHS, brute force of the bounds, the sampling scheme of the paper, and bad input."""
 
+import re
+from fractions import Fraction
 from pathlib import Path
 
 import jax
@@ -10,7 +12,7 @@ import pytest
 import jboost
 from jboost import example_weights, kernels
 from jboost.base.status import Status
-from jboost.example_weights import bounds, working_set
+from jboost.example_weights import bounds, certify, game, solve, working_set
 from tests.oracles import example_weights as oracle
 from tests.oracles import kernels as planes
 
@@ -118,6 +120,79 @@ def test_float32_bounds_hold():
         assert upper - lower <= widest * upper + rounding
 
 
+def small_caps():
+    """Members whose cap is 1 / m or little more, most of them with few examples of one class."""
+    sizes, positives = [5, 32, 32, 32, 30, 3, 32, 20], [1, 3, 3, 3, 15, 0, 1, 2]
+    factors = [1.25, 1.0, 1.000001, 1.1, 1.0, 1.01, 2.5, 1.5]
+    rng = np.random.default_rng(0)
+    points, labels = rng.normal(size=(8, SIZE, 2)), np.full((8, SIZE), -1)
+    masks = np.arange(SIZE)[None] < np.array(sizes)[:, None]
+    for member, count in enumerate(positives):
+        labels[member, :count] = 1
+        points[member, :count] += 1.0
+    points[0, :5] = np.arange(5)[:, None] * [1.0, 0.0]
+    return points, labels, masks, np.array(factors) / np.array(sizes)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_caps_near_one_over_m_are_solved(dtype):
+    with jax.enable_x64(dtype == np.float64):
+        points, labels, masks, penalties = small_caps()
+        points, penalties = points.astype(dtype), penalties.astype(dtype)
+        models = fit_batch(points, labels, masks, penalties)
+        assert (np.asarray(models.status) == Status.OPTIMAL).all()
+        for member, live in enumerate(masks):
+            model = member_of(models, member)
+            matrix = np.asarray(kernels.disagreement(model.points[live], model.points[live], RADIUS), np.float64)
+            penalty = max(float(penalties[member]), 1 / live.sum())
+            optimum = oracle.solve(matrix, labels[member][live], penalty).objective
+            lower, upper, rounding = float(model.lower_bound), float(model.upper_bound), 1e-9 if dtype == np.float64 else 1e-6
+            assert lower - rounding <= optimum <= upper + rounding
+            assert upper - lower <= (1e-7 if dtype == np.float64 else 1e-2) * upper
+            assert np.asarray(model.example_weights, np.float64).sum() == pytest.approx(1, abs=1e-6)
+            assert certify.is_allowed(model.row_weights, model.labels, model.penalty)
+
+
+@jax.jit
+@jax.vmap
+def made_feasible(weights, labels, cap):
+    program = game.make(jnp.zeros((labels.shape[0],) * 2, labels.dtype), labels, labels, cap)
+    found = game.allowed(program, weights)
+    return found, certify.is_allowed(found, labels, cap)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_row_weights_are_made_feasible_in_exact_arithmetic(dtype):
+    """Whatever they were; and what is above the cap by a unit of rounding is not taken for feasible."""
+    rng = np.random.default_rng(0)
+    shapes = [(1, 1.0), (2, 1.0), (3, 1.0), (3, 1.0001), (7, 1.5), (30, 1 + 1e-6), (30, 3.0), (30, 60.0)]
+    sizes, factors = (np.repeat(part, 3) for part in zip(*shapes, strict=True))
+    place = np.arange(30)[None]
+    labels = np.where(place < sizes[:, None], np.where(place < 1 + sizes[:, None] // 5, 1, -1), 0).astype(dtype)
+    weights = np.stack([np.exp(3 * rng.normal(size=30)), np.eye(30)[0], np.ones(30)] * len(shapes)) * (labels != 0)
+    caps = (factors / sizes).astype(dtype)
+    with jax.enable_x64(dtype == np.float64):
+        found, is_allowed = made_feasible(weights.astype(dtype), labels, caps)
+        assert np.asarray(is_allowed).all()
+        for part, cap, size in zip(np.asarray(found), caps, sizes, strict=True):
+            exact = [Fraction(float(weight)) for weight in part]
+            assert max(exact) <= max(Fraction(float(cap)), Fraction(1, int(size))) * sum(exact)
+            assert abs(float(sum(exact)) - 1) <= 1e-6
+        halves, three = jnp.array([0.5, 0.5, 0], dtype), jnp.ones(3, dtype)
+        assert certify.is_allowed(halves, three, jnp.asarray(0.5001, dtype))
+        assert not certify.is_allowed(halves, three, jnp.asarray(np.nextafter(dtype(0.5), dtype(0))))
+        assert not certify.is_allowed(three, three, jnp.asarray(0.333, dtype))
+
+
+def test_infinite_bounds_are_no_optimum_and_spoiled_iterates_no_start():
+    status = solve._judge(*map(jnp.asarray, (-jnp.inf, 0.27, 1e-2, 1e-6, 0.0, False)))
+    assert int(status) == Status.PRECISION_LIMIT
+    labels = jnp.array([1.0, -1.0, -1.0])
+    program = game.make(1 - jnp.eye(3), labels, labels, jnp.asarray(0.5))
+    spoiled = game.start(program)._replace(value=jnp.asarray(jnp.nan))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(game.restart(program, spoiled)))
+
+
 def test_scores_are_those_of_the_definition_and_of_the_sampling_scheme(x64):
     everything = batch()
     points, labels = everything[0][0], everything[1][0]
@@ -170,6 +245,9 @@ def test_bad_values_inside_jit_give_a_status_and_no_numbers():
     assert models.status[:5].tolist() == [bad, bad, bad, infeasible, bad]
     assert np.isnan(np.asarray(models.example_weights)[[0, 1, 2, 4]]).all()
     assert float(models.upper_bound[3]) == np.inf
+    lower, upper = example_weights.recompute_bounds(member_of(models, 3))
+    assert np.isfinite(lower)
+    assert upper == np.inf
 
 
 @pytest.mark.parametrize(
@@ -193,6 +271,14 @@ def test_validate_names_what_is_wrong(changes, message):
     arguments = {"points": [[-1.0, 0.0], [1.0, 0.0], [0.0, 0.0]], "labels": [-1, 1, 1], "penalty": 1.0, "radius": RADIUS} | changes
     with pytest.raises(ValueError, match=message):
         example_weights.validate(arguments.pop("points"), arguments.pop("labels"), **arguments)
+
+
+def test_the_radius_that_validate_names_is_accepted():
+    for place in (1.000003, 1234567.8, 3e-5):
+        points = [[place], [-place]]
+        with pytest.raises(ValueError, match="radius") as refusal:
+            example_weights.validate(points, [1, -1], radius=place / 2)
+        example_weights.validate(points, [1, -1], radius=float(re.search(r"needs (\S+) at least", str(refusal.value))[1]))
 
 
 def test_a_model_file_gives_back_the_model(tmp_path):
@@ -251,6 +337,22 @@ def noisy_mixture(size, seed):
     labels = np.where(rng.uniform(size=size) < 0.5, 1, -1)
     middles = np.array([[[-0.7, 0.3], [0.3, 0.3]], [[-0.3, 0.7], [0.4, 0.7]]])[(labels + 1) // 2, rng.integers(2, size=size)]
     return middles + rng.normal(size=(size, 2)) * 0.17, labels
+
+
+def test_column_generation_with_small_caps_ends_at_the_optimum(x64):
+    """Few of one class, whose row weights are at the cap; and of ten examples on a line nearly all."""
+    rng = np.random.default_rng(1)
+    dense = example_weights.Config(sparse=False)
+    points = np.concatenate([rng.normal(size=(6, 2)) + 1.5, rng.normal(size=(54, 2))])
+    labels, mask = np.where(np.arange(60) < 6, 1, -1), np.ones(60, bool)
+    line, signs = np.linspace(-1, 1, 60)[:, None] * [1.0, 0.0] * 5.9, np.where(np.arange(60) < 5, -1, 1)
+    for places, classes, live, penalty in ((points, labels, mask, 1.5 / 60), (line, signs, np.arange(60) < 10, 0.11)):
+        model = example_weights.fit_large(places, classes, mask=live, penalty=penalty, radius=12.0, tolerance=1e-4, capacity=10, config=dense)
+        matrix = np.asarray(kernels.disagreement(model.points[live], model.points[live], 12.0))
+        optimum = oracle.solve(matrix, classes[live], penalty).objective
+        assert int(model.status) == Status.OPTIMAL
+        assert float(model.lower_bound) - 1e-9 <= optimum <= float(model.upper_bound) + 1e-9
+        assert float(model.row_weights.max()) <= penalty
 
 
 @pytest.mark.slow

@@ -119,6 +119,42 @@ def test_central_hyperplanes_equal_drawn_normals_and_near_points_keep_accuracy(d
     np.testing.assert_allclose(kernel.disagreement(jnp.asarray(-one), jnp.asarray(turned))[0, 0], 1, rtol=1e-6)
 
 
+def slopes(kernel, first, second):
+    """The derivatives by both points of pairs, [k, d] each."""
+    one = jax.grad(lambda a, b: kernel.disagreement(a[None], b[None])[0, 0], argnums=(0, 1))
+    return [np.asarray(part) for part in jax.jit(jax.vmap(one))(jnp.asarray(first), jnp.asarray(second))]
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3])
+def test_hyperplanes_have_derivatives_where_the_points_are_degenerate(dimension, x64):
+    """On one line through the origin, at the origin, as long as each other, equal: as differences say, and 0 of equal points."""
+    rng = np.random.default_rng(dimension)
+    first = rng.normal(size=(8, dimension))
+    second = first * np.array([2.0, -2.0, 0.5, -1.0, 0.0, 0.0, 1.0, 1.0])[:, None]
+    second[5] = np.roll(first[5], 1) * np.where(np.arange(dimension) == 0, -1, 1)
+    kernel, step = kernels.hyperplanes(20.0), 1e-6
+    by_first, by_second = slopes(kernel, first, second)
+    assert not by_first[6:].any()
+    assert not by_second[6:].any()
+    steps = step * np.eye(dimension)
+    ahead, behind = (np.stack([np.diagonal(kernels.disagreement(first + sign * h, second, 20.0)) for h in steps]) for sign in (1, -1))
+    size = np.abs(by_first).max()
+    np.testing.assert_allclose(by_first[:6], ((ahead - behind).T / (2 * step))[:6], atol=1e-6 * size)
+    np.testing.assert_allclose(by_second[[0, 1, 2, 3, 5]], slopes(kernel, second, first)[0][[0, 1, 2, 3, 5]], atol=1e-9 * size)
+    if dimension == 1:
+        np.testing.assert_allclose(slopes(kernel, np.array([[1.0]]), np.array([[2.0]])), [[[-1 / 40]], [[1 / 40]]], rtol=1e-12)
+
+
+def test_central_hyperplanes_have_finite_derivatives_everywhere():
+    points = np.array([[1.0, 2.0], [1.0, 2.0], [-2.0, -4.0], [2.0, -1.0], [0.0, 0.0]], np.float32)
+    first, second = points[[0, 0, 0, 0, 4]], points[[1, 2, 3, 4, 4]]
+    by_first, by_second = slopes(kernels.central_hyperplanes(), first, second)
+    assert np.isfinite(by_first).all()
+    assert np.isfinite(by_second).all()
+    assert not by_first[0].any()
+    np.testing.assert_allclose(by_first[2], [-0.4 / np.pi, 0.2 / np.pi], rtol=1e-5)
+
+
 def test_stumps_equal_drawn_thresholds():
     rng = np.random.default_rng(0)
     lower, upper = np.array([-1.0, 0, 2]), np.array([1.0, 5, 3])

@@ -20,7 +20,8 @@ _ENTRIES_AT_ONCE = 1 << 22
 def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
     """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, [] each.
 
-    Of more than 2,048 examples chunk by chunk, and then equal to the reported ones up to rounding; valid in any case.
+    Of more than 2,048 examples chunk by chunk, and then equal to the reported ones up to rounding; valid in any case. Below a
+    penalty of 1 / m the program is unbounded, and the upper bound is +inf.
 
     >>> import jboost
     >>> model = jboost.example_weights.fit([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], penalty=1.0, radius=2.0)
@@ -29,13 +30,12 @@ def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
     True
     """
     size = model.points.shape[0]
-    cap = jnp.maximum(model.penalty, 1 / jnp.maximum(jnp.sum(model.labels != 0, dtype=model.penalty.dtype), 1))
     if size**2 <= _ENTRIES_AT_ONCE:
         disagreement = model.kernel.disagreement(model.points, model.points).astype(model.points.dtype)
-        return certify.prove(disagreement, model.labels, model.labels, cap, model.example_weights, model.row_weights)
+        return certify.prove(disagreement, model.labels, model.labels, model.penalty, model.example_weights, model.row_weights)
     margins, _ = price_all(model.kernel, model.points, model.labels, model.example_weights)
     _, edges = price_all(model.kernel, model.points, model.labels, model.row_weights)
-    return certify.prove_from_margins(margins, edges, model.labels, cap, model.example_weights, model.row_weights)
+    return certify.prove_from_margins(margins, edges, model.labels, model.penalty, model.example_weights, model.row_weights)
 
 
 @jax.jit

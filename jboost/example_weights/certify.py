@@ -15,52 +15,70 @@ from jboost.base.types import Array
 _ROUNDING = 2.0**-50
 
 
-def prove(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
+def prove(disagreement: Array, row_labels: Array, column_labels: Array, penalty: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
     """The lower bound that d `weights` [n] prove, and the upper bound of u `row_weights` [m]; -inf and +inf where they prove nothing.
 
     Args:
       disagreement: [n, m].
       row_labels: [m] y, 0 where masked.
       column_labels: [n] z, 0 where masked.
-      cap: [] C; a cap below 1 / m counts as 1 / m.
+      penalty: [] C; what is below 1 / m by rounding counts as 1 / m, and below that nothing bounds the program from above.
       weights: [n], not negative, 0 where masked.
       row_weights: [m], not negative, 0 where masked.
     """
 
-    def bounds(disagreement: Array, row_labels: Array, column_labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
-        wide_cap = _wide_cap(cap, row_labels)
+    def bounds(
+        disagreement: Array, row_labels: Array, column_labels: Array, penalty: Array, weights: Array, row_weights: Array
+    ) -> tuple[Array, Array]:
         total, slack = _weigh(disagreement, column_labels, row_labels, weights, over_columns=True)
-        lower = _attained(total - slack, row_labels != 0, wide_cap)
+        lower = _attained(total - slack, row_labels != 0, _wide_cap(penalty, row_labels))
         edge, edge_slack = _weigh(disagreement, row_labels, column_labels, row_weights, over_columns=False)
         upper = jnp.max(jnp.where(column_labels != 0, edge + edge_slack, -jnp.inf), initial=-jnp.inf)
         sum_d, sum_u = jnp.sum(widen(weights)), jnp.sum(widen(row_weights))
         lower, upper = (jnp.where(total > 0, bound / jnp.where(total > 0, total, 1.0), bound) for bound, total in ((lower, sum_d), (upper, sum_u)))
-        return _round(lower, upper, sum_d > 0, _is_allowed(row_weights, wide_cap), disagreement.dtype)
+        return _round(lower, upper, sum_d > 0, is_allowed(row_weights, row_labels, penalty), disagreement.dtype)
 
-    return numerics.in_64_bits(bounds)(disagreement, row_labels, column_labels, cap, weights, row_weights)
+    return numerics.in_64_bits(bounds)(disagreement, row_labels, column_labels, penalty, weights, row_weights)
 
 
-def prove_from_margins(margins: Array, edges: Array, labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
+def prove_from_margins(margins: Array, edges: Array, labels: Array, penalty: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
     """`prove` where all examples are rows and columns, from margins [m] rounded down and edges [m] rounded up, of weights scaled to sum one."""
 
-    def bounds(margins: Array, edges: Array, labels: Array, cap: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
-        wide_cap, is_live = _wide_cap(cap, labels), labels != 0
-        lower = _attained(widen(margins), is_live, wide_cap)
+    def bounds(margins: Array, edges: Array, labels: Array, penalty: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
+        is_live = labels != 0
+        lower = _attained(widen(margins), is_live, _wide_cap(penalty, labels))
         upper = jnp.max(jnp.where(is_live, widen(edges), -jnp.inf), initial=-jnp.inf)
-        return _round(lower, upper, jnp.any(weights > 0), _is_allowed(row_weights, wide_cap), margins.dtype)
+        return _round(lower, upper, jnp.any(weights > 0), is_allowed(row_weights, labels, penalty), margins.dtype)
 
-    return numerics.in_64_bits(bounds)(margins, edges, labels, cap, weights, row_weights)
+    return numerics.in_64_bits(bounds)(margins, edges, labels, penalty, weights, row_weights)
 
 
-def _wide_cap(cap: Array, row_labels: Array) -> Array:
+def is_feasible(penalty: Array, row_labels: Array) -> Array:
+    """Whether the penalty is 1 / m at least, up to rounding of its own type, []: below, the program is unbounded and no row weights are allowed."""
+
+    def compare(penalty: Array, row_labels: Array) -> Array:
+        count = jnp.sum(row_labels != 0, dtype=jnp.int32)
+        return widen(penalty) * count.astype(jnp.float64) >= 1 - 4 * float(jnp.finfo(penalty.dtype).eps)
+
+    return numerics.in_64_bits(compare)(penalty, row_labels)
+
+
+def is_allowed(row_weights: Array, row_labels: Array, penalty: Array) -> Array:
+    """Whether row weights [m], scaled to sum one, surely are within the cap, []: even ones are within any, and none is above 1."""
+
+    def compare(row_weights: Array, row_labels: Array, penalty: Array) -> Array:
+        is_row, values, cap = row_labels != 0, widen(row_weights), _wide_cap(penalty, row_labels)
+        total, largest = jnp.sum(values), jnp.max(values, initial=0.0)
+        is_even = jnp.all(jnp.where(is_row, values, largest) == largest)
+        is_within = largest <= cap * total * (1 - (values.shape[0] + 2) * 2.0**-52)
+        return is_feasible(penalty, row_labels) & (total > 0) & (is_even | is_within | (cap >= 1))
+
+    return numerics.in_64_bits(compare)(row_weights, row_labels, penalty)
+
+
+def _wide_cap(penalty: Array, row_labels: Array) -> Array:
     count = jnp.sum(row_labels != 0, dtype=jnp.int32)
-    return jnp.maximum(widen(cap), 1 / jnp.maximum(count, 1).astype(jnp.float64))
-
-
-def _is_allowed(row_weights: Array, cap: Array) -> Array:
-    """Whether row weights, scaled to sum one, are within the cap, []."""
-    total = jnp.sum(widen(row_weights))
-    return (total > 0) & (jnp.max(widen(row_weights), initial=0.0) <= cap * total * (1 + _ROUNDING))
+    return jnp.maximum(widen(penalty), 1 / jnp.maximum(count, 1).astype(jnp.float64))
 
 
 def _round(lower: Array, upper: Array, has_weights: Array, is_allowed: Array, dtype: jnp.dtype) -> tuple[Array, Array]:

@@ -22,6 +22,7 @@ from jax import lax
 from jax.scipy.linalg import cho_solve
 
 from jboost.base import loops, numerics
+from jboost.base.brackets import widen
 from jboost.base.types import Array
 
 _TO_BOUNDARY = 0.97
@@ -29,6 +30,7 @@ MOST_STALLED = 8  # iterations without progress, after which rounding is to blam
 _MOST_REPAIRS = 8
 _LIFT = 0.1  # of the usual start, below which no part of a warm one lies
 _MOST_CAP = 2.0  # with a cap of 1 or more nothing is capped
+_START_SHARE, _RESTART_SHARE = 0.7, 0.9  # of the way from even row weights to the cap, as far as those of a start go
 
 
 class Game(NamedTuple):
@@ -98,11 +100,44 @@ def _balanced(labels: Array) -> Array:
     return jnp.where(labels == 0, 0.0, each)
 
 
+def allowed(game: Game, row_weights: Array) -> Array:
+    """Row weights near to others, not negative [m], scaled to sum one and by no rounding above the cap.
+
+    What is above the cap goes to the rows of the same class that are below, in the shares of their room, as edges are many orders of magnitude more
+    sensitive to the balance of the classes; and to the other class where there is no more room. Where there is none at all they are even.
+    """
+    return _capped(row_weights, game.row_labels, game.cap)
+
+
+def _capped(row_weights: Array, labels: Array, cap: Array) -> Array:
+    """As `allowed`, for any cap []."""
+
+    def move(row_weights: Array, labels: Array, cap: Array) -> Array:
+        even = 1 / jnp.maximum(jnp.sum(labels != 0, dtype=jnp.int32), 1).astype(jnp.float64)
+        limit = widen(cap) * (1 - 2 * float(jnp.finfo(cap.dtype).eps) - 4 * (labels.shape[0] + 2) * 2.0**-52)  # so that no rounding exceeds the cap
+        shares = widen(row_weights) / jnp.sum(widen(row_weights))
+        classes = jnp.stack([labels > 0, labels < 0])
+        excess, room = (jnp.where(classes, jnp.maximum(part, 0.0)[None], 0.0) for part in (shares - limit, limit - shares))
+        totals, rooms = jnp.sum(excess, axis=1), jnp.sum(room, axis=1)
+        kept = jnp.minimum(totals, rooms)
+        filled = numerics.safe_divide(kept + (totals - kept)[::-1], rooms)
+        moved = jnp.minimum(shares, limit) + jnp.sum(room * filled[:, None], axis=0)
+        return jnp.where(limit > even, moved, jnp.where(labels != 0, even, 0.0)).astype(row_weights.dtype)
+
+    return numerics.in_64_bits(move)(row_weights, labels, cap)
+
+
+def _inside(game: Game, row_weights: Array, share: float) -> Array:
+    """Row weights of sum one, a share of the way from even ones to the cap at most."""
+    even = 1 / jnp.maximum(jnp.sum(game.row_labels != 0, dtype=game.cap.dtype), 1)
+    return _capped(row_weights, game.row_labels, even + share * jnp.maximum(game.cap - even, 0.0))
+
+
 def start(game: Game) -> Point:
     """Even weights, and slacks of the size of the spread of margins and edges."""
     is_row, is_column = game.row_labels != 0, game.column_labels != 0
     weights = _balanced(game.column_labels)
-    row_weights = jnp.where(is_row, jnp.minimum(_balanced(game.row_labels), 0.7 * game.cap), 0.0)
+    row_weights = _inside(game, _balanced(game.row_labels), _START_SHARE)
     reached, edge = margins(game, weights), edges(game, row_weights)
     count = jnp.maximum(jnp.sum(is_row, dtype=reached.dtype), 1)
     level = numerics.masked_sum(reached, is_row) / count
@@ -293,44 +328,57 @@ def advance(game: Game, point: Point) -> Point:
 
 
 def bounds(game: Game, point: Point) -> tuple[Array, Array]:
-    """What the iterate's weights attain and its row weights leave, [] each: valid up to rounding, as both are scaled to sum one."""
-    is_row, is_column = game.row_labels != 0, game.column_labels != 0
-    weights = point.weights / jnp.sum(point.weights)
-    total = jnp.sum(point.row_weights)
-    reached = margins(game, weights)
-    lower = point.level - game.cap * numerics.masked_sum(jnp.maximum(point.level - reached, 0.0), is_row)
-    upper = numerics.masked_max(edges(game, point.row_weights / total), is_column, fill=-jnp.inf)
-    is_allowed = jnp.max(point.row_weights) <= game.cap * total
-    return lower, jnp.where(is_allowed, upper, jnp.inf)
+    """What the iterate's weights attain and its row weights leave, [] each: valid up to rounding, as both are made feasible."""
+    lower = _attained(game, point.level, margins(game, point.weights / jnp.sum(point.weights)))
+    upper = numerics.masked_max(edges(game, allowed(game, point.row_weights)), game.column_labels != 0, fill=-jnp.inf)
+    return lower, upper
+
+
+def _attained(game: Game, level: Array, reached: Array) -> Array:
+    """What margins [m] are worth at a level."""
+    return level - game.cap * numerics.masked_sum(jnp.maximum(level - reached, 0.0), game.row_labels != 0)
 
 
 def restart(game: Game, before: Point) -> Point:
-    """An iterate of a game of the same rows and columns but another cap, moved away from the boundary, as the start of this one."""
+    """An iterate of a game of the same rows and columns but another cap, moved away from the boundary, as the start of this one.
+
+    Where rounding has spoiled the iterate, `start`.
+    """
     fresh = start(game)
-    is_row = game.row_labels != 0
 
     def lift(value: Array, usual: Array) -> Array:
         return jnp.maximum(value, _LIFT * usual)
 
-    rows = jnp.minimum(lift(before.row_weights, fresh.row_weights), jnp.where(is_row, 0.9 * game.cap, 0.0))
     shift = _LIFT * numerics.masked_min(fresh.column_slacks, game.column_labels != 0, fill=jnp.inf)
     shift = jnp.where(jnp.isfinite(shift), shift, 0.0)
-    return before._replace(
+    lifted = before._replace(
         weights=lift(before.weights, fresh.weights),
         column_slacks=lift(before.column_slacks, fresh.column_slacks),
-        row_weights=rows,
+        row_weights=_inside(game, lift(before.row_weights, fresh.row_weights), _RESTART_SHARE),
         excess=lift(before.excess, fresh.excess),
         shortfall=lift(before.shortfall, fresh.shortfall),
         value=before.value + shift,
     )
+    is_sound = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in before]))
+    return jax.tree.map(lambda warm, cold: jnp.where(is_sound, warm, cold), lifted, fresh)
+
+
+def first_point(game: Game, initial: Point | None = None) -> Point:
+    """The point before the first iteration, from one of a game of the same rows and columns or from none."""
+    return start(game) if initial is None else restart(game, initial)
 
 
 def begin(game: Game, initial: Point | None = None) -> State:
-    """The state before the first iteration, from a point of a game of the same rows and columns or from none."""
-    point = start(game) if initial is None else restart(game, initial)
-    lower, upper = bounds(game, point)
+    """The state before the first iteration, whose bounds are those of even row weights and of their best column: the optimum for a cap of 1 / m."""
+    is_row = game.row_labels != 0
+    even = jnp.where(is_row, 1 / jnp.maximum(jnp.sum(is_row, dtype=game.cap.dtype), 1), 0.0)
+    edge = jnp.where(game.column_labels != 0, edges(game, even), -jnp.inf)
+    upper = jnp.max(edge, initial=-jnp.inf)
+    weights = jnp.where(jnp.arange(edge.shape[0]) == numerics.first_true(edge == upper), 1.0, jnp.zeros_like(edge))
+    reached = margins(game, weights)
+    lower = _attained(game, numerics.masked_max(reached, is_row, fill=-jnp.inf), reached)
     none = jnp.zeros((), jnp.int32)
-    return State(point, point.weights, point.row_weights, lower, upper, lower + jnp.inf, none, none)
+    return State(first_point(game, initial), weights, even, lower, upper, jnp.full_like(lower, jnp.inf), none, none)
 
 
 def solve(game: Game, *, tolerance: Array, floor: Array, max_iterations: int, initial: Point | None = None) -> State:
@@ -360,16 +408,19 @@ def repair(game: Game, state: State, *, tolerance: Array, floor: Array) -> State
 
 def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> Array:
     """Whether the bounds are as near to each other as was asked for, or as they were before, []."""
-    return after.upper - after.lower <= jnp.maximum(_wanted(before, tolerance, floor), before.upper - before.lower)
+    gap = after.upper - after.lower
+    return jnp.isfinite(gap) & (gap <= jnp.maximum(_wanted(before, tolerance, floor), before.upper - before.lower))
 
 
 def _wanted(state: State, tolerance: Array, floor: Array) -> Array:
-    return tolerance * jnp.maximum(jnp.abs(state.upper), jnp.abs(state.lower)) + floor
+    """The gap that was asked for, 0 while a bound is infinite, []."""
+    size = jnp.maximum(jnp.abs(state.upper), jnp.abs(state.lower))
+    return jnp.where(jnp.isfinite(size), tolerance * size + floor, 0.0)
 
 
 def is_open(state: State, tolerance: Array, floor: Array) -> Array:
     """Whether the bounds are farther apart than was asked for, []."""
-    return state.upper - state.lower > jnp.where(jnp.isfinite(state.lower), _wanted(state, tolerance, floor), 0.0)
+    return state.upper - state.lower > _wanted(state, tolerance, floor)
 
 
 def helps(state: State) -> Array:

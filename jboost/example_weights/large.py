@@ -15,9 +15,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
+from jboost.example_weights import certify
 from jboost.example_weights.bounds import price_all
 from jboost.example_weights.solve import Config, Inputs, Solution, centred, is_price, is_sound, judge_penalty, make_model, prepare, solve_program
 from jboost.example_weights.types import ExampleWeightModel
@@ -137,8 +138,8 @@ def _generate(
         is_used = np.arange(capacity) < len(state.columns)
         solution = _master(inputs.kernel, places, signs, padded, is_used, price, jnp.asarray(wanted, places.dtype), config=config)
         weights, rows = np.asarray(solution.example_weights)[: len(state.columns)], np.asarray(solution.row_weights)
-        low, high = (np.asarray(bound) for bound in price_all(inputs.kernel, places, signs, solution.row_weights))
-        upper, lower = float(high[live].max()), float(solution.lower_bound)
+        low, high = _priced(inputs.kernel, places, signs, price, solution.row_weights)
+        upper, lower = float(high), float(solution.lower_bound)
         if lower > state.lower_bound:
             state = state._replace(example_weights=weights, best_columns=state.columns, lower_bound=lower)
         if upper < state.upper_bound:
@@ -149,7 +150,7 @@ def _generate(
             return state, (Status.OPTIMAL, number)
         if not goes_on:
             return state, (Status.TIME_LIMIT, number)
-        entering = _entering(inputs.kernel, places, low, live, state.columns, float(solution.upper_bound), min(num_entering, capacity))
+        entering = _entering(inputs.kernel, places, np.asarray(low), live, state.columns, float(solution.upper_bound), min(num_entering, capacity))
         if len(entering) == 0 and wanted <= 0.2 * tolerance:
             return state, (Status.PRECISION_LIMIT, number)
         state = state._replace(columns=_exchanged(state.columns, weights, entering, capacity))
@@ -191,6 +192,14 @@ def _exchanged(columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, c
     room = capacity - len(entering)
     kept = columns[np.sort(np.argsort(-weights, kind="stable")[:room])]
     return np.concatenate([kept, entering])
+
+
+@jax.jit
+def _priced(kernel: Kernel, places: Array, signs: Array, price: Array, row_weights: Array) -> tuple[Array, Array]:
+    """Floats at or below the edges of all examples, [m], and the upper bound that the row weights prove, []."""
+    low, high = price_all(kernel, places, signs, row_weights)
+    highest = numerics.masked_max(high, signs != 0, fill=-jnp.inf)
+    return low, jnp.where(certify.is_allowed(row_weights, signs, price), highest, jnp.inf)
 
 
 @jax.jit

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import decimal
 import functools
 from typing import NamedTuple
 
@@ -74,50 +75,40 @@ def solve_warm(
     initial: game.Point | None,
 ) -> tuple[Solution, game.Point]:
     """One program, from the last iterate of one like it or from none; the solution, and the last iterate."""
-    eps = jnp.finfo(disagreement.dtype).eps
     num_rows = jnp.sum(row_labels != 0, dtype=disagreement.dtype)
-    is_feasible = penalty * num_rows >= 1 - 4 * eps
-    cap = jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1))
-    program = game.make(disagreement, row_labels, column_labels, cap)
-    floor = jnp.maximum(_FLOOR * eps, _SHARE_OF_TOLERANCE * tolerance)
+    program = game.make(disagreement, row_labels, column_labels, jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1)))
+    floor = jnp.maximum(_FLOOR * jnp.finfo(disagreement.dtype).eps, _SHARE_OF_TOLERANCE * tolerance)
     aim = {"tolerance": 0.5 * tolerance, "floor": floor}
     state = working_set.solve(program, **aim, max_iterations=config.max_iterations, initial=initial)
     last, is_used_up = state.point, game.is_open(state, **aim) & game.helps(state)
     if config.sparse:
         state = working_set.prune(program, state, **aim)
     weights = state.weights / jnp.sum(state.weights)
-    rows = _capped(state.row_weights, cap)
-    lower, upper = certify.prove(disagreement, row_labels, column_labels, cap, weights, rows)
+    rows = game.allowed(program, state.row_weights)
+    lower, upper = certify.prove(disagreement, row_labels, column_labels, penalty, weights, rows)
     nothing = _NOTHING[disagreement.dtype.itemsize] * program.scale
     status = _judge(lower, upper, tolerance, floor * program.scale, nothing, is_used_up)
     has_rows = jnp.any(row_labels != 0) & jnp.any(column_labels != 0)
     is_valid = is_valid & has_rows
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
-    status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
+    status = jnp.where(certify.is_feasible(penalty, row_labels), status, int(Status.INFEASIBLE))
     solution = Solution(
         example_weights=weights + spoiled,
         row_weights=rows + spoiled,
         lower_bound=lower + spoiled,
-        upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
+        upper_bound=upper + spoiled,
         num_iterations=state.num_iterations,
         status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
     return solution, last
 
 
-def _capped(row_weights: Array, cap: Array) -> Array:
-    """Row weights that no rounding takes above the cap."""
-    total = jnp.sum(row_weights)
-    slightly = 1 - 16 * jnp.finfo(cap.dtype).eps
-    capped = jnp.minimum(row_weights, cap * total * slightly)
-    return capped / jnp.sum(capped)
-
-
 def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: Array, is_used_up: Array) -> Array:
     gap = upper - lower
     is_none = ((upper <= 4 * floor) & (gap <= 8 * floor)) | ((lower <= 0) & (upper <= nothing) & ~is_used_up)
     status = jnp.where(is_used_up, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
-    status = jnp.where(gap <= tolerance * jnp.maximum(jnp.abs(lower), jnp.abs(upper)), int(Status.OPTIMAL), status)
+    is_optimal = jnp.isfinite(gap) & (gap <= tolerance * jnp.maximum(jnp.abs(lower), jnp.abs(upper)))
+    status = jnp.where(is_optimal, int(Status.OPTIMAL), status)
     return jnp.where(is_none, int(Status.NO_EDGE), status)
 
 
@@ -256,11 +247,16 @@ def validate(
     needed = np.where(np.asarray(inputs.mask), np.asarray(least_radius(centred)), 0)
     row = int(needed.argmax())
     place = ", ".join(f"{value:g}" for value in np.asarray(centred[row])[:6]) + (", ..." if centred.shape[1] > 6 else "")
-    enough = f"{np.nextafter(needed[row] * (1 + 1e-6), np.inf):.6g}"
     raise ValueError(
-        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({place}) from the centre, needs {enough} at least, or the measure "
-        "is not what it says there"
+        f"radius is {float(jnp.asarray(radius)):g}: the point {row}, at ({place}) from the centre, needs {_rounded_up(needed[row] * (1 + 1e-6))} "
+        "at least, or the measure is not what it says there"
     )
+
+
+def _rounded_up(value: float) -> str:
+    """A number of six digits that is not below a positive one."""
+    six_digits = decimal.Context(prec=6, rounding=decimal.ROUND_CEILING)
+    return f"{float(six_digits.create_decimal_from_float(float(value))):g}"
 
 
 def is_sound(inputs: Inputs) -> Array:

@@ -38,9 +38,9 @@ def solve(game: Game, *, tolerance: Array, floor: Array, max_iterations: int, in
     if size is None:
         return whole.iterate(game, first, tolerance=tolerance, floor=floor, max_iterations=max_iterations)
     columns = _evenly(game, size) if initial is None else _most_active(game, initial, size)
-    some = whole.begin(_take(game, columns), None if initial is None else _narrow(initial, columns))
+    point = whole.first_point(_take(game, columns), None if initial is None else _narrow(initial, columns))
     few = min(max_iterations, _MOST_ITERATIONS)
-    state = _exchange_columns(game, columns, first._replace(point=some.point), tolerance=tolerance, floor=floor, max_iterations=few)
+    state = _exchange_columns(game, columns, first._replace(point=point), tolerance=tolerance, floor=floor, max_iterations=few)
     is_open = whole.is_open(state, tolerance, floor)
     point = jax.tree.map(lambda fresh, found: jnp.where(is_open, fresh, found), first.point, state.point)
     state = state._replace(point=point, product=first.product, num_stalled=first.num_stalled)
@@ -98,8 +98,8 @@ def _edges(game: Game, point: Point) -> Array:
 
 
 def _highest_edge(game: Game, row_weights: Array) -> Array:
-    """The upper bound that row weights within the cap leave over all columns, [] up to rounding."""
-    return numerics.masked_max(whole.edges(game, row_weights / jnp.sum(row_weights)), game.column_labels != 0, fill=-jnp.inf)
+    """The upper bound that row weights, made feasible, leave over all columns, [] up to rounding."""
+    return numerics.masked_max(whole.edges(game, whole.allowed(game, row_weights)), game.column_labels != 0, fill=-jnp.inf)
 
 
 def _most_active(game: Game, point: Point, size: int) -> Array:
@@ -125,7 +125,7 @@ def _exchange_columns(game: Game, columns: Array, state: State, *, tolerance: Ar
         some = _take(game, columns)
         point = whole.advance(some, state.point)
         lower, upper = whole.bounds(some, point)
-        highest = jnp.where(jnp.isfinite(upper), _highest_edge(game, point.row_weights), jnp.inf)
+        highest = _highest_edge(game, point.row_weights)
         product = whole.mean_product(some, point)
         state = whole.record(state, point, _spread(game, columns, point.weights), lower, highest, product)
         is_due = upper - lower < _SHARE_OF_GAP * (highest - lower)

@@ -33,6 +33,7 @@ from jax import lax
 from jboost.base import check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike, PyTree
+from jboost.kernels.roots import angle_of, root
 from jboost.kernels.types import Kernel, as_points
 
 _UNROLLED = 16  # coordinates of a pair that are worked off in registers
@@ -104,19 +105,22 @@ def ball_probability(lengths: Array, radius: Array, dimension: int) -> Array:
 
 
 def _lengths(points: Array) -> Array:
-    """|x| of points [..., d], [...], without overflow or underflow."""
-    size = jnp.max(jnp.abs(points), axis=-1)
+    """|x| of points [..., d], [...], without overflow or underflow; its derivative is 0 at the origin."""
+    size = lax.stop_gradient(jnp.max(jnp.abs(points), axis=-1))
     unit = jnp.where(size > 0, size, 1.0)
-    return size * jnp.sqrt(jnp.sum((points / unit[..., None]) ** 2, axis=-1))
+    return size * root(jnp.sum((points / unit[..., None]) ** 2, axis=-1))
 
 
 def _disagreement(radius: Array, points_a: Array, points_b: Array) -> Array:
     dimension = points_a.shape[1]
     length_a, length_b = _lengths(points_a)[:, None], _lengths(points_b)[None, :]
-    longest = jnp.maximum(length_a, length_b)
+    is_longer = length_a >= length_b
+    longest, shortest = jnp.where(is_longer, length_a, length_b), jnp.where(is_longer, length_b, length_a)
     unit = jnp.where(longest > 0, longest, 1.0)
     distance, projection = _chord(points_a, points_b)
-    share = _share_of_ball(distance / unit, projection / unit, jnp.minimum(length_a, length_b) / unit, dimension)
+    towards = jnp.where(is_longer, projection, -projection)
+    towards = towards + lax.stop_gradient(jnp.abs(towards) - towards)  # only rounding makes it negative: the derivative is that of the longer point
+    share = _share_of_ball(distance / unit, towards / unit, shortest / unit, dimension)
     return ball_probability(longest, radius, dimension) * share
 
 
@@ -124,7 +128,7 @@ _jitted = jax.jit(_disagreement)
 
 
 def _chord(points_a: Array, points_b: Array) -> tuple[Array, Array]:
-    """|x - z| and |(x + z).e| with e = (x - z) / |x - z|, both [a, b]; relatively accurate, and 0 for equal points."""
+    """|x - z| and (x + z).e with e = (x - z) / |x - z|, both [a, b]; relatively accurate, and 0 for equal points."""
     columns_a, columns_b = points_a.T[:, :, None], points_b.T[:, None, :]
     dimension = points_a.shape[1]
 
@@ -136,21 +140,22 @@ def _chord(points_a: Array, points_b: Array) -> tuple[Array, Array]:
 
     none = jnp.zeros((points_a.shape[0], points_b.shape[0]), points_a.dtype)
     size = over_coordinates(lambda difference, _, largest: jnp.maximum(largest, jnp.abs(difference)), none)
+    size = lax.stop_gradient(size)  # the results do not depend on it
     unit = 1 / jnp.maximum(size, jnp.finfo(size.dtype).tiny)
     squares, product = over_coordinates(
         lambda difference, total, sums: (sums[0] + (difference * unit) ** 2, sums[1] + difference * unit * total), (none, none)
     )
-    length = jnp.sqrt(squares)
-    return size * length, jnp.abs(numerics.safe_divide(product, length))
+    length = root(squares)
+    return size * length, numerics.safe_divide(product, length)
 
 
 def _share_of_ball(distance: Array, projection: Array, short: Array, dimension: int) -> Array:
     """vol(B_x symmetric difference B_z) / vol(B_x) for rho_x = 1, rho_z = `short`, from |x - z| and (x + z).e = p_x + p_z."""
     p_x = jnp.minimum(0.5 * (projection + distance), 1.0)
     p_z = jnp.clip(0.5 * (projection - distance), -short, short)
-    q = jnp.sqrt(jnp.maximum((short - p_z) * (short + p_z), 0.0))
-    angle = jnp.arctan2(p_x, q)
-    between = jnp.arctan2(q * distance, p_x * p_z + q * q)
+    q = root((short - p_z) * (short + p_z))
+    angle = angle_of(p_x, q)
+    between = angle_of(q * distance, p_x * p_z + q * q)
     longer = distance * projection / (1 + short) * _geometric_sum(short, dimension)
     whole = _cosine_integral(math.pi / 2, 1.0, 0.0, dimension)
     return (longer * _cosine_integral(angle, p_x, q, dimension) + short**dimension * _cosine_integral_between(angle, between, dimension)) / whole

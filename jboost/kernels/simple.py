@@ -5,10 +5,12 @@ from __future__ import annotations
 import dataclasses
 
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
+from jboost.kernels.roots import angle_of, root
 from jboost.kernels.types import Kernel, everywhere
 
 
@@ -83,14 +85,14 @@ def _angle(points_a: Array, points_b: Array) -> Array:
     difference = points_a[:, None, :] - points_b[None, :, :]
     total = points_a[:, None, :] + points_b[None, :, :]
     largest = jnp.maximum(jnp.max(jnp.abs(difference), axis=-1), jnp.max(jnp.abs(total), axis=-1))
-    scale = jnp.where(largest > 0, largest, 1.0)[..., None]
+    scale = lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))[..., None]
     difference, total = difference / scale, total / scale
     squared_difference, squared_total = jnp.sum(difference**2, axis=-1), jnp.sum(total**2, axis=-1)
-    is_near = (squared_difference <= squared_total)[..., None]
-    short, long = jnp.where(is_near, difference, total), jnp.where(is_near, total, difference)
-    squared_long = jnp.maximum(squared_difference, squared_total)
+    is_near = squared_difference <= squared_total
+    short, long = jnp.where(is_near[..., None], difference, total), jnp.where(is_near[..., None], total, difference)
+    squared_long = jnp.where(is_near, squared_total, squared_difference)
     along = numerics.safe_divide(jnp.sum(short * long, axis=-1), squared_long)
-    across = jnp.sqrt(jnp.sum((short - along[..., None] * long) ** 2, axis=-1))
-    angle = jnp.arctan2(2 * jnp.sqrt(squared_long) * across, squared_total - squared_difference)
+    across = root(jnp.sum((short - along[..., None] * long) ** 2, axis=-1))
+    angle = angle_of(2 * root(squared_long) * across, squared_total - squared_difference)
     is_origin_a, is_origin_b = jnp.all(points_a == 0, axis=1)[:, None], jnp.all(points_b == 0, axis=1)[None, :]
     return jnp.where(is_origin_a & is_origin_b, 0.0, jnp.where(is_origin_a | is_origin_b, 0.5, angle / jnp.pi))
