@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import certify, repair, stretch, tighten
+from jboost.lp import certify, repair, repair_dual, tighten
 from jboost.lp.assess import Side, assess, dual_side, primal_side
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import History, LPSolution, ProofConfig
@@ -20,7 +20,7 @@ def conclude(
 ) -> LPSolution:
     """The solution made of a point within its bounds and an allowed dual, with what both prove.
 
-    The point is moved onto the rows that it misses, and the dual multiplied so that the reduced costs of variables with one bound get its sign,
+    The point is moved onto the rows that it misses, and the dual to where reduced costs of variables with one bound have its sign,
     unless that more than doubles the error, as where objectives are large.
     """
     is_infeasible, is_unbounded = status == int(Status.PRIMAL_INFEASIBLE), status == int(Status.DUAL_INFEASIBLE)
@@ -29,11 +29,12 @@ def conclude(
     repaired = repair.repair(problem, within.point, max_rows=proof.max_repaired_rows)
     moved = primal_side(problem, jnp.where(is_unbounded, primal, repaired.primal))
     tight = tighten.tighten(problem, proof.num_tightenings)
-    stretched = _either(is_infeasible, allowed, stretch.stretch(problem, tight, allowed))
+    mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
+    mended = _either(is_infeasible, allowed, mended)
 
     most = 2 * assess(problem, within, allowed).error + _ROUNDINGS * jnp.finfo(primal.dtype).eps
     primal_taken = _either(assess(problem, moved, allowed).error <= most, moved, within)
-    dual_taken = _either(assess(problem, primal_taken, stretched).error <= most, stretched, allowed)
+    dual_taken = _either(assess(problem, primal_taken, mended).error <= most, mended, allowed)
     quality = assess(problem, primal_taken, dual_taken)
 
     lower, is_refuted = certify.prove_lower(tight, dual_taken.point)

@@ -17,11 +17,14 @@ class ProofConfig:
 
     max_repaired_rows: int = 64
     """Equalities and missed rows, at most, next to which a feasible point is proven to exist; with more the upper bound may be infinite."""
+    max_repaired_columns: int = 64
+    """Variables with one bound, at most, whose reduced costs are given its sign at once; with more the lower bound may be infinite."""
     num_tightenings: int = 2
     """Passes over a stored matrix that find bounds for variables without; each may help the next."""
 
     def __post_init__(self) -> None:
         check.count("config.proof.max_repaired_rows", self.max_repaired_rows, low=0)
+        check.count("config.proof.max_repaired_columns", self.max_repaired_columns, low=0)
         check.count("config.proof.num_tightenings", self.num_tightenings, low=0)
 
 

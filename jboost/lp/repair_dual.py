@@ -1,0 +1,113 @@
+"""A dual next to one whose reduced costs miss their signs: where a variable has one bound, the wrong sign by rounding alone proves nothing at all.
+
+First the dual is multiplied: with (1 - t) y in the place of y the reduced costs are (1 - t) (c - A'y) + t c, and where c has the right sign a
+small t > 0 is enough, where it has the wrong one t < 0. Else it is moved: with B the variables of one bound whose reduced costs are near 0 or wrong,
+dy = W A_B (A_B' W A_B)^-1 s gives them the reduced costs that s asks for, a few roundings to the right side; with w_i the square of y_i where its
+sign is not free it hardly moves what is close to 0, and what is closer than the miss becomes 0 (Jansson 2004).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.scipy.linalg import cho_solve
+
+from jboost.base.types import Array
+from jboost.lp import certify
+from jboost.lp.assess import Side, dual_side, lean
+from jboost.lp.problem import LinearProgram
+
+_ROUNDINGS = 4  # of the size of a sum's terms, in units of rounding: by how much a sign is right to be sure of it, with what the proof loses
+_MOST_ENTRIES = 4_000_000
+_NUM_MOVES = 3
+_NEAR = 16.0  # times the worst miss: reduced costs that a move would spoil
+
+
+class _Signs(NamedTuple):
+    """What reduced costs miss of the sign that the only bound of a variable asks for."""
+
+    toward: Array  # [n] the sign
+    is_one_sided: Array  # [n] bool
+    short: Array  # [n] what is missing for a sign that is sure, where positive
+    margin: Array  # [n] what is sure
+
+
+def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Side, *, max_columns: int) -> Side:
+    """The dual itself, multiplied, or moved: the one that proves most.
+
+    Args:
+      problem: m rows, n variables.
+      tight: the same, with the bounds that follow from others; what a dual proves is what it proves with these.
+      dual: [m] allowed.
+      max_columns: static; so many reduced costs, at most, are moved at once. Of matrices with more than 4 million entries none is.
+    """
+    best = dual
+    for share in _shares(problem, dual):
+        best = _better(tight, Side(*((1 - share) * part for part in dual)), best)
+    num_rows, num_columns = problem.operator.shape
+    num_chosen = min(num_columns, num_rows, max_columns)
+    if num_chosen == 0 or num_rows * num_columns > _MOST_ENTRIES:
+        return best
+    matrix, moved = problem.operator.to_dense(), dual
+    for _ in range(_NUM_MOVES):
+        moved = _moved(tight, matrix, moved, num_chosen)
+        best = _better(tight, moved, best)
+    return best
+
+
+def _signs(problem: LinearProgram, dual: Side) -> _Signs:
+    toward = jnp.where(jnp.isinf(problem.upper), 1.0, -1.0)
+    rounding = _ROUNDINGS * jnp.finfo(dual.point.dtype).eps + 2 * (dual.point.shape[0] + 16) * 2.0**-52  # of the float type, and of the proof
+    margin = rounding * (jnp.abs(problem.objective) + dual.size)
+    short = margin - toward * (problem.objective - dual.product)
+    return _Signs(toward, jnp.isinf(problem.upper) != jnp.isinf(problem.lower), short, margin)
+
+
+def _shares(problem: LinearProgram, dual: Side) -> tuple[Array, Array]:
+    """The t that shrinks the dual enough, and the one that makes it grow enough, [] each; 0 where none does."""
+    signs = _signs(problem, dual)
+    slope = signs.toward * dual.product  # of the reduced cost, that way, in t
+    needed = jnp.where(slope != 0, signs.short / jnp.where(slope != 0, slope, 1.0), 0.0)
+    counts = signs.is_one_sided & (signs.short > 0) & (jnp.abs(needed) <= 1)
+    needed = jnp.where(counts, needed, 0.0)
+    return jnp.max(needed), jnp.min(needed)
+
+
+def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -> Side:
+    """The dual after one move; the same where there is nothing to move or no way to."""
+    signs = _signs(problem, dual)
+    size = jnp.maximum(signs.margin, jnp.finfo(signs.margin.dtype).tiny)
+    missing = jnp.where(signs.is_one_sided, signs.short / size, -jnp.inf)
+    worst, places = jnp.max(missing), lax.top_k(missing, num_chosen)[1]
+    is_chosen = (missing[places] >= -_NEAR * worst) & (worst > 0)
+    wanted = jnp.where(is_chosen, jnp.maximum(signs.short + signs.margin, 0.0)[places] * signs.toward[places], 0.0)
+
+    is_free = jnp.isfinite(problem.row_lower) & jnp.isfinite(problem.row_upper)
+    is_dust = ~is_free & (jnp.abs(dual.point) <= _NEAR * jnp.max(jnp.where(signs.is_one_sided, signs.short, 0.0)))
+    lengths = jnp.where(is_free, jnp.max(jnp.abs(dual.point), initial=1.0), jnp.where(is_dust, 0.0, jnp.abs(dual.point)))
+    chosen = jnp.where(is_chosen[None, :], matrix[:, places] * lengths[:, None], 0.0)
+    normal = jnp.matmul(chosen.T, chosen, precision=lax.Precision.HIGHEST)
+    diagonal = jnp.diagonal(normal)
+    unit = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    shift = 4 * num_chosen * jnp.finfo(normal.dtype).eps
+    scaled = normal * unit[:, None] * unit[None, :] + jnp.diag(jnp.where(unit > 0, shift, 1.0))
+    amounts = cho_solve((lax.linalg.cholesky(scaled, symmetrize_input=False), True), unit * wanted) * unit
+    move = -lengths * jnp.matmul(chosen, amounts, precision=lax.Precision.HIGHEST)
+    kept = jnp.where(is_dust, 0.0, dual.point)
+    moved = certify.allowed_dual(problem, kept + jnp.where(jnp.all(jnp.isfinite(move)), move, 0.0))
+    return dual_side(problem, moved)
+
+
+def _better(tight: LinearProgram, new: Side, old: Side) -> Side:
+    is_better = _proven(tight, new) > _proven(tight, old)
+    return jax.tree.map(lambda one, other: jnp.where(is_better, one, other), new, old)
+
+
+def _proven(tight: LinearProgram, dual: Side) -> Array:
+    """What the dual proves, but for rounding, []."""
+    paid, _ = lean(dual.point, tight.row_lower, tight.row_upper)
+    saved, wrong = lean(tight.objective - dual.product, tight.lower, tight.upper)
+    return jnp.where(jnp.any(wrong > 0), -jnp.inf, jnp.sum(paid) + jnp.sum(saved))
