@@ -359,3 +359,19 @@ def test_confidence_weights_are_log_odds():
         assert np.isnan(jax.jit(jboost.pair.confidence_weights)(np.array([1, -1]), np.array([0.25, bad])).weights).tolist() == [False, True]
     with pytest.raises(ValueError, match=r"labels\[0\] is 0"):
         jboost.pair.confidence_weights([0, 1], [0.25, 0.75])
+
+
+def test_no_loss_below_the_lower_bound(x64):
+    """Points that lie nearly on a line: what floats lose may be less than what any real line does, and both are returned."""
+    random = np.random.default_rng(3)
+    along = random.normal(size=(40, 6, 1)) * np.array([1.0, 5.0223])
+    points = along + 1e-17 * random.normal(size=(40, 6, 2))
+    labels = random.choice([-1, 1], size=(40, 6))
+    weights = 2.0 ** random.integers(-10, 5, size=(40, 6))
+    found = jax.vmap(lambda *data: jboost.pair.optimal_separator(data[0], data[1], weights=data[2], method="sweep"))(points, labels, weights)
+    assert (found.lower_bound <= found.loss).all()
+
+
+def test_a_watcher_is_a_function():
+    with pytest.raises(ValueError, match="on_step is 1: a function"):
+        jboost.pair.optimal_separator([[0.0, 0.0], [1.0, 0.0]], [1, -1], on_step=1)

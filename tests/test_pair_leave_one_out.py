@@ -217,3 +217,11 @@ def test_branch_and_bound_is_for_concrete_arrays_and_one_model():
     spoiled = jboost.pair.leave_one_out(np.full((3, 2), np.nan, np.float32), labels, method="branch_and_bound")
     assert int(spoiled.status) == Status.INVALID_INPUT
     assert np.isnan(spoiled.error)
+
+
+def test_a_point_that_outweighs_what_integers_hold(x64):
+    """Without it the others are an easy problem, but in units of the whole weight they are all 0: no OPTIMAL."""
+    points, labels = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [4.0, 1.0]], [1, -1, 1, 1]
+    heavy = [jboost.pair.leave_one_out(points, labels, weights=[weight, 1.0, 1.0, 1.0]) for weight in (1e18, 1e20, 1e30)]
+    assert [int(result.status) for result in heavy] == [Status.OPTIMAL, Status.PRECISION_LIMIT, Status.PRECISION_LIMIT]
+    assert heavy[0].kinds[0] == 2

@@ -344,3 +344,13 @@ def test_has_no_derivative():
     solve = solver()
     gradient = jax.grad(lambda p: jnp.sum(solve(p, labels, weights.astype(np.float32), mask).loss))(points.astype(np.float32))
     assert not np.any(np.asarray(gradient))
+
+
+def test_coordinates_of_very_different_units():
+    """Floats write down no plane that keeps the optimum: the bound holds, the status says so, and a constant is the least that is returned."""
+    points = [[0.0, 0.0, -1.0], [3 * 2.0**20, 0.0, -1.0], [-3 * 2.0**20, 2.0**-10, -1.0]]
+    separator = jboost.pair.optimal_separator(points, [1, -1, -1], method="sweep")
+    assert (separator.lower_bound, separator.loss <= 1) == (0, True)
+    far = [[2.0**30, -3, 4], [-(2.0**30), -4, -4], [-(2.0**31), -2, 1], [2.0**31, 1, -1], [-(2.0**32), -3, -3], [2.0**30, -2, -3]]
+    separator = jboost.pair.optimal_separator(far, [1, -1, 1, 1, -1, -1])
+    assert (separator.lower_bound, separator.status) == (0, Status.PRECISION_LIMIT)

@@ -80,6 +80,12 @@ def can_be_watched(inputs: Any, *, between: str) -> None:
         raise ValueError(f"on_step is called on the host, between {between}, and the data are traced: leave it out under jit, vmap and grad")
 
 
+def watcher(name: str, value: Any) -> None:
+    """Raises ValueError unless `value` is a function or None."""
+    if value is not None and not callable(value):
+        raise ValueError(f"{name} is {value!r}: a function of state and info is wanted, or None")
+
+
 def count(name: str, value: Any, *, low: int) -> None:
     """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:

@@ -151,7 +151,9 @@ def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
     separator = optimal_separator(examples.columns.T, signs, weights=examples.weights, mask=examples.live)
     direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, directions_of(examples)[0])
     is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
-    return found(examples, votes.vote_along(examples, direction, arithmetic))._replace(
+    drawn = votes.vote_along(examples, direction, arithmetic)
+    alone = agglomerate.best_alone(examples, directions_of(examples), arithmetic)  # where no direction of floats keeps the optimum
+    return found(examples, votes.better(alone, drawn))._replace(
         least=jnp.where(is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0),
         lower_bound=jnp.where(examples.faithful, separator.lower_bound, 0.0),
     )

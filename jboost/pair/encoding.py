@@ -95,14 +95,15 @@ def certify(
     spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
     least = jnp.where(encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0)
     line = in_data_units(line, is_constant, encoding.unit, result_dtype)
+    lost = numerics.masked_sum(encoding.weights, wrong).astype(result_dtype)
     offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(line.normal.shape, bool))
     return Separator(
         normal=line.normal.astype(result_dtype),
         anchor=line.anchor.astype(result_dtype),
         bias=line.bias.astype(result_dtype),
         offset=offset.astype(result_dtype),
-        loss=numerics.masked_sum(encoding.weights, wrong).astype(result_dtype) + spoiled,
-        lower_bound=numerics.round_down(least, result_dtype) + spoiled,
+        loss=lost + spoiled,
+        lower_bound=jnp.minimum(numerics.round_down(least, result_dtype), lost) + spoiled,  # floats may lose less than any real line
         margin=line.margin.astype(result_dtype) + spoiled,
         misclassified=wrong,
         status=status.astype(jnp.int32),

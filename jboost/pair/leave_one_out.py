@@ -205,7 +205,7 @@ def _conclude(encoding: Encoding, mask: Array, undecided: Array, counts: _Counts
     share = counts.wrong.astype(real) / jnp.maximum(counts.right + counts.wrong, 1).astype(real)
     errors = jnp.where(undecided, share, 1) * encoding.weights
     kinds = jnp.where(undecided, jnp.where(counts.wrong == 0, 1, jnp.where(counts.right == 0, 2, 3)), 2)
-    proven = encoding.faithful & ~counts.doubtful
+    proven = encoding.faithful & ~counts.doubtful & _is_fine(encoding)
     status = jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
     status = jnp.where(fits, status, int(Status.CAPACITY_LIMIT))
     known = encoding.valid & fits
@@ -218,6 +218,13 @@ def _conclude(encoding: Encoding, mask: Array, undecided: Array, counts: _Counts
         kinds=jnp.where(known & mask, kinds, 0).astype(jnp.int32),
         status=jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
+
+
+def _is_fine(encoding: Encoding) -> Array:
+    """Whether the weights without the heaviest are told apart as finely as their own total would have them, []."""
+    bits = 60 if encoding.weights.dtype.itemsize == 8 else 29
+    rest = jnp.sum(encoding.weights) - jnp.max(encoding.weights, initial=0.0)
+    return encoding.rounding <= rest * (encoding.weights.shape[0] * 2.0 ** (4 - bits))
 
 
 def _gather(instance: Instance, num_splits: int, by_margin: bool, config: SweepConfig) -> tuple[Near, Occurrences, Occurrences]:

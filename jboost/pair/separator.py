@@ -112,6 +112,7 @@ def optimal_separator(
         raise ValueError(f"points has shape {list(points.shape)}: the wanted shape is [n, 2] or [n, 3]")
     labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
     weights, mask = types.fill(weights, mask, points.shape[0])
+    check.watcher("on_step", on_step)
     options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     if method == "branch_and_bound" and is_traced:

@@ -58,3 +58,18 @@ def misclassified(problem: Problem, positive: Array, plane: Line) -> Array:
     """The points that do not lie strictly on their side of the plane, judged as float64 arithmetic judges it, [n] bool."""
     score = hulls.dot(plane.normal[None], problem.metric - plane.anchor[None]) + plane.bias
     return problem.live & ~jnp.where(positive, score > 0, score < 0)
+
+
+def best_constant(problem: Problem, positive: Array, weights: Array) -> Line:
+    """The constant classifier that loses less of integer weights [n]."""
+    in_favour = numerics.masked_sum(weights, problem.live & positive) > numerics.masked_sum(weights, problem.live & ~positive)
+    zeros = jnp.zeros((3,), problem.metric.dtype)
+    return Line(zeros, zeros, jnp.where(in_favour, 1.0, -1.0).astype(zeros.dtype), jnp.full((), jnp.inf, zeros.dtype))
+
+
+def spread(problem: Problem) -> Array:
+    """How many times as far the coordinate that extends farthest does so than the one that does least, of those that do at all, []."""
+    live = problem.live[:, None]
+    extents = jnp.max(jnp.where(live, problem.metric, -jnp.inf), axis=0) - jnp.min(jnp.where(live, problem.metric, jnp.inf), axis=0)
+    least = jnp.min(jnp.where(extents > 0, extents, jnp.inf))
+    return jnp.where(least < jnp.inf, jnp.max(extents) / jnp.where(least < jnp.inf, least, 1.0), 1.0)

@@ -20,6 +20,7 @@ from jboost.pair.space.sweep import Axes, bracket_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
+_MOST_SPREAD = 2.0**22  # of the extents of coordinates: beyond it products of metric coordinates lose the small ones
 _ROWS = 64  # data sets are filled up to a multiple of this, so that those of like sizes share what is compiled
 
 
@@ -44,7 +45,8 @@ def optimal_plane(
 
     O(m n^2 log n) work for m points in the smaller class, by one sort for every pair of a centre and a second point (paper 000, Theorem 4.1).
     The comparisons are exact where each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For other
-    finite floats no tolerance decides either: what double words cannot tell apart widens the bounds, and the status is then PRECISION_LIMIT.
+    finite floats no tolerance decides either: what double words cannot tell apart widens the bounds, and the status is then PRECISION_LIMIT. It
+    is that, too, where one coordinate extends more than 2^22 times as far as another: the bound holds, but margins may be short, and losses higher.
 
     Args:
       points: [n, 3], real.
@@ -129,6 +131,11 @@ def _best_about(
     least = jnp.minimum(jnp.min(brackets.lower), least_elsewhere)
     bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, least)), 0)
     drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, result_dtype)
+    constant = plane.best_constant(problem, encoding.positive, encoding.integers)
+    losses = [numerics.masked_sum(encoding.integers, plane.misclassified(problem, encoding.positive, line)) for line in (drawn, constant)]
+    is_constant = best.is_constant | (losses[1] < losses[0])
+    drawn = jax.tree.map(lambda flat, line: jnp.where(losses[1] < losses[0], flat, line), constant, drawn)
     wrong = plane.misclassified(problem, encoding.positive, drawn)
-    status = jnp.where(best.loss == bound, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-    return certify(encoding, drawn, wrong, best.is_constant, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)
+    is_sure = (best.loss == bound) & (is_constant | (plane.spread(problem) <= _MOST_SPREAD))
+    status = jnp.where(is_sure, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
+    return certify(encoding, drawn, wrong, is_constant, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)
