@@ -266,7 +266,7 @@ def test_a_large_bound_does_not_hide_a_missed_row(x64, config, big):
     assert solution.lower_bound <= 0.6 <= solution.upper_bound
 
 
-@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
+@pytest.mark.parametrize("config", [pytest.param(INTERIOR, marks=pytest.mark.slow), lp.FirstOrderConfig()], ids=["interior point", "first order"])
 def test_bounds_of_covers_without_upper_bounds(config):
     """Reduced costs of 0 up to rounding would prove nothing: the dual is multiplied until they have the right sign."""
     for seed in range(3):

@@ -346,6 +346,7 @@ def test_has_no_derivative():
     assert not np.any(np.asarray(gradient))
 
 
+@pytest.mark.slow
 def test_coordinates_of_very_different_units():
     """Floats write down no plane that keeps the optimum: the bound holds, the status says so, and a constant is the least that is returned."""
     points = [[0.0, 0.0, -1.0], [3 * 2.0**20, 0.0, -1.0], [-3 * 2.0**20, 2.0**-10, -1.0]]
