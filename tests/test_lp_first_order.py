@@ -16,7 +16,7 @@ from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.types import ProofConfig
 from oracles import highs
 
-UNPROVEN = ProofConfig(max_repaired_rows=0, num_tightenings=0)
+UNPROVEN = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)
 CONFIG = FirstOrderConfig(max_iterations=40_000, proof=UNPROVEN, history_length=1000)  # one for nearly all: few compilations
 KINDS = {"optimal": {Status.OPTIMAL}, "infeasible": {Status.PRIMAL_INFEASIBLE}, "unbounded": {Status.DUAL_INFEASIBLE}}
 

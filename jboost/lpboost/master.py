@@ -27,7 +27,7 @@ from jboost.projections import projection_capped_simplex
 
 Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig
 Warm = Basis | WarmStart | tuple[()]
-_NO_PROOF = ProofConfig(max_repaired_rows=0, num_tightenings=0)  # the bounds of the linear program are not looked at, and it is scaled as it stands
+_NO_PROOF = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)  # nobody looks at its bounds, and it is scaled as it stands
 _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 
 
