@@ -361,6 +361,7 @@ def test_confidence_weights_are_log_odds():
         jboost.pair.confidence_weights([0, 1], [0.25, 0.75])
 
 
+@pytest.mark.slow
 def test_no_loss_below_the_lower_bound(x64):
     """Points that lie nearly on a line: what floats lose may be less than what any real line does, and both are returned."""
     random = np.random.default_rng(3)

@@ -303,12 +303,16 @@ def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> None
 
 
 def judge_kinds(learner: Learner, dataset: Dataset) -> None:
-    """Raises ValueError unless these are a learner and a data set with a row at least."""
+    """Raises ValueError unless these are a learner and a data set."""
     missing = [name for name in ("init", "propose", "outputs") if not hasattr(learner, name)]
     if missing:
         raise ValueError(f"learner is a {type(learner).__name__} without {', '.join(missing)}: hand in one of jboost.learners, or of your own")
     if not isinstance(dataset, Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}: a jboost.Dataset is wanted; jboost.make_dataset(features, labels) makes one")
+
+
+def judge_size(dataset: Dataset) -> None:
+    """Raises ValueError unless there is a row, for what cannot do without."""
     if dataset.labels.shape[0] == 0:
         raise ValueError("dataset has no examples: one at least is wanted, which may be masked out")
 

@@ -340,6 +340,7 @@ def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any
     """The booster of these options, for a learner and data that suit it. Raises ValueError, naming the argument."""
     judge_learner(learner)
     boosting.judge_arguments(learner, dataset, max_rounds)
+    boosting.judge_size(dataset)
     return make_booster(constant_cost=_constant_cost(learner), **options)
 
 

@@ -220,6 +220,7 @@ def _booster(
     stop_on: str = "provable",
     config: SolverConfig | None = None,
 ) -> RelaxedMargin:
+    boosting.judge_size(dataset)
     check.choice("update", update, updates.NAMES)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
     first_order.judge_config(config)
