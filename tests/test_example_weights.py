@@ -339,6 +339,7 @@ def noisy_mixture(size, seed):
     return middles + rng.normal(size=(size, 2)) * 0.17, labels
 
 
+@pytest.mark.slow
 def test_column_generation_with_small_caps_ends_at_the_optimum(x64):
     """Few of one class, whose row weights are at the cap; and of ten examples on a line nearly all."""
     rng = np.random.default_rng(1)

@@ -252,6 +252,7 @@ def test_a_large_cost_does_not_hide_the_gap(x64):
 
 @pytest.mark.parametrize("big", [pytest.param(1e9, marks=pytest.mark.slow), 1e20])
 @pytest.mark.parametrize("config", [INTERIOR, pytest.param(lp.FirstOrderConfig(), marks=pytest.mark.slow)], ids=["interior point", "first order"])
+@pytest.mark.slow
 def test_a_large_bound_does_not_hide_a_missed_row(x64, config, big):
     """Neither of the row itself nor of another: at 0, with an error that is small beside the large bound, nothing is optimal."""
     ranged = lp.make_program([1.0, 1.0], [[1.0, 2.0], [3.0, 1.0]], row_lower=1.0, row_upper=[big, np.inf])

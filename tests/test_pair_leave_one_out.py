@@ -219,6 +219,7 @@ def test_branch_and_bound_is_for_concrete_arrays_and_one_model():
     assert np.isnan(spoiled.error)
 
 
+@pytest.mark.slow
 def test_a_point_that_outweighs_what_integers_hold(x64):
     """Without it the others are an easy problem, but in units of the whole weight they are all 0: no OPTIMAL."""
     points, labels = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [4.0, 1.0]], [1, -1, 1, 1]
