@@ -1,4 +1,4 @@
-"""The least 0-1 loss of a line as the standard mixed integer program with big-M rows, solved by HiGHS.
+"""The least 0-1 loss of a line as the standard mixed integer program with big-M rows, solved by HiGHS on one thread.
 
     minimise    sum_i w_i z_i
     subject to  y_i (v . x_i + b) + M_i z_i >= 1,  |v_1|, |v_2| <= V,  |b| <= 2 V + 1,  z_i in {0, 1}
@@ -33,6 +33,9 @@ def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | Non
       labels: [n], +1 or -1.
       weights: [n], None for ones.
       time_limit: seconds, after which the best line so far is returned and the status says so.
+
+    Raises:
+      RuntimeError: if HiGHS refuses to run, as it does where another program of the process has set another number of threads.
     """
     import highspy
 
@@ -58,10 +61,12 @@ def least_loss(points: np.ndarray, labels: np.ndarray, weights: np.ndarray | Non
     program.a_matrix_.value_ = np.column_stack([rows, big]).ravel()
     solver = highspy.Highs()
     solver.silent()
+    solver.setOptionValue("threads", 1)
     solver.setOptionValue("time_limit", float(time_limit))
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.passModel(program)
-    solver.run()
+    if solver.run() == highspy.HighsStatus.kError:
+        raise RuntimeError(f"HiGHS ended with: {solver.modelStatusToString(solver.getModelStatus())}")
     info = solver.getInfo()
     solution = np.asarray(solver.getSolution().col_value)
     constants = min(weights[labels > 0].sum(), weights[labels < 0].sum())  # also what there is where no solution was found
