@@ -447,6 +447,8 @@ def test_bad_values_and_arguments():
         lpboost.fit(dataset, AS_THEY_ARE, config={})
     with pytest.raises(ValueError, match="negations"):
         learners.pool(negations=2)
+    with pytest.raises(ValueError, match="dataset has no examples"):
+        lpboost.fit(jboost.make_dataset(np.ones((0, 2)), []), AS_THEY_ARE)
     games = all_games(random_games(7, seed=0))
     games[5, 2, 1], games[6, 2, 1] = np.nan, 2.0
     fits, _ = fit_all(games, jnp.array([0.0, -0.5, 1.5, jnp.nan] + [0.5] * (GAMES - 4)), AS_THEY_ARE, tolerance=1e-3)

@@ -423,8 +423,7 @@ def drive(
       ValueError: what `start` raises; for traced data, which no host can look at.
     """
     judge_arguments(learner, dataset, max_rounds)
-    check.watcher("on_step", on_step)
-    check.can_be_watched((booster, dataset, key), between="rounds")
+    check.can_be_watched(on_step, (booster, dataset, key), between="rounds")
     state = _start(booster, learner, dataset, key, max_rounds=max_rounds)
     while bool(unfinished(state)):
         state, info = _step(state, dataset)

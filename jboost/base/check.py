@@ -74,8 +74,9 @@ def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
         raise ValueError(f"{name} is {value!r}: the options are {', '.join(map(repr, options))}")
 
 
-def can_be_watched(inputs: Any, *, between: str) -> None:
-    """Raises ValueError where arrays are traced, which an `on_step` cannot look at between two of what it watches, as "rounds"."""
+def can_be_watched(on_step: Any, inputs: Any, *, between: str) -> None:
+    """Raises ValueError unless `on_step` is a function or None, and where arrays are traced, which it cannot look at between two "rounds", say."""
+    watcher("on_step", on_step)
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
         raise ValueError(f"on_step is called on the host, between {between}, and the data are traced: leave it out under jit, vmap and grad")
 

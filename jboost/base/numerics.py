@@ -84,9 +84,14 @@ def is_subnormal(values: Array) -> Array:
 def to_unit(values: Array) -> Array:
     """Numbers [m] that are not negative times the power of two that brings the largest into [1/2, 1): exact, but for those too small to matter."""
     _, above = jnp.frexp(lax.stop_gradient(jnp.max(values, initial=0.0)))
-    half = above // 2
+    return times_power_of_two(values, -above)
+
+
+def times_power_of_two(values: Array, power: Array) -> Array:
+    """values [m] 2^power, exactly where no number on the way leaves the normal range; power [] int32, whose own power of two may."""
+    half = power // 2
     one = jnp.ones((), values.dtype)
-    return values * jnp.ldexp(one, -half) * jnp.ldexp(one, half - above)
+    return values * jnp.ldexp(one, half) * jnp.ldexp(one, power - half)
 
 
 def top_k(values: Array, num: int) -> tuple[Array, Array]:

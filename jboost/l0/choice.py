@@ -120,8 +120,7 @@ def choose(
     part = _Part(booster, dataset, maker, searches, max_rounds)
     if on_step is None:
         return _choose(part, margins, prices, parts, num_at_once=num_at_once)
-    check.watcher("on_step", on_step)
-    check.can_be_watched((part, margins, prices, parts), between="paths")
+    check.can_be_watched(on_step, (part, margins, prices, parts), between="paths")
     return _drive(part, margins, prices, parts, on_step)
 
 

@@ -175,8 +175,7 @@ def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactCon
     data, is_valid = _clean(data)
     if on_step is None:
         return _search(data, is_valid, tolerance, cutoff, config=config)
-    check.watcher("on_step", on_step)
-    check.can_be_watched((data, tolerance, cutoff), between="batches")
+    check.can_be_watched(on_step, (data, tolerance, cutoff), between="batches")
     state, goes_on = _begin(data, is_valid, cutoff, config=config), True
     for _ in range(config.max_batches):
         if not goes_on or not bool(_unfinished(state, config)):

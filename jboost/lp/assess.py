@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
 from jboost.base.types import Array
@@ -45,6 +47,11 @@ def primal_side(problem: LinearProgram, primal: Array) -> Side:
 def dual_side(problem: LinearProgram, dual: Array) -> Side:
     """The side of a dual [m]; two products."""
     return Side(dual, problem.operator.rmatvec(dual), problem.operator.column_norms(jnp.abs(dual)))
+
+
+def either(condition: Array, one: Side, other: Side) -> Side:
+    """One side where the condition [] holds, else the other."""
+    return jax.tree.map(functools.partial(jnp.where, condition), one, other)
 
 
 def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:

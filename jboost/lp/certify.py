@@ -7,6 +7,7 @@ Products are bracketed by the operator, the rest is carried in 64 bits and round
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from jboost.base import brackets, numerics
@@ -27,26 +28,24 @@ def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
     refutes that there is any feasible point, [] bool, since with objective 0 it bounds 0 from above 0.
     """
     low, high = problem.operator.bracket_rmatvec(dual)
-    bounds = problem._replace(operator=())
-
-    def prove(objective: Array) -> Array:
-        return numerics.in_64_bits(_lower_from_products)(bounds, objective, dual, low, high)
-
-    return prove(problem.objective), prove(jnp.zeros_like(problem.objective)) > 0
+    objectives = jnp.stack([problem.objective, jnp.zeros_like(problem.objective)])
+    prove = jax.vmap(numerics.in_64_bits(_lower_from_products), in_axes=(None, 0, None, None, None))
+    with_objective, without = prove(problem._replace(operator=()), objectives, dual, low, high)
+    return with_objective, without > 0
 
 
 def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, low: Array, high: Array) -> Array:
     cost = brackets.widen(objective)
     cost_low, cost_high = _outwards(cost - brackets.widen(high), cost - brackets.widen(low))
-    paid = _least_product(brackets.widen(dual), brackets.widen(dual), brackets.widen(problem.row_lower), brackets.widen(problem.row_upper))
-    saved = _least_product(cost_low, cost_high, brackets.widen(problem.lower), brackets.widen(problem.upper))
-    return numerics.round_down(_sum_down(jnp.concatenate([paid, saved])), objective.dtype)
+    wide = brackets.widen(dual)
+    slopes = jnp.stack([jnp.concatenate([wide, cost_low]), jnp.concatenate([wide, cost_high])])
+    points = jnp.stack([jnp.concatenate([problem.row_lower, problem.lower]), jnp.concatenate([problem.row_upper, problem.upper])])
+    return numerics.round_down(_sum_down(_least_product(slopes, brackets.widen(points))), objective.dtype)
 
 
-def _least_product(slope_low: Array, slope_high: Array, low: Array, high: Array) -> Array:
-    """min over slopes and points in their intervals of slope * point, a hair below; 0 * infinity is 0."""
-    corners = [_product(slope, point) for slope in (slope_low, slope_high) for point in (low, high)]
-    least = jnp.minimum(jnp.minimum(corners[0], corners[1]), jnp.minimum(corners[2], corners[3]))
+def _least_product(slopes: Array, points: Array) -> Array:
+    """min over slopes and points in intervals [2, k] of slope * point, [k], a hair below; 0 * infinity is 0."""
+    least = jnp.min(_product(slopes[:, None], points[None]), axis=(0, 1))
     return least - 2 * _ROUNDING * jnp.where(jnp.isinf(least), 0.0, jnp.abs(least))
 
 

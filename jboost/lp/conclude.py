@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import jax
 import jax.numpy as jnp
 
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import certify, repair, repair_dual, tighten
-from jboost.lp.assess import Side, assess, dual_side, primal_side
+from jboost.lp.assess import assess, dual_side, either, primal_side
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import History, LPSolution, ProofConfig
 
@@ -30,11 +29,11 @@ def conclude(
     moved = primal_side(problem, jnp.where(is_unbounded, primal, repaired.primal))
     tight = tighten.tighten(problem, proof.num_tightenings)
     mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
-    mended = _either(is_infeasible, allowed, mended)
+    mended = either(is_infeasible, allowed, mended)
 
     most = 2 * assess(problem, within, allowed).error + _ROUNDINGS * jnp.finfo(primal.dtype).eps
-    primal_taken = _either(assess(problem, moved, allowed).error <= most, moved, within)
-    dual_taken = _either(assess(problem, primal_taken, mended).error <= most, mended, allowed)
+    primal_taken = either(assess(problem, moved, allowed).error <= most, moved, within)
+    dual_taken = either(assess(problem, primal_taken, mended).error <= most, mended, allowed)
     quality = assess(problem, primal_taken, dual_taken)
 
     lower, is_refuted = certify.prove_lower(tight, dual_taken.point)
@@ -55,7 +54,3 @@ def conclude(
         history=history,
         status=status,
     )
-
-
-def _either(condition: Array, one: Side, other: Side) -> Side:
-    return jax.tree.map(lambda left, right: jnp.where(condition, left, right), one, other)

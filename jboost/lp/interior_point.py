@@ -68,12 +68,17 @@ class _Run(NamedTuple):
     problem: LinearProgram  # with its matrix dense
     embedded: Embedded
     scaling: Scaling
+    first: Point
+    again: Residuals  # of the first point, without objective
 
 
 def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
     matrix = problem.operator.to_dense()
     scaled_matrix, scaled, scaling = embedding.scale(matrix, problem, config.scaling_rounds)
-    return _Run(problem._replace(operator=operators.dense(matrix)), embedding.embed(scaled_matrix, scaled), scaling)
+    embedded = embedding.embed(scaled_matrix, scaled)
+    first = embedding.start(embedded)
+    again = embedding.residuals(embedded._replace(cost=jnp.zeros_like(embedded.cost)), first)
+    return _Run(problem._replace(operator=operators.dense(matrix)), embedded, scaling, first, again)
 
 
 def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
@@ -119,7 +124,7 @@ def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
 
 
 def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> State:
-    point = embedding.start(run.embedded)
+    point = run.first
     none = jnp.zeros((), jnp.int32)
     status = jnp.where(is_valid(problem), int(Status.UNFINISHED), int(Status.INVALID_INPUT)).astype(jnp.int32)
     never = jnp.zeros((), bool)
@@ -158,9 +163,7 @@ def _step(run: _Run, state: State, tolerance: Array, config: InteriorPointConfig
     is_sound = jnp.isfinite(error) & (length > 0) & (num_stalled < 5)
     is_solved = jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance)
     takes = jnp.where(state.has_ray, is_infeasible, is_infeasible | falls | (is_sound & (error < state.best_error)))
-    first = embedding.start(run.embedded)
-    again = (first, embedding.residuals(run.embedded._replace(cost=jnp.zeros_like(program.cost)), first))
-    after = jax.tree.map(lambda fresh, new: jnp.where(falls, fresh, new), again, (point, residual))
+    after = jax.tree.map(lambda fresh, new: jnp.where(falls, fresh, new), (run.first, run.again), (point, residual))
     return State(
         point=after[0],
         residual=after[1],

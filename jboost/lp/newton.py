@@ -192,7 +192,12 @@ def advance(program: Embedded, point: Point, residual: Residuals, *, num_correct
         solved = newton.solve(push[:, None], right[:, None])
         return _complete(program, point, inverses, residual, targets, 1 - centring, newton, _Pair(*(part[:, 0] for part in solved)))
 
-    def correct(_: Array, best: tuple[_Targets, Point, Array]) -> tuple[_Targets, Point, Array]:
+    corrected = _Targets(
+        jnp.where(program.has_bound, goal - products.sides - affine.slack * affine.multiplier, 0.0),
+        goal - products.gap - affine.scale * affine.gap_dual,
+    )
+
+    def correct(index: Array, best: tuple[_Targets, Point, Array]) -> tuple[_Targets, Point, Array]:
         targets, direction, length = best
         step = jnp.minimum(length + _AMBITION, 1.0)
         ahead = jax.tree.map(lambda value, change: value + step * change, point, direction)
@@ -200,16 +205,12 @@ def advance(program: Embedded, point: Point, residual: Residuals, *, num_correct
             targets.sides + jnp.where(program.has_bound, _nearer(ahead.slack * ahead.multiplier, goal), 0.0),
             targets.gap + _nearer(ahead.scale * ahead.gap_dual, goal),
         )
+        trial = jax.tree.map(lambda first, further: jnp.where(index == 0, first, further), corrected, trial)
         aimed = aim(trial)
         reach = _longest(inverses, aimed)
-        return jax.tree.map(lambda new, old: jnp.where(reach > 1.01 * length, new, old), (trial, aimed, reach), best)
+        return jax.tree.map(lambda new, old: jnp.where((index == 0) | (reach > 1.01 * length), new, old), (trial, aimed, reach), best)
 
-    corrected = _Targets(
-        jnp.where(program.has_bound, goal - products.sides - affine.slack * affine.multiplier, 0.0),
-        goal - products.gap - affine.scale * affine.gap_dual,
-    )
-    direction = aim(corrected)
-    _, direction, length = lax.fori_loop(0, num_correctors, correct, (corrected, direction, _longest(inverses, direction)))
+    _, direction, length = lax.fori_loop(0, 1 + num_correctors, correct, (corrected, affine, jnp.zeros_like(one)))
     step = jnp.minimum(_TO_BOUNDARY * length, 1.0)
     return _normalised(program, jax.tree.map(lambda value, change: value + step * change, point, direction)), step
 

@@ -15,6 +15,8 @@ from jboost import operators
 from jboost.base import check
 from jboost.base.types import Array, ArrayLike
 
+_MOST_ENTRIES = 4_000_000
+
 
 class LinearProgram(NamedTuple):
     """minimise objective . x  s.t.  row_lower <= A x <= row_upper, lower <= x <= upper. Equal bounds make an equality or a fixed variable."""
@@ -55,6 +57,12 @@ def prepare(problem: LinearProgram) -> LinearProgram:
         bounds("lower", num_columns),
         bounds("upper", num_columns),
     )
+
+
+def fits_in_memory(problem: LinearProgram) -> bool:
+    """Whether the matrix has few enough entries to be written out."""
+    num_rows, num_columns = problem.operator.shape
+    return num_rows * num_columns <= _MOST_ENTRIES
 
 
 def row_sizes(problem: LinearProgram) -> Array:

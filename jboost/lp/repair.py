@@ -17,9 +17,8 @@ from jax.scipy.linalg import cho_solve
 
 from jboost.base import brackets, numerics
 from jboost.base.types import Array
-from jboost.lp.problem import LinearProgram
+from jboost.lp.problem import LinearProgram, fits_in_memory
 
-_MOST_ENTRIES = 4_000_000
 _NUM_MOVES = 3
 
 
@@ -45,9 +44,9 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
 
     Of more than `max_rows` equalities and missed rows, or of more than 4 million entries, the point is taken as it is.
     """
-    num_rows, num_columns = problem.operator.shape
+    num_rows = problem.operator.shape[0]
     num_chosen = min(num_rows, max_rows)
-    if num_chosen == 0 or num_rows * num_columns > _MOST_ENTRIES:
+    if num_chosen == 0 or not fits_in_memory(problem):
         none = jnp.zeros((num_rows,), bool)
         return Repaired(primal, _judge(problem, primal, _choose(problem, primal, 0), jnp.zeros_like(primal), none, jnp.zeros((), bool)))
     matrix = problem.operator.to_dense()

@@ -17,11 +17,10 @@ from jax.scipy.linalg import cho_solve
 
 from jboost.base.types import Array
 from jboost.lp import certify
-from jboost.lp.assess import Side, dual_side, lean
-from jboost.lp.problem import LinearProgram
+from jboost.lp.assess import Side, dual_side, either, lean
+from jboost.lp.problem import LinearProgram, fits_in_memory
 
 _ROUNDINGS = 4  # of the size of a sum's terms, in units of rounding: by how much a sign is right to be sure of it, with what the proof loses
-_MOST_ENTRIES = 4_000_000
 _NUM_MOVES = 3
 _NEAR = 16.0  # times the worst miss: reduced costs that a move would spoil
 
@@ -44,17 +43,22 @@ def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Side, *, max
       dual: [m] allowed.
       max_columns: static; so many reduced costs, at most, are moved at once. Of matrices with more than 4 million entries none is.
     """
-    best = dual
-    for share in _shares(problem, dual):
-        best = _better(tight, Side(*((1 - share) * part for part in dual)), best)
+    shares = _shares(problem, dual)
+    proven = jax.vmap(lambda share: _proven(tight, _shrunk(dual, share)))(shares)
+    best = _shrunk(dual, shares[jnp.argmax(proven)])
     num_rows, num_columns = problem.operator.shape
     num_chosen = min(num_columns, num_rows, max_columns)
-    if num_chosen == 0 or num_rows * num_columns > _MOST_ENTRIES:
+    if num_chosen == 0 or not fits_in_memory(problem):
         return best
-    matrix, moved = problem.operator.to_dense(), dual
-    for _ in range(_NUM_MOVES):
+    matrix = problem.operator.to_dense()
+
+    def improve(_: Array, so_far: tuple[Side, Side, Array]) -> tuple[Side, Side, Array]:
+        moved, best, most = so_far
         moved = _moved(tight, matrix, moved, num_chosen)
-        best = _better(tight, moved, best)
+        proven = _proven(tight, moved)
+        return moved, either(proven > most, moved, best), jnp.maximum(proven, most)
+
+    _, best, _ = lax.fori_loop(0, _NUM_MOVES, improve, (dual, best, jnp.max(proven)))
     return best
 
 
@@ -66,14 +70,18 @@ def _signs(problem: LinearProgram, dual: Side) -> _Signs:
     return _Signs(toward, jnp.isinf(problem.upper) != jnp.isinf(problem.lower), short, margin)
 
 
-def _shares(problem: LinearProgram, dual: Side) -> tuple[Array, Array]:
-    """The t that shrinks the dual enough, and the one that makes it grow enough, [] each; 0 where none does."""
+def _shrunk(dual: Side, share: Array) -> Side:
+    return Side(*((1 - share) * part for part in dual))
+
+
+def _shares(problem: LinearProgram, dual: Side) -> Array:
+    """0, the t that shrinks the dual enough, and the one that makes it grow enough, [3]; 0 where none does."""
     signs = _signs(problem, dual)
     slope = signs.toward * dual.product  # of the reduced cost, that way, in t
     needed = jnp.where(slope != 0, signs.short / jnp.where(slope != 0, slope, 1.0), 0.0)
     counts = signs.is_one_sided & (signs.short > 0) & (jnp.abs(needed) <= 1)
     needed = jnp.where(counts, needed, 0.0)
-    return jnp.max(needed), jnp.min(needed)
+    return jnp.stack([jnp.zeros_like(needed[0]), jnp.max(needed), jnp.min(needed)])
 
 
 def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -> Side:
@@ -99,11 +107,6 @@ def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -
     kept = jnp.where(is_dust, 0.0, dual.point)
     moved = certify.allowed_dual(problem, kept + jnp.where(jnp.all(jnp.isfinite(move)), move, 0.0))
     return dual_side(problem, moved)
-
-
-def _better(tight: LinearProgram, new: Side, old: Side) -> Side:
-    is_better = _proven(tight, new) > _proven(tight, old)
-    return jax.tree.map(lambda one, other: jnp.where(is_better, one, other), new, old)
 
 
 def _proven(tight: LinearProgram, dual: Side) -> Array:

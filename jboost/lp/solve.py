@@ -13,11 +13,10 @@ from jboost.base.types import Array, ArrayLike
 from jboost.lp import derivatives, first_order, interior_point
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
-from jboost.lp.problem import LinearProgram, prepare
+from jboost.lp.problem import LinearProgram, fits_in_memory, prepare
 from jboost.lp.types import LPSolution
 
 _LARGEST_FACTOR = 600  # rows or columns, whichever are fewer, for which a factor in each iteration is cheap
-_MOST_ENTRIES = 4_000_000
 
 
 def solve(
@@ -76,7 +75,7 @@ def solve(
 
 def _default_config(problem: LinearProgram) -> InteriorPointConfig | FirstOrderConfig:
     num_rows, num_columns = problem.operator.shape
-    is_small = min(num_rows, num_columns) <= _LARGEST_FACTOR and num_rows * num_columns <= _MOST_ENTRIES
+    is_small = min(num_rows, num_columns) <= _LARGEST_FACTOR and fits_in_memory(problem)
     return InteriorPointConfig() if is_small else FirstOrderConfig()
 
 

@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import brackets, numerics
 from jboost.base.types import Array
-from jboost.lp.problem import LinearProgram
-
-_MOST_ENTRIES = 4_000_000
+from jboost.lp.problem import LinearProgram, fits_in_memory
 
 
 def tighten(problem: LinearProgram, num_passes: int) -> LinearProgram:
@@ -22,8 +21,7 @@ def tighten(problem: LinearProgram, num_passes: int) -> LinearProgram:
 
     Beyond 4 million entries, or with no passes, the program as it is.
     """
-    num_rows, num_columns = problem.operator.shape
-    if num_passes == 0 or num_rows == 0 or num_rows * num_columns > _MOST_ENTRIES:
+    if num_passes == 0 or problem.operator.shape[0] == 0 or not fits_in_memory(problem):
         return problem
     passes = numerics.in_64_bits(functools.partial(_tighten, num_passes))
     lower, upper = passes(problem.operator.to_dense(), problem.row_lower, problem.row_upper, problem.lower, problem.upper)
@@ -34,11 +32,17 @@ def _tighten(num_passes: int, matrix: Array, row_lower: Array, row_upper: Array,
     dtype = lower.dtype
     matrix, row_lower, row_upper = (brackets.widen(part) for part in (matrix, row_lower, row_upper))
     low, high = brackets.widen(lower), brackets.widen(upper)
-    for _ in range(num_passes):
-        implied_high = jnp.minimum(_ceiling(matrix, row_upper, low, high), _ceiling(-matrix, -row_lower, low, high))
-        implied_low = -jnp.minimum(_ceiling(-matrix, row_upper, -high, -low), _ceiling(matrix, -row_lower, -high, -low))
-        low = jnp.where(low == -jnp.inf, implied_low, low)
-        high = jnp.where(high == jnp.inf, implied_high, high)
+    signs = jnp.array([1.0, -1.0, -1.0, 1.0], matrix.dtype)  # A x <= row_upper and -A x <= -row_lower in x, then in -x
+    rights = jnp.stack([row_upper, -row_lower, row_upper, -row_lower])
+
+    def tighten_once(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
+        lows, highs = jnp.stack([low, low, -high, -high]), jnp.stack([high, high, -low, -low])
+        ceilings = lax.map(lambda part: _ceiling(part[0] * matrix, *part[1:]), (signs, rights, lows, highs))
+        implied_high, implied_low = jnp.min(ceilings[:2], axis=0), -jnp.min(ceilings[2:], axis=0)
+        return jnp.where(low == -jnp.inf, implied_low, low), jnp.where(high == jnp.inf, implied_high, high)
+
+    low, high = lax.fori_loop(0, num_passes, tighten_once, (low, high))
     return numerics.round_down(low, dtype), numerics.round_up(high, dtype)
 
 

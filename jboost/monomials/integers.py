@@ -9,6 +9,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import numerics
 from jboost.base.types import Array
 
 _LOW_BITS = 6
@@ -39,17 +40,10 @@ def exponent(total: Array) -> Array:
     return jnp.where(total > 0, bits(total.dtype) - above, _POWER_OF_NOTHING)
 
 
-def scaled(amounts: Array, power: Array) -> Array:
-    """amounts 2^power, exactly."""
-    half = power // 2
-    one = jnp.ones((), amounts.dtype)
-    return amounts * jnp.ldexp(one, half) * jnp.ldexp(one, power - half)
-
-
 def to_integers(amounts: Array, power: Array) -> Array:
     """The integers next to amounts 2^power; at most 2^bits."""
     top = 2.0 ** bits(amounts.dtype) - 2.0 ** (bits(amounts.dtype) - 20)
-    return jnp.round(jnp.minimum(scaled(amounts, power), top)).astype(integer_of(amounts.dtype))
+    return jnp.round(jnp.minimum(numerics.times_power_of_two(amounts, power), top)).astype(integer_of(amounts.dtype))
 
 
 def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
@@ -60,8 +54,8 @@ def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
     top, least = 2 ** bits(costs.dtype) - 1, jnp.min(costs)
     differences = costs - least
     lost = jnp.where(costs < jnp.inf, (costs - differences) - least, 0)
-    low = jnp.floor(scaled(jnp.where(lost < 0, jnp.nextafter(differences, jnp.zeros_like(costs)), differences), power))
-    high = scaled(jnp.where(lost > 0, jnp.nextafter(differences, jnp.full_like(costs, jnp.inf)), differences), power)
+    low = jnp.floor(numerics.times_power_of_two(jnp.where(lost < 0, jnp.nextafter(differences, jnp.zeros_like(costs)), differences), power))
+    high = numerics.times_power_of_two(jnp.where(lost > 0, jnp.nextafter(differences, jnp.full_like(costs, jnp.inf)), differences), power)
     fits = low < top
     cut = jnp.max(jnp.where(fits, high - low, 0), initial=0)
     return jnp.where(fits, jnp.where(fits, low, 0).astype(integer_of(costs.dtype)), top), cut

@@ -208,21 +208,21 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
     is_valid = jnp.all(jnp.where(mask[:, None], (table == 0) | (table == 1) | jnp.isnan(table), True)) & jnp.all(jnp.abs(labels) == 1)
     is_valid &= jnp.all(weights >= 0) & (total < jnp.inf) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
     whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
-    hidden = jnp.sum(jnp.abs(integers.scaled(weights, power) - whole.astype(weights.dtype)))
+    hidden = jnp.sum(jnp.abs(numerics.times_power_of_two(weights, power) - whole.astype(weights.dtype)))
     whole_rewards = None
     vanished = jnp.sum((whole == 0) & (weights > 0))
     if rewards is not None:
         is_valid &= jnp.all(rewards >= 0)
         whole_rewards = integers.to_integers(jnp.where(rewards >= 0, rewards, 0), power)
-        hidden += jnp.sum(jnp.abs(integers.scaled(rewards, power) - whole_rewards.astype(weights.dtype)))
+        hidden += jnp.sum(jnp.abs(numerics.times_power_of_two(rewards, power) - whole_rewards.astype(weights.dtype)))
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
     whole_costs, cut = integers.floor_to_integers(costs, power)  # what costs more than the least by all there is to gain never wins
-    spare = integers.scaled((hidden + cut + vanished) * 1.001, -power)
+    spare = numerics.times_power_of_two((hidden + cut + vanished) * 1.001, -power)
     whole_enough = None
     if enough is not None:
         is_valid &= ~jnp.isnan(enough)
         most = 1 << integers.bits(weights.dtype)
-        whole_enough = jnp.clip(jnp.floor(integers.scaled(enough + jnp.min(costs), power)), -most, most).astype(whole.dtype)
+        whole_enough = jnp.clip(jnp.floor(numerics.times_power_of_two(enough + jnp.min(costs), power)), -most, most).astype(whole.dtype)
     return _Problem(table, labels, weights, rewards, costs, power, whole, whole_rewards, whole_costs, whole_enough, spare, is_valid)
 
 
@@ -338,7 +338,7 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     signs = jnp.where(values > -jnp.inf, outcome.found.signs, 1).astype(jnp.int8)
     dtype = values.dtype
     rounded = numerics.round_up(outcome.bound, dtype)
-    above = integers.scaled(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
+    above = numerics.times_power_of_two(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
     eps = 2 * jnp.finfo(dtype).eps * (problem.spare + jnp.min(problem.costs) > 0)
     above += eps * jnp.abs(above) + eps * jnp.min(problem.costs)
     upper = jnp.where(problem.is_valid, jnp.maximum(above, values[0]), jnp.inf)

@@ -74,9 +74,14 @@ def is_integer(values: Array) -> Array:
     return jnp.all(values == jnp.round(values))
 
 
+def weight_bits(dtype: jnp.dtype) -> int:
+    """The integers that stand for weights of a float type sum to about 2^bits, which leaves two bits of headroom."""
+    return 60 if jnp.dtype(dtype).itemsize == 8 else 29
+
+
 def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
-    """Weights as integers whose total leaves two bits of headroom; the weight of one, a power of two; and what rounding can add up to."""
-    integer, bits = (jnp.int64, 60) if weights.dtype.itemsize == 8 else (jnp.int32, 29)
+    """Weights as integers; the weight of one, a power of two; and what rounding can add up to."""
+    integer, bits = jnp.int64 if weights.dtype.itemsize == 8 else jnp.int32, weight_bits(weights.dtype)
     scale = numerics.power_of_two_at_least(jnp.max(weights) / 4)
     relative = weights / scale
     unit = numerics.power_of_two_at_least(jnp.sum(relative, dtype=weights.dtype)) * 2.0**-bits

@@ -30,7 +30,7 @@ from jboost.geometry.exact import Wide, wide_where
 from jboost.pair import near_optimal, sweep
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, list_splits
 from jboost.pair.encoding import Encoding, encode, pad_rows
-from jboost.pair.instance import Instance
+from jboost.pair.instance import Instance, weight_bits
 from jboost.pair.leave_one_out_verdicts import Near, Verdict, matters_to, tour_splits
 from jboost.pair.near_optimal import Occurrences, Room
 from jboost.pair.near_optimal_lines import compare_gaps
@@ -222,9 +222,8 @@ def _conclude(encoding: Encoding, mask: Array, undecided: Array, counts: _Counts
 
 def _is_fine(encoding: Encoding) -> Array:
     """Whether the weights without the heaviest are told apart as finely as their own total would have them, []."""
-    bits = 60 if encoding.weights.dtype.itemsize == 8 else 29
     rest = jnp.sum(encoding.weights) - jnp.max(encoding.weights, initial=0.0)
-    return encoding.rounding <= rest * (encoding.weights.shape[0] * 2.0 ** (4 - bits))
+    return encoding.rounding <= rest * (encoding.weights.shape[0] * 2.0 ** (4 - weight_bits(encoding.weights.dtype)))
 
 
 def _gather(instance: Instance, num_splits: int, by_margin: bool, config: SweepConfig) -> tuple[Near, Occurrences, Occurrences]:

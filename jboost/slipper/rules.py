@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import learners
-from jboost.base import boosting, check
+from jboost.base import boosting, check, numerics
 from jboost.base.boosting import Proposal
 from jboost.base.records import register
 from jboost.base.types import Array, Dataset
@@ -89,7 +89,7 @@ class Rules:
         parts = jnp.where(parts & classes, amounts[:, None], 0)
 
         grown = _grow(state.literals, parts, min(self.max_order, state.literals.shape[0] // 2))
-        shares = integers.scaled(grown.tables.astype(dtype), -power)
+        shares = numerics.times_power_of_two(grown.tables.astype(dtype), -power)
         order = _prune(shares, grown.length, jnp.sum(state.mask))
         whole = grown.tables[:, :2] + grown.tables[:, 2:]
         advantage, default = _advantage(whole)[order], _advantage(whole)[0]
@@ -103,7 +103,7 @@ class Rules:
         half = state.literals.shape[0] // 2
         rule = Monomial((used[:half] - used[half:])[None, :], jnp.ones((1,), jnp.int8))
         value = jnp.where(is_better, advantage, default) ** 2
-        value = integers.scaled(value, -power)[None]
+        value = numerics.times_power_of_two(value, -power)[None]
         outputs = jnp.where(state.is_valid, outputs, jnp.nan)
         return Proposal(rule, outputs, value, jnp.full((), jnp.inf, dtype), state._replace(is_grown=is_grown, key=key))
 

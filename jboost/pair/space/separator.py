@@ -132,10 +132,10 @@ def _best_about(
     bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, least)), 0)
     drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, result_dtype)
     constant = plane.best_constant(problem, encoding.positive, encoding.integers)
-    losses = [numerics.masked_sum(encoding.integers, plane.misclassified(problem, encoding.positive, line)) for line in (drawn, constant)]
-    is_constant = best.is_constant | (losses[1] < losses[0])
-    drawn = jax.tree.map(lambda flat, line: jnp.where(losses[1] < losses[0], flat, line), constant, drawn)
-    wrong = plane.misclassified(problem, encoding.positive, drawn)
+    wrong, wrong_flat = (plane.misclassified(problem, encoding.positive, line) for line in (drawn, constant))
+    falls_back = numerics.masked_sum(encoding.integers, wrong_flat) < numerics.masked_sum(encoding.integers, wrong)
+    drawn, wrong = jax.tree.map(functools.partial(jnp.where, falls_back), (constant, wrong_flat), (drawn, wrong))
+    is_constant = best.is_constant | falls_back
     is_sure = (best.loss == bound) & (is_constant | (plane.spread(problem) <= _MOST_SPREAD))
     status = jnp.where(is_sure, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
     return certify(encoding, drawn, wrong, is_constant, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)
