@@ -1,11 +1,18 @@
 """Strict mode for every test: eight simulated devices, no silent rank promotion; warnings are errors by pyproject.toml."""
 
+import atexit
 import gc
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
-os.environ.setdefault("JAX_ENABLE_COMPILATION_CACHE", "false")  # tests compile what they run, and write nothing into the user's folders
+_FLAGS = "--xla_force_host_platform_device_count=8 --xla_cpu_parallel_codegen_split_count=1"  # workers share the cores: a compilation needs one
+os.environ.setdefault("XLA_FLAGS", _FLAGS)
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _compiled = tempfile.mkdtemp(prefix="jboost-compiled-")  # the workers and commands of one run read what others compiled, and nothing older
+    atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
+    os.environ |= {"JAX_COMPILATION_CACHE_DIR": _compiled, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
 
 import jax
 import pytest
@@ -73,8 +80,8 @@ _SLOW_DOCTESTS = {
     "jboost.lpboost.booster.fit",
     "jboost.lpboost.path.path",
     "jboost.pair.leave_one_out.leave_one_out",
-    "jboost.pair.pareto.best_trade_off",
-    "jboost.pair.pareto.pareto_front",
+    "jboost.pair.pareto.front.best_trade_off",
+    "jboost.pair.pareto.front.pareto_front",
     "jboost.pair.space.separator.optimal_plane",
     "jboost.slipper.rules.rules",
 }  # each compiles a booster of its own

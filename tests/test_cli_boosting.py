@@ -58,7 +58,7 @@ def names_in(folder):
 # --- what it does ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", options.BOOSTERS)
+@pytest.mark.parametrize("method", [pytest.param(name, marks=pytest.mark.slow if name == "relaxed-margin" else ()) for name in options.BOOSTERS])
 def test_from_fit_to_prediction(run, frame, method):
     nu = ("--nu", "0.7") if method in options.SOFT_MARGINS else ()
     code, out, err = run("fit", *DATA, "--method", method, *QUICK, *nu, "--output", "out")
@@ -157,6 +157,7 @@ def test_other_learners(run, frame, learner, drop, method):
     assert run("inspect", "out")[0] == 0
 
 
+@pytest.mark.slow
 def test_a_learner_without_bounds_has_those_of_what_was_seen(run):
     code, out, err = run("fit", *DATA, "--method", "relaxed-margin", "--learner", "mlp", *QUICK, "--output", "out")
     assert (code, err) == (0, "")

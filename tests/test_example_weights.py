@@ -84,6 +84,7 @@ def test_fit_equals_highs_and_its_bounds_can_be_recomputed(x64):
     np.testing.assert_allclose(example_weights.recompute_bounds(model), [lower, upper], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_columns_are_tried_few_at_a_time(x64):
     """Small and large supports, hard margins, which all columns have to solve, few that count, and a clash of labels at one place."""
     rows, sizes, penalties = 160, [160, 160, 160, 160, 120, 20, 160, 140], [0.02, 0.1, 1.0, 0.0075, 0.05, 0.2, 1.0, 1.0]

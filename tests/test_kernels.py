@@ -168,6 +168,7 @@ def test_stumps_equal_drawn_thresholds():
     assert kernel.is_inside(jnp.array([[0.0, 1, 2.5], [0, 1, 3.5]], jnp.float32)).tolist() == [True, False]
 
 
+@pytest.mark.slow
 def test_sums_in_chunks_equal_the_whole():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(23, 2)).astype(np.float32), rng.normal(size=(17, 2)).astype(np.float32)

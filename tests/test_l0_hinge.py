@@ -56,7 +56,7 @@ def least_hinge_loss(margins, weights, margin):
     ).fun
 
 
-@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("x64", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_votes_have_the_least_hinge_loss_and_few_columns(x64):
     with jax.enable_x64(x64):
         dtype = np.float64 if x64 else np.float32

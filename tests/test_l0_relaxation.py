@@ -159,6 +159,7 @@ def test_cuts_between_near_examples_alone(max_pair_entries):
     assert num_less > 5
 
 
+@pytest.mark.slow
 def test_distances_are_counted_in_bits():
     config = l0.RelaxationConfig(distance_factor=2.0)
     with pytest.raises(ValueError, match="features is None, but config.distance_factor"):

@@ -333,6 +333,7 @@ def solve_under_jit(instance):
     return solve_one(instance, None, SMALL)
 
 
+@pytest.mark.slow
 def test_few_and_many_pairs_of_sixty_rows():
     """Rewards are summed pair by pair where they are few, and by products where they are many; in several parts, and with little or much to flow."""
     instances = random_instances(30, 60, 5, 850, with_pairs=True, with_costs=False, missing=False)
@@ -375,6 +376,7 @@ def test_costs_whose_differences_are_rounded():
     assert float(solved.upper_bound) <= float(best) + 1e-3
 
 
+@pytest.mark.slow
 def test_what_the_beam_finds_is_enough_or_the_best_is_found():
     instances = random_instances(COUNT, ROWS, ATTRIBUTES, 900)
     best = optima(instances)
@@ -618,6 +620,7 @@ def greedy_many(instances, config):
     return jax.vmap(lambda *one: greedy(*one[:3], max_order=None, costs=one[3], mask=one[4], config=config))(features, labels, weights, prices, mask)
 
 
+@pytest.mark.slow
 def test_greedy_is_below_the_optimum_and_its_bound_above_and_missing_values_need_a_word_under_jit():
     config = SearchConfig(beam_width=4, capacity=16)
     instances = random_instances(COUNT, ROWS, ATTRIBUTES, 1000)

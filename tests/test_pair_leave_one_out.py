@@ -182,7 +182,8 @@ def by_branch_and_bound(points, labels, weights, mask):
     return jax.device_get(jboost.pair.leave_one_out(points, labels, weights=weights, mask=mask, method="branch_and_bound"))
 
 
-@pytest.mark.parametrize("num_sets", [12, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_sets", [12, 300])
 def test_branch_and_bound_on_degenerate_sets(num_sets):
     points, labels, weights, mask = random_degenerate_sets(67, num_sets, 8)
     for row in range(num_sets):

@@ -116,6 +116,7 @@ def test_the_first_point_is_the_optimal_separator_and_the_last_a_constant():
     assert np.all(jboost.predict(best, points) == np.sign(best.bias))
 
 
+@pytest.mark.slow
 def test_cells_of_directions_find_the_front_of_degenerate_sets():
     """One by one, as the host drives them; the last ones keep none, one and two of their points."""
     sets = random_degenerate_sets(75, 40, 8)

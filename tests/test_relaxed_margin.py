@@ -176,6 +176,7 @@ def test_every_update_reaches_the_optimum_over_a_pool(update):
     assert edges.max() <= float(certificate.upper_bound) + 1e-6
 
 
+@pytest.mark.slow
 def test_the_paper_s_step_keeps_its_promise():
     """T <= 32 log(m) / eps^2 (Theorem 8)."""
     games = random_games(6, seed=21)
@@ -194,6 +195,7 @@ def test_the_paper_s_step_keeps_its_promise():
     assert (np.asarray(num_rounds) <= promised).all()
 
 
+@pytest.mark.slow
 def test_stumps_are_certified_over_all_of_them():
     rng = np.random.default_rng(2)
     features, labels = rng.normal(size=(30, 2)), rng.choice([-1, 1], 30)
