@@ -7,17 +7,25 @@ import shutil
 import tempfile
 from pathlib import Path
 
-_FLAGS = "--xla_force_host_platform_device_count=8 --xla_cpu_parallel_codegen_split_count=1"  # workers share the cores: a compilation needs one
-os.environ.setdefault("XLA_FLAGS", _FLAGS)
-if "PYTEST_XDIST_WORKER" not in os.environ:
-    _compiled = tempfile.mkdtemp(prefix="jboost-compiled-")  # the workers and commands of one run read what others compiled, and nothing older
-    atexit.register(shutil.rmtree, _compiled, ignore_errors=True)
-    os.environ |= {"JAX_COMPILATION_CACHE_DIR": _compiled, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_cpu_parallel_codegen_split_count=1")  # a compilation on one core
 
 import jax
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+def _keep_compiled_programs():
+    """In a folder of this run: its workers and commands read what others compiled, and nothing older; none writes into the user's folders."""
+    folder = tempfile.mkdtemp(prefix="jboost-compiled-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name, value in (("jax_compilation_cache_dir", folder), ("jax_persistent_cache_min_compile_time_secs", 0)):
+        jax.config.update(name, value)
+        os.environ[name.upper()] = str(value)
+
+
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    _keep_compiled_programs()
 
 
 @pytest.fixture
