@@ -22,6 +22,8 @@ from jboost.losses import ExponentialLoss
 
 __all__ = ["AdaBoost", "MarginCertificate", "finish", "fit", "init", "step"]
 
+_MOST_PRECISION = 2.0  # the margins of all votes lie in [-1, 1]
+
 
 class MarginCertificate(NamedTuple):
     """`lower_bound` is the training error, `upper_bound` the product of the normalisers; the margins are those of votes scaled to norm 1."""
@@ -64,7 +66,11 @@ class AdaBoost:
         scores = jnp.zeros_like(weights)
         bound = losses.mean_exponential(loss)
         certificate = MarginCertificate(losses.training_error(dataset, scores), bound, bound, weights, zero, zero + jnp.inf)
-        return boosting.before_first_round(Memory(loss, scores, zero, zero + 1, certificate), weights, certificate, capacity)
+        first = boosting.before_first_round(Memory(loss, scores, zero, zero + 1, certificate), weights, certificate, capacity)
+        if self.margin_precision is None:
+            return first
+        is_allowed = (self.margin_precision > 0) & (self.margin_precision <= _MOST_PRECISION)
+        return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the vote from the edge, the losses from the vote."""
@@ -179,4 +185,4 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
 def _booster(margin_precision: ArrayLike | None) -> AdaBoost:
     if margin_precision is None:
         return AdaBoost()
-    return AdaBoost(check.number("margin_precision", margin_precision, low=0, high=2, open_low=True).astype(float))
+    return AdaBoost(check.number("margin_precision", margin_precision, low=0, high=_MOST_PRECISION, open_low=True).astype(float))

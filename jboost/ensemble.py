@@ -53,6 +53,7 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
         total, verdict = carry
         hypotheses, votes = part
         said = jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(hypotheses)
+        said = jnp.where(jnp.any(votes != 0, axis=1, keepdims=True), said.astype(votes.dtype), 0.0)
         vote = jnp.where(said > 0, votes[:, :1], jnp.where(said < 0, votes[:, 1:], 0.0))
         settles = jnp.isinf(vote)
         total += jnp.sum(jnp.where(settles, 0.0, vote) * said, axis=0)
@@ -60,8 +61,9 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
         ruling = jnp.sign(jnp.take_along_axis(vote * said, first, axis=0)[0])
         return (total, jnp.where((verdict == 0) & jnp.any(settles, axis=0), ruling, verdict)), None
 
-    start = (jnp.full((num_rows,), ensemble.constant), jnp.zeros((num_rows,), ensemble.votes.dtype))
-    (total, verdict), _ = lax.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, ensemble.votes)))
+    votes = jnp.asarray(ensemble.votes).astype(float)
+    start = (jnp.full((num_rows,), ensemble.constant, votes.dtype), jnp.zeros((num_rows,), votes.dtype))
+    (total, verdict), _ = lax.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes)))
     return jnp.where(verdict == 0, total, jnp.where(verdict > 0, jnp.inf, -jnp.inf))
 
 
@@ -91,13 +93,13 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
       Lines of text: settling rules first, in their order, then votes from the greatest down; unused slots are left out.
 
     Raises:
-      ValueError: if the learner has no words for its hypotheses.
+      ValueError: if the learner has no words for its hypotheses, or if there are fewer names than features that it looks at.
     """
     if not hasattr(ensemble.learner, "describe"):
         raise ValueError(
             f"ensemble is of a {type(ensemble.learner).__name__}, which has no describe(hypothesis, names): add that method to the learner"
         )
-    votes = np.asarray(ensemble.votes)
+    votes, names = np.asarray(ensemble.votes), [" ".join(str(name).splitlines()) for name in names]
     sizes = np.abs(votes).max(axis=1)
     order = [*np.flatnonzero(np.isinf(sizes)), *(slot for slot in np.argsort(-sizes, kind="stable") if 0 < sizes[slot] < np.inf)]
     lines = [_rule(ensemble, int(slot), votes[slot], names) for slot in order]
@@ -107,6 +109,9 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
 
 def _rule(ensemble: Ensemble, slot: int, votes: Any, names: Sequence[str]) -> str:
     hypothesis = jax.tree.map(lambda leaf: np.asarray(leaf[slot]), ensemble.hypotheses)
-    what = ensemble.learner.describe(hypothesis, names)
+    try:
+        what = ensemble.learner.describe(hypothesis, names)
+    except IndexError:
+        raise ValueError(f"names holds {len(names)} texts, and the ensemble looks at more features: hand in one for each") from None
     weight = f"{votes[0]:.4g}" if votes[0] == votes[1] else f"{votes[0]:.4g} if positive, {votes[1]:.4g} if negative"
     return f"{weight} * [{what}]"

@@ -225,6 +225,8 @@ def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dic
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: an array of numbers is wanted")
+    if name in arrays:
+        raise ValueError(f"model holds two arrays by the name {name}: change a key of a dict that has a dot in it")
     arrays[name] = array
     return {"dtype": str(array.dtype), "shape": list(array.shape)}
 

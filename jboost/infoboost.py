@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost import learners, losses
 from jboost.base import boosting, check
@@ -24,9 +25,9 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.learners.criteria import Cells, cells_of, normalizer
 from jboost.losses import ExponentialLoss
 
-_MOST_SMOOTHING = 1e30  # of cells that sum to 1: beyond it votes are 0 to any float
-
 __all__ = ["InfoBoost", "finish", "fit", "init", "step", "votes"]
+
+_MOST_SMOOTHING = 1e30  # of cells that sum to 1: beyond it votes are 0 to any float
 
 
 def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
@@ -72,7 +73,9 @@ class InfoBoost:
         margins = jnp.zeros_like(weights)
         bound = losses.mean_exponential(loss)
         certificate = Certificate(losses.training_error(dataset, margins), bound, bound, weights)
-        return boosting.before_first_round(Memory(loss, margins), weights, certificate, capacity)
+        first = boosting.before_first_round(Memory(loss, margins), weights, certificate, capacity)
+        is_allowed = (self.smoothing >= 0) & (self.smoothing <= _MOST_SMOOTHING)
+        return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the confusion table, two votes, and the examples that they settle."""
@@ -170,4 +173,9 @@ def _learner(learner: Any, criterion: str) -> Any:
 
 
 def _booster(smoothing: ArrayLike) -> InfoBoost:
-    return InfoBoost(check.number("smoothing", smoothing, low=0, high=_MOST_SMOOTHING).astype(float))
+    kept = check.number("smoothing", smoothing, low=0, high=_MOST_SMOOTHING).astype(float)
+    least = float(jnp.finfo(kept.dtype).tiny)
+    given = 0.0 if isinstance(kept, jax.core.Tracer) else float(np.asarray(smoothing))
+    if 0 < given < least:
+        raise ValueError(f"smoothing is {given:g}, which {kept.dtype} takes for 0: hand in 0, or {least:g} or more")
+    return InfoBoost(kept)

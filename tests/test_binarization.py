@@ -1,6 +1,7 @@
 """Binarization: cuts, bits, support sets and their text, against brute force, exact decimals and a reader of the text of its own."""
 
 import csv
+import datetime
 import itertools
 import json
 import re
@@ -539,3 +540,18 @@ def test_the_cuts_of_the_mma_authors_are_among_ours(key, name, options, separati
     ours = binarization.fit(features, labels, names=names, min_separation=separation)
     assert ours.num_bits <= len(wanted)
     assert differences(np.asarray(binarization.apply(ours, features)), labels).sum(axis=1).min() >= separation
+
+
+def test_numbers_beside_text():
+    """Integers of any size are categories of their own; what is neither text nor a finite number is named."""
+
+    def column(*values):
+        return np.array([[value] for value in values], object)
+
+    ids = binarization.fit(column("n/a", 9007199254740993, 9007199254740992, 10**400), [1, -1, 1, -1], drop_redundant=False)
+    assert ids.categories == (tuple(sorted(["n/a", "9007199254740993", "9007199254740992", str(10**400)])),)
+    for bad in (datetime.date(2020, 1, 1), b"red", np.inf):
+        with pytest.raises(ValueError, match=r"features\[1, 0\] is .* in a column of text"):
+            binarization.fit(column("red", bad), [1, -1])
+        with pytest.raises(ValueError, match=r"features\[0, 0\] is .* in a column of text"):
+            binarization.apply(binarization.fit(column("red", "blue"), [1, -1]), column(bad))

@@ -764,3 +764,75 @@ def test_smoothing_and_examples_that_are_not_there():
         infoboost.fit(dataset, learners.stumps(), smoothing=np.inf)
     with pytest.raises(ValueError, match="dataset has no examples"):
         infoboost.fit(make_dataset(np.zeros((0, 2)), []), learners.stumps())
+
+
+def test_unused_slots_say_nothing():
+    """A learner whose all-zero hypothesis answers NaN, and a column that no hypothesis in use looks at."""
+
+    def said(direction, features):
+        return jnp.sign(features @ (direction / jnp.linalg.norm(direction)))
+
+    def propose(state, example_weights):
+        features, labels = state
+        direction = jnp.array([0.0, 1.0])
+        output = said(direction, features)
+        edge = jnp.sum(example_weights * labels * output)
+        return Proposal(direction[None], output[None], edge[None], jnp.asarray(jnp.inf), state)
+
+    learner = learners.from_functions(lambda key, dataset: (dataset.features, dataset.labels), propose, said)
+    dataset = make_dataset([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, -1.0], [0.0, 1.0]], [1, 1, 1, -1, -1])
+    fitted = adaboost.fit(dataset, learner, max_rounds=8)
+    assert int(fitted.ensemble.count) == 1
+    assert jboost.predict(fitted.ensemble, dataset.features).tolist() == [1, 1, 1, -1, 1]
+    voted = adaboost.fit(dataset, learners.pool(), max_rounds=8)
+    assert jboost.predict(voted.ensemble, [[np.nan, 1.0]]).tolist() == [1]
+    assert np.isnan(jboost.predict_scores(voted.ensemble, [[0.0, np.nan]])[0])
+
+
+def test_an_ensemble_of_32_bits_where_64_are_enabled():
+    dataset = make_dataset([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [1, -1, -1, -1])
+    ensemble = adaboost.fit(dataset, learners.pool(), max_rounds=4).ensemble
+    scores = jboost.predict_scores(ensemble, dataset.features)
+    with jax.enable_x64(True):
+        wide = jboost.predict_scores(ensemble, dataset.features)
+        assert wide.dtype == np.float64
+        np.testing.assert_allclose(wide, scores, rtol=1e-6)
+
+
+def test_opposite_monomials_have_two_texts():
+    features, labels = [[1.0]] * 3 + [[0.0]] * 3, np.array([-1, -1, -1, 1, 1, -1])
+    texts = [
+        jboost.ensemble.describe(adaboost.fit(make_dataset(features, sign * labels), learners.monomials(1), max_rounds=1).ensemble, ["a"])
+        for sign in (1, -1)
+    ]
+    assert texts == ["0.5493 * [-(a)]", "0.5493 * [a]"]
+
+
+def test_traced_settings_that_are_not_allowed():
+    dataset = make_dataset([[1, 0], [1, 1], [0, 1], [0, 0]], [1, 1, 1, -1])
+    smoothed = jax.jit(lambda smoothing: infoboost.fit(dataset, learners.literals(), smoothing=smoothing, max_rounds=3))
+    precise = jax.jit(lambda precision: adaboost.fit(dataset, learners.literals(), margin_precision=precision, max_rounds=3))
+    for fit, bad, good in ((smoothed, (-1.0, np.nan, np.inf), 0.0), (precise, (-1.0, 0.0, np.nan, 3.0), 0.1)):
+        for value in bad:
+            fitted = fit(value)
+            assert int(fitted.status) == Status.INVALID_INPUT
+            assert np.isnan(fitted.certificate.upper_bound)
+        assert int(fit(good).status) != Status.INVALID_INPUT
+    with pytest.raises(ValueError, match="smoothing is 1e-60, which float32 takes for 0"):
+        infoboost.fit(dataset, learners.literals(), smoothing=1e-60)
+
+
+def test_a_constant_of_no_features():
+    features = np.zeros((4, 0))
+    for booster in (adaboost, infoboost):
+        fitted = booster.fit(make_dataset(features, [1, 1, 1, -1]), learners.stumps(), max_rounds=3)
+        assert jboost.predict(fitted.ensemble, features).tolist() == [1, 1, 1, 1]
+
+
+def test_names_of_features_in_words():
+    """Thresholds tell neighbouring values apart, a name has one line, and each feature has a name."""
+    values = np.array([[1234567.0], [1234568.0]], np.float32)
+    fitted = adaboost.fit(make_dataset(values, [-1, 1]), learners.stumps(), max_rounds=1)
+    assert jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"]) == "inf * [+1 if age (years) > 1234567.5 else -1]"
+    with pytest.raises(ValueError, match="names holds 0 texts"):
+        jboost.ensemble.describe(fitted.ensemble, [])

@@ -357,3 +357,23 @@ def test_no_strategy_loses_more_than_the_best_classifier():
     scores, labels, weights = [[1000000, -3999998], [1000004, -3999996], [1000003, -3999997]], [-1, -1, 1], [100.0, 1.0, 40.0]
     best = jboost.combine.best_single(scores, labels, weights=weights).loss
     assert jboost.combine.fit(scores, labels, weights=weights).loss <= best
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0])
+def test_stacking_leaves_a_constant_column_alone(penalty):
+    labels, scores = [-1, 1, -1, 1], np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
+    alone = jboost.combine.stacking(scores, labels, penalty=penalty)
+    beside = jboost.combine.stacking(np.concatenate([scores, np.ones_like(scores)], axis=1), labels, penalty=penalty)
+    np.testing.assert_allclose(beside.coefficients, [float(alone.coefficients[0]), 0.0], rtol=1e-4)
+    assert beside.loss == alone.loss
+    twice = jboost.combine.stacking(np.concatenate([scores, scores], axis=1), labels, penalty=penalty)
+    assert twice.loss == alone.loss
+    with pytest.raises(ValueError, match="penalty is inf"):
+        jboost.combine.stacking(scores, labels, penalty=np.inf)
+
+
+def test_pairwise_errors_of_weights_whose_sum_overflows(x64):
+    for weight in (1.0, 1e308):
+        dataset = jboost.make_dataset([[0.0], [1.0], [1.0]], [1, -1, 1], weights=np.full(3, weight))
+        fitted = jboost.combine.pairwise.fit(dataset, jboost.learners.stumps(), max_rounds=3)
+        assert 1 / 3 <= fitted.certificate.upper_bound < 0.334

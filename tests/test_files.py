@@ -364,3 +364,9 @@ def test_a_folder_is_the_old_one_or_the_new_one(tmp_path):
         (work / "c").write_text("3", encoding="utf-8")
     assert [file.name for file in folder.iterdir()] == ["c"]
     assert [file.name for file in folder.parent.iterdir()] == ["out"]
+
+
+def test_two_arrays_of_one_name(tmp_path):
+    model = learners.Model({"dense.bias": jnp.float32(1), "dense": {"bias": jnp.float32(2)}}, jnp.float32(1))
+    with pytest.raises(ValueError, match="two arrays by the name params.dense.bias"):
+        files.save(model, tmp_path / "model.npz")

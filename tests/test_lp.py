@@ -10,6 +10,7 @@ from jax.experimental import sparse
 
 from jboost import lp, operators
 from jboost.base.status import Status
+from jboost.lp import tighten
 from linear_programs import (
     DUALLY_INFEASIBLE,
     Program,
@@ -497,3 +498,82 @@ def test_values_do_not_recompile(x64, compilations):
     before = compilations()
     jax.block_until_ready(solve(jnp.array([-1.0, -5.0])))
     assert compilations() == before
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
+@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "float64"])
+def test_large_bounds_of_variables_are_no_rays(config, wide):
+    """x1 = x2 with x1 >= size: a dual that leans on the large bound gains much, however far it is from a ray."""
+    with jax.enable_x64(wide):
+
+        @jax.jit
+        def solve(size):
+            program = lp.make_program([1.0, 1.0], [[1.0, -1.0]], row_lower=0.0, row_upper=0.0, lower=jnp.stack([size, 0.0]))
+            return lp.solve(program, config=config)
+
+        for size in (1e3, 1e5, 3e5, 1e6, 1.5e8, 1e9, 1e10):
+            solution = solve(size)
+            assert solution.status != Status.PRIMAL_INFEASIBLE, size
+            assert solution.lower_bound <= 2 * size * (1 + 1e-6), size
+            assert solution.upper_bound >= 2 * size * (1 - 1e-6), size
+            infeasible = lp.solve(
+                lp.make_program([1.0, 1.0], [[1.0, -1.0]], row_lower=0.0, row_upper=0.0, lower=[size, 0.0], upper=[np.inf, 0.5 * size]), config=config
+            )
+            assert infeasible.status != Status.OPTIMAL, size
+
+
+def test_bounds_in_lists(x64):
+    matrix = [[1.0, 2.0], [3.0, 1.0]]
+    slope = jax.grad(lambda bound: lp.solve(lp.make_program([1.0, 1.0], matrix, row_lower=[bound, 1.0])).primal_objective)(1.0)
+    np.testing.assert_allclose(slope, 0.4, rtol=1e-6)
+    with pytest.raises(ValueError, match="row_upper"):
+        lp.make_program([1.0], [[1.0]], row_upper=[[1.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
+def test_works_under_shard_map(config):
+    mesh = jax.make_mesh((1,), ("programs",), axis_types=(jax.sharding.AxisType.Auto,))
+    no_bound = np.full((1, 3), -np.inf)
+    parts = ([[-3.0, -5.0]], [[[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]]], no_bound, [[4.0, 12.0, 18.0]], np.zeros((1, 2)), np.full((1, 2), 100.0))
+
+    def solve(*parts):
+        return lp.solve(lp.LinearProgram(*(part[0] for part in parts)), config=config).primal_objective[None]
+
+    sharded = jax.jit(jax.shard_map(solve, mesh=mesh, in_specs=(jax.P("programs"),) * 6, out_specs=jax.P("programs")))
+    np.testing.assert_allclose(sharded(*(jnp.asarray(part, jnp.float32) for part in parts)), [-36.0], rtol=1e-4)
+
+
+def test_bounds_that_no_float_holds(x64):
+    """Sums that overflow prove nothing, and products below the normal numbers are rounded away from the optimum."""
+    no_rows = np.zeros((0, 1))
+    assert lp.solve(lp.make_program([1e200], no_rows, lower=[1e200])).lower_bound == -np.inf
+    assert lp.solve(lp.make_program([1.0, 1.0], np.zeros((0, 2)), lower=[1.5e308, 1.5e308])).lower_bound == -np.inf
+    with jax.enable_x64(False):
+        assert float(lp.solve(lp.make_program([1e-20], no_rows, lower=[-1e-21])).lower_bound) <= -1e-41
+
+
+def test_first_order_method_where_squares_overflow():
+    bounded = lp.make_program([1.0, 1.0], [[1.0, 1.0], [1.0, -1.0]], row_lower=[1.0, -np.inf], row_upper=[np.inf, 1e20])
+    dear = lp.make_program([1e20, 1e20], [[1.0, 1.0]], row_lower=1.0)
+    for program in (bounded, dear):
+        solution = lp.solve(program, config=lp.FirstOrderConfig())
+        assert np.isfinite(solution.primal).all()
+        assert np.isfinite(solution.dual).all()
+    assert solution.status == Status.OPTIMAL
+    np.testing.assert_allclose(solution.primal_objective, 1e20, rtol=1e-4)
+
+
+def test_numbers_below_the_normal_range(x64):
+    """They are refused; products that get there prove no more than they may."""
+    for program in (
+        lp.make_program([1e-310], [[1.0]], row_lower=0.0),
+        lp.make_program([1.0], [[1e-310]], row_lower=0.0),
+        lp.make_program([1e150], [[1.0]], row_lower=1e-310, upper=1.0),
+        lp.make_program([1e305], [[1.0]], lower=[-2e-308]),
+        lp.make_program([1.0], [[0.0]], lower=[1e-310], upper=[0.0]),
+    ):
+        assert lp.solve(program).status == Status.INVALID_INPUT
+        with pytest.raises(ValueError, match="below the normal range of float64|no point is feasible"):
+            lp.validate(program)
+    tight = tighten.tighten(lp.make_program([-1.0, 0.0], [[1e-300, 1e-160]], row_upper=0.0, lower=[0.0, -1e-150], upper=[np.inf, 1.0]), 2)
+    assert tight.upper[0] >= 1e-10

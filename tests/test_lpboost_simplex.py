@@ -184,3 +184,10 @@ def test_masters_of_column_generation(wide):
     assert int(fitted.status) == Status.OPTIMAL
     assert fitted.certificate.lower_bound - 1e-7 <= optimum <= fitted.certificate.upper_bound + 1e-7
     assert fitted.certificate.upper_bound - fitted.certificate.lower_bound <= 1.001e-3
+
+
+def test_a_batch_of_solutions_is_no_start():
+    margins = np.random.default_rng(0).choice([-1.0, 1.0], (3, 3, 5)).astype(np.float32)
+    batch = jax.vmap(lambda one: lpboost.solve(one, nu=0.5))(margins)
+    with pytest.raises(ValueError, match="initial is a solution of a batch of margins"):
+        lpboost.solve(margins[0], nu=0.5, initial=batch)

@@ -133,3 +133,9 @@ def test_folds_are_judged():
         jboost.l0.choose(dataset, learner_of, held_out=jnp.zeros((2, 60)).at[1, 2].set(3), **options)
     with pytest.raises(ValueError, match="held_out has 1 folds"):
         jboost.l0.choose(dataset, learner_of, held_out=np.zeros((1, 60)), **options)
+
+
+def test_sums_that_an_integer_does_not_hold():
+    for weights in (np.array([200, 200, 7], np.uint8), np.array([2_000_000_000, 2_000_000_000, 7], np.int32)):
+        with pytest.raises(ValueError, match="scale weights down"):
+            merging.merge_equal(jboost.make_dataset([[1], [1], [0]], [1, 1, -1], weights=weights))

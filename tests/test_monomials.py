@@ -862,7 +862,7 @@ def test_the_learner():
 
     np.testing.assert_allclose(learner.prices(state), [0.25, *(learner.price(state, monomial(k)) for k in (1, 2))], rtol=1e-6)
     assert float(learner.least_price(state)) == float(learner.prices(state)[1:].min())
-    assert learner.describe(Monomial(jnp.array([1, 0, -1, 0], jnp.int8), jnp.asarray(-1, jnp.int8)), ["a", "b", "c", "d"]) == "a and not c"
+    assert learner.describe(Monomial(jnp.array([1, 0, -1, 0], jnp.int8), jnp.asarray(-1, jnp.int8)), ["a", "b", "c", "d"]) == "-(a and not c)"
     assert learner.describe(monomial(0), ["a", "b", "c", "d"]) == "always"
 
 

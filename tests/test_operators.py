@@ -451,3 +451,9 @@ def test_as_operator():
 def test_bad_arguments_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_partial_sums_of_duplicates_may_overflow():
+    indices = jnp.zeros((3, 2), jnp.int32)
+    made = jax.jit(lambda data: operators.sparse(BCOO((data, indices), shape=(1, 1))).to_dense())
+    assert made(jnp.array([3e38, 3e38, -3e38], jnp.float32)).tolist() == [[np.float32(3e38)]]

@@ -376,3 +376,11 @@ def test_no_loss_below_the_lower_bound(x64):
 def test_a_watcher_is_a_function():
     with pytest.raises(ValueError, match="on_step is 1: a function"):
         jboost.pair.optimal_separator([[0.0, 0.0], [1.0, 0.0]], [1, -1], on_step=1)
+
+
+def test_the_largest_integer_is_beyond_the_float(x64):
+    """2^63 - 1 becomes 2^63, and the cast back would say that nothing was lost: a triangle would be three points in a row."""
+    points = np.array([[0, 0], [2**62, 2**61], [2**63 - 1, 2**62]], np.int64)
+    found = jboost.pair.optimal_separator(points, [1, -1, 1])
+    assert (found.status, found.lower_bound) == (Status.PRECISION_LIMIT, 0)
+    assert jboost.combine.fit(points, [1, -1, 1]).lower_bound == 0

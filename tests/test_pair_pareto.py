@@ -313,3 +313,27 @@ def test_least_squared_distance_in_float32():
     assert int(found.status) == Status.OPTIMAL
     assert found.lower_bound <= found.objective <= found.lower_bound * 1.001
     assert float(found.loss) == 1
+
+
+def test_a_line_that_no_float_holds_is_not_called_optimal():
+    """The window of slopes of the first point of the front lies between two neighbouring float32."""
+    side = 2**25
+    points, labels = np.array([(0, 0), (-side, 1 - side), (side - 1, side - 2)], np.int32), [1, -1, -1]
+    for method in ("sweep", "branch_and_bound"):
+        front = jboost.pair.pareto_front(points, labels, max_points=4, method=method)
+        assert front.status == Status.PRECISION_LIMIT
+        assert front.losses[:2].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("solve", [jboost.pair.least_distance_separator, jboost.pair.least_squared_distance_separator])
+def test_distance_programs_of_any_size(solve):
+    points, labels = np.array([[0, 0], [1, 0], [5, 0], [6, 0]], np.float32), [-1, -1, 1, 1]
+    usual = solve(points, labels)
+    heavy = solve(points, labels, weights=np.full(4, 2e38, np.float32))
+    np.testing.assert_allclose(heavy.normal, usual.normal, rtol=1e-5, atol=1e-6)
+    assert heavy.loss == usual.loss == 0
+    wide = solve(np.array([[-2e38, 0], [2e38, 0]], np.float32), [-1, 1])
+    assert wide.status != Status.OPTIMAL or wide.loss == 0
+    assert wide.lower_bound < 0.1
+    merged = solve(np.array([[16777216, 0], [16777217, 0]], np.int32), [-1, 1])
+    assert (merged.status, merged.lower_bound) == (Status.PRECISION_LIMIT, 0)

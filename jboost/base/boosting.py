@@ -276,7 +276,7 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     first = booster.init(dataset, capacity)
     slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)
     unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
-    sound = is_valid(dataset)
+    sound = is_valid(dataset) & (first.status != int(Status.INVALID_INPUT))
     return State(
         booster=booster,
         learner=state,

@@ -12,6 +12,8 @@ from jboost.combine.strategies import Found
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples
 
+_MOST_PENALTY = 1e30  # beyond it coefficients are 0 to any float
+
 
 def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> LinearVote:
     """The classifier that alone, or against its word, loses the least at its best threshold; ties by margin.
@@ -39,7 +41,7 @@ def stacking(
     >>> round(float(-vote.offset / vote.coefficients[0]), 3), float(vote.loss)
     (1.5, 0.0)
     """
-    return _stacking(*strategies.arrays(scores, labels, weights, mask), check.number("penalty", penalty, low=0))
+    return _stacking(*strategies.arrays(scores, labels, weights, mask), check.number("penalty", penalty, low=0, high=_MOST_PENALTY))
 
 
 def random_pairing(

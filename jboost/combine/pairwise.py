@@ -103,7 +103,7 @@ def _error(dataset: Dataset, wrong: Array, dtype: Any) -> Array:
 
 
 def _share(weights: Array, mask: Array, wrong: Array, dtype: Any) -> Array:
-    weights = jnp.where(mask, weights, jnp.zeros((), weights.dtype)).astype("float64")
+    weights = numerics.to_unit(jnp.where(mask, weights, jnp.zeros((), weights.dtype)).astype("float64"))
     share = numerics.safe_divide(numerics.masked_sum(weights, wrong), jnp.sum(weights))
     rounding = (2 * len(weights) + 4) * float(jnp.finfo(weights.dtype).eps)
     return numerics.round_up(jnp.minimum(share * (1 + rounding), 1.0), dtype)

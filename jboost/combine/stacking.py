@@ -12,6 +12,7 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 
 _MAX_STEPS, _HALVINGS = 60, 12
+_LIFT = 16  # roundings that are added to the diagonal: columns may depend on each other
 _OFFSET_PENALTY = 1e-6  # keeps the offset finite where there is one class only
 
 
@@ -56,7 +57,7 @@ def fit_log_odds(scores: Array, signs: Array, weights: Array, penalty: Array) ->
     deviation = jnp.where(deviation > 8 * jnp.finfo(scores.dtype).eps, deviation, 0.0)
     inputs = numerics.safe_divide(centred, jnp.broadcast_to(deviation, centred.shape))
     design = jnp.concatenate([inputs, jnp.ones_like(inputs, shape=(len(live), 1))], axis=1) * signs[:, None]
-    ridge = jnp.full((design.shape[1],), penalty / size).at[-1].set(_OFFSET_PENALTY)
+    ridge = jnp.append(jnp.where(deviation > 0, penalty / size, 1.0), _OFFSET_PENALTY).astype(scores.dtype)  # 1 for what no score depends on
     parameters = _minimise(design, shares, ridge)
     coefficients = numerics.safe_divide(parameters[:-1], deviation * reach)
     return LogOdds(coefficients, parameters[-1] - jnp.sum(numerics.safe_divide(parameters[:-1] * mean, deviation)))
@@ -78,7 +79,8 @@ def _minimise(design: Array, shares: Array, ridge: Array) -> Array:
         gradient = ridge * state.parameters - jnp.matmul(shares * doubts, design, precision=lax.Precision.HIGHEST)
         curvature = shares * doubts * (1 - doubts)
         hessian = jnp.matmul(design.T * curvature[None], design, precision=lax.Precision.HIGHEST) + jnp.diag(ridge)
-        direction = jax.scipy.linalg.solve(hessian, gradient, assume_a="pos")
+        lifted = hessian + jnp.diag(_LIFT * eps * jnp.diagonal(hessian))
+        direction = jax.scipy.linalg.solve(lifted, gradient, assume_a="pos")
         candidates = state.parameters[None] - 0.5 ** jnp.arange(_HALVINGS, dtype=design.dtype)[:, None] * direction[None]
         objectives = lax.map(objective, candidates)
         best = jnp.nanargmin(jnp.where(jnp.isnan(objectives), jnp.inf, objectives))

@@ -66,7 +66,7 @@ def fit(
     what the exact search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data sets.
 
     Args:
-      scores: [n, d], real; of d classifiers on n examples, in any units.
+      scores: [n, d], real; of d classifiers on n examples, in any units, as far as the float type holds all coefficients of a vote.
       labels: [n], +1 or -1.
       weights: [n], positive; what it costs to misclassify each example. None for ones.
       mask: [n] bool, False for rows that only pad.

@@ -54,16 +54,32 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, (float, np.floating)) and math.isnan(value))
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else number_text(float(value))
+def _text(value: Any, name: str) -> str:
+    """A category as text; numbers among text are categories too, integers of any size."""
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    if not isinstance(value, (float, np.floating, np.bool_)) or math.isinf(value):
+        raise ValueError(f"{name} is {value!r}, in a column of text: hand in text or a finite number, or NaN if it is unknown")
+    return number_text(float(value))
 
 
-def texts_of(column: np.ndarray) -> tuple[str, ...] | None:
-    """The categories of a column of objects, in order, if it holds text or nothing at all; None for one of numbers."""
-    known = [value for value in column if not _is_missing(value)]
-    if known and not any(isinstance(value, str) for value in known):
+def texts_of(column: np.ndarray, name: str, rows: np.ndarray) -> tuple[str, ...] | None:
+    """The categories of a column of objects, in order, if it holds text or nothing at all; None for one of numbers.
+
+    Args:
+      column: [m].
+      name: of the column, as errors call it.
+      rows: [m] its rows as the user counts them.
+
+    Raises:
+      ValueError: for what is neither text nor a finite number, in a column of text.
+    """
+    known = [(row, value) for row, value in zip(rows, column, strict=True) if not _is_missing(value)]
+    if known and not any(isinstance(value, str) for _, value in known):
         return None
-    return tuple(sorted({str(_text(value)) for value in known}))
+    return tuple(sorted({_text(value, f"features[{row}, {name}]") for row, value in known}))
 
 
 def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], names: Sequence[str], rows: np.ndarray) -> np.ndarray:
@@ -77,7 +93,7 @@ def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], 
             if _is_missing(value):
                 continue
             if texts is not None:
-                numbers[row, column] = codes.get(_text(value), UNSEEN)
+                numbers[row, column] = codes.get(_text(value, f"features[{rows[row]}, {column}]"), UNSEEN)
             elif isinstance(value, (bool, int, float, np.generic)) and not isinstance(value, str):
                 numbers[row, column] = _number(value, f"features[{rows[row]}, {column}]")
             else:

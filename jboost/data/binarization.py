@@ -131,7 +131,9 @@ def fit(
         raise ValueError(f'labels is None: {wanted} needs labels; hand them in, or choose "midpoints" or "quantiles" and no min_separation')
     table = table[rows]
     attribute_names = tables.attribute_names(names, table.shape[1])
-    categories = tuple(tables.texts_of(column) for column in table.T) if table.dtype == object else (None,) * table.shape[1]
+    numbered = np.flatnonzero(rows)
+    columns = [tables.texts_of(column, str(index), numbered) for index, column in enumerate(table.T)] if table.dtype == object else None
+    categories = tuple(columns) if columns is not None else (None,) * table.shape[1]
     chosen_categorical = tables.columns_of(categorical, attribute_names)
     values = tables.to_numbers(table, categories, attribute_names, np.flatnonzero(rows))
     tables.require_finite(values, np.flatnonzero(rows))

@@ -61,9 +61,10 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     kept = places[first[order]]
     missing = size - len(kept)
     sums = np.bincount(row_of[places], weights=weights[places].astype(np.float64), minlength=size)
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", invalid="ignore"):
         together = sums.astype(weights.dtype)
-    for place in np.flatnonzero(np.isinf(together))[:1]:
+    is_lost = np.isinf(together) if weights.dtype.kind == "f" else together.astype(np.float64) != sums
+    for place in np.flatnonzero(is_lost)[:1]:
         raise ValueError(
             f"weights of the examples equal to example {kept[place]} sum to {sums[place]:g}, more than {weights.dtype} holds: scale weights down"
         )

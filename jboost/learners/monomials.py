@@ -137,10 +137,11 @@ class Monomials:
         return state.prices[jnp.sum(jnp.abs(hypothesis.literals), dtype=jnp.int32)]
 
     def describe(self, hypothesis: Monomial, names: Any) -> str:
-        """The conjunction in words."""
+        """The conjunction in words, in parentheses after a minus where its answer is -1."""
         literals = np.asarray(hypothesis.literals)
         words = [str(names[place]) if literals[place] > 0 else f"not {names[place]}" for place in np.flatnonzero(literals)]
-        return " and ".join(words) if words else "always"
+        conjunction = " and ".join(words) if words else "always"
+        return conjunction if hypothesis.sign > 0 else f"-({conjunction})"
 
 
 def _all_literals(num_attributes: int, max_order: int) -> np.ndarray:

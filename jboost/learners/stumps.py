@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import boosting, check, numerics, records
@@ -148,12 +149,15 @@ class Stumps:
 
     def outputs(self, hypothesis: Stump, features: Array) -> Array:
         """The outputs of a stump on features [k, N], [k]."""
-        column = jnp.take(jnp.asarray(features), hypothesis.feature, axis=1)
+        features = jnp.asarray(features)
+        if features.shape[1] == 0:  # there are constants only
+            return jnp.broadcast_to(hypothesis.right, features.shape[:1]).astype(float)
+        column = jnp.take(features, hypothesis.feature, axis=1)
         return _answers(hypothesis, column.astype(jnp.result_type(float)))
 
     def places(self, hypotheses: Stump) -> Array:
-        """The feature that each looks at; the constant looks at the first."""
-        return hypotheses.feature
+        """The feature that each looks at, -1 for the constant."""
+        return jnp.where(hypotheses.left == hypotheses.right, -1, hypotheses.feature)
 
     def outputs_are_signs(self, state: StumpsState) -> Array:
         """Always, [] bool."""
@@ -165,7 +169,7 @@ class Stumps:
         left, right = (f"{float(side):+.0f}" if side else "0" for side in (hypothesis.left, hypothesis.right))
         if hypothesis.left == hypothesis.right:
             return f"{right} always"
-        return f"{right} if {names[int(hypothesis.feature)]} > {float(hypothesis.threshold):.6g} else {left}"
+        return f"{right} if {names[int(hypothesis.feature)]} > {_in_words(np.asarray(hypothesis.threshold)[()])} else {left}"
 
     def _search_edges(self, order: Array, values: Array, signed: Array) -> _Best:
         dtype = signed.dtype
@@ -308,6 +312,12 @@ def _thresholds(values: Array, place: Array) -> Array:
     lower, upper = _at(values, place), _at(values, jnp.minimum(place + 1, last))
     halfway = lower / 2 + upper / 2
     return jnp.where((lower <= halfway) & (halfway < upper), halfway, lower)
+
+
+def _in_words(number: Any) -> str:
+    """A NumPy float by as many digits as tell it from others of its type."""
+    is_usual = number == 0 or 1e-4 <= abs(number) < 1e9
+    return np.format_float_positional(number, trim="-") if is_usual else np.format_float_scientific(number, trim="-")
 
 
 def _answers(stump: Stump, column: Array) -> Array:

@@ -40,7 +40,8 @@ def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, 
     wide = brackets.widen(dual)
     slopes = jnp.stack([jnp.concatenate([wide, cost_low]), jnp.concatenate([wide, cost_high])])
     points = jnp.stack([jnp.concatenate([problem.row_lower, problem.lower]), jnp.concatenate([problem.row_upper, problem.upper])])
-    return numerics.round_down(_sum_down(_least_product(slopes, brackets.widen(points))), objective.dtype)
+    low, _ = brackets.round_outwards(_sum_down(_least_product(slopes, brackets.widen(points))), jnp.zeros(()), objective.dtype)
+    return low
 
 
 def _least_product(slopes: Array, points: Array) -> Array:
@@ -58,11 +59,11 @@ def _outwards(low: Array, high: Array) -> tuple[Array, Array]:
 
 
 def _sum_down(terms: Array) -> Array:
-    """A number at or below the exact sum; -inf where a term is."""
-    is_finite = terms > -jnp.inf
+    """A number at or below the exact sum; -inf where a term is, or where the sum is too large for a float."""
+    is_finite = jnp.isfinite(terms)
     known = jnp.where(is_finite, terms, 0.0)
     slack = jnp.sum(jnp.abs(known)) * (terms.shape[-1] + 2) * _ROUNDING
-    return jnp.where(jnp.all(is_finite), jnp.sum(known) - slack, -jnp.inf)
+    return jnp.where(jnp.all(is_finite) & jnp.isfinite(slack), jnp.sum(known) - slack, -jnp.inf)
 
 
 def within_bounds(problem: LinearProgram, primal: Array) -> Array:

@@ -38,6 +38,8 @@ def conclude(
 
     lower, is_refuted = certify.prove_lower(tight, dual_taken.point)
     lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
+    is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
+    status = jnp.where(is_feasible, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
     is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(
         primal=primal_taken.point,

@@ -205,7 +205,8 @@ def _power_iterations(scaled: LinearProgram, direction: Array, count: int) -> tu
         reached = scaled.operator.matvec(direction)
         return _norm(reached), scaled.operator.rmatvec(reached)
 
-    return lax.fori_loop(0, count, iterate, (jnp.zeros((), direction.dtype), direction))
+    start = (jnp.zeros((), direction.dtype), direction)
+    return lax.fori_loop(0, count, iterate, numerics.start_loop_beside(start, scaled.objective))
 
 
 def _clamped(weight: Array) -> Array:
@@ -287,13 +288,16 @@ def _unit(vector: Array) -> Array:
 
 
 def _dual_ray(scaled: LinearProgram, ray: Array, pulled: Array) -> Array:
-    """Whether y shows that rows and bounds contradict each other: y earns on them what A'y cannot pay, [] bool."""
+    """Whether y, whose largest entry is 1, shows that rows and bounds contradict each other: y earns on them what A'y cannot pay, [] bool.
+
+    The sums A'y are of the size of y in a scaled program: what is missed is small beside it, and beside what is gained on bounds of any size.
+    """
     earned, wrong_rows = assess.lean(ray, scaled.row_lower, scaled.row_upper)
     paid, wrong_columns = assess.lean(-pulled, scaled.lower, scaled.upper)
     missed = jnp.max(jnp.concatenate([wrong_rows, wrong_columns]), initial=0.0)
     gain, size = jnp.sum(earned) + jnp.sum(paid), jnp.sum(jnp.abs(earned)) + jnp.sum(jnp.abs(paid))
     tolerance = assess.ray_tolerance(ray.dtype)
-    return (gain > 0) & (missed <= tolerance * gain) & (gain >= tolerance * size)
+    return (gain > 0) & (missed <= tolerance * jnp.minimum(gain, 1.0)) & (gain >= tolerance * size)
 
 
 def _primal_ray(scaled: LinearProgram, ray: Array, reached: Array) -> Array:

@@ -108,7 +108,8 @@ def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: f
     off = jnp.maximum(jnp.max(jnp.abs(residual.primal), initial=0.0), jnp.max(outside, initial=0.0))
     fall = -residual.objective
     vanishes = point.scale < point.gap_dual
-    refutes = (gained > _rounding_of(earned)) & (missed <= tolerance * gained)  # of a program with one feasible point nothing is gained
+    size = jnp.max(jnp.abs(point.dual), initial=0.0)  # bounds of variables may be large, and what is gained on them
+    refutes = (gained > _rounding_of(earned)) & (missed <= tolerance * jnp.minimum(gained, size))  # with one feasible point nothing is gained
     return vanishes & refutes, vanishes & (fall > _rounding_of(terms)) & (off <= tolerance * fall)
 
 

@@ -210,7 +210,8 @@ def advance(program: Embedded, point: Point, residual: Residuals, *, num_correct
         reach = _longest(inverses, aimed)
         return jax.tree.map(lambda new, old: jnp.where((index == 0) | (reach > 1.01 * length), new, old), (trial, aimed, reach), best)
 
-    _, direction, length = lax.fori_loop(0, 1 + num_correctors, correct, (corrected, affine, jnp.zeros_like(one)))
+    begun = numerics.start_loop_beside((corrected, affine, jnp.zeros_like(one)), products.gap)
+    _, direction, length = lax.fori_loop(0, 1 + num_correctors, correct, begun)
     step = jnp.minimum(_TO_BOUNDARY * length, 1.0)
     return _normalised(program, jax.tree.map(lambda value, change: value + step * change, point, direction)), step
 

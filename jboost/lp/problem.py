@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import operators
-from jboost.base import check
+from jboost.base import check, numerics
 from jboost.base.types import Array, ArrayLike
 
 _MOST_ENTRIES = 4_000_000
@@ -46,7 +46,8 @@ def prepare(problem: LinearProgram) -> LinearProgram:
 
     def bounds(name: str, size: int) -> Array:
         value = getattr(problem, name)
-        shape = () if np.ndim(value) == 0 and value is not None else (size,)
+        is_single = value is not None and getattr(value, "ndim", int(isinstance(value, list | tuple))) == 0
+        shape = () if is_single else (size,)
         return jnp.broadcast_to(check.numeric(name, value, shape=shape, kinds="fiu").astype(dtype), (size,))
 
     return LinearProgram(
@@ -72,11 +73,15 @@ def row_sizes(problem: LinearProgram) -> Array:
 
 
 def is_valid(problem: LinearProgram) -> Array:
-    """Whether all values are allowed, [] bool: no NaN, finite objective and matrix, bounds that are not crossed, and none of the wrong infinity."""
-    arrays = jax.tree.leaves(problem.operator)
-    entries = [jnp.all(jnp.isfinite(leaf)) for leaf in arrays if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    finite = jnp.all(jnp.isfinite(problem.objective)) & jnp.all(jnp.stack([*entries, jnp.ones((), bool)]))
-    return finite & _in_order(problem.row_lower, problem.row_upper) & _in_order(problem.lower, problem.upper)
+    """Whether all values are allowed, [] bool: no NaN, finite objective and matrix, bounds that are not crossed, and none of the wrong infinity.
+
+    Numbers below the normal range are not, as processors take them for 0 here and not there.
+    """
+    arrays = [leaf for leaf in jax.tree.leaves(problem) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    are_normal = jnp.stack([~jnp.any(numerics.is_subnormal(leaf)) for leaf in arrays])
+    entries = [leaf for leaf in jax.tree.leaves(problem.operator) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in [problem.objective, *entries]]))
+    return jnp.all(are_normal) & finite & _in_order(problem.row_lower, problem.row_upper) & _in_order(problem.lower, problem.upper)
 
 
 def _in_order(low: Array, high: Array) -> Array:
@@ -88,7 +93,7 @@ def validate(problem: LinearProgram) -> None:
 
     Raises:
       ValueError: naming the argument, its first bad entry and the remedy, for NaN, an infinite objective or matrix entry, products of an operator
-        that are not finite, and a lower bound above its upper bound.
+        that are not finite, a lower bound above its upper bound, and numbers below the normal range.
 
     >>> import jboost
     >>> jboost.lp.validate(jboost.lp.LinearProgram([1.0], [[1.0]], [2.0], [1.0], [0.0], [1.0]))
@@ -118,6 +123,18 @@ def _judge_finite(name: str, array: np.ndarray) -> None:
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         index = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
         raise ValueError(f"{name}{list(index)} is {array[index]}: finite numbers are wanted")
+    _judge_normal(name, array)
+
+
+def _judge_normal(name: str, array: np.ndarray) -> None:
+    if array.dtype.kind != "f":
+        return
+    least = float(np.finfo(array.dtype).tiny)
+    bits = np.abs(array).view(f"u{array.dtype.itemsize}") if array.size else np.zeros(array.shape, int)  # comparisons may take such numbers for 0
+    is_subnormal = (bits > 0) & (bits < np.array(least, array.dtype).view(f"u{array.dtype.itemsize}"))
+    for index in np.argwhere(is_subnormal)[:1]:
+        place = [int(i) for i in index]
+        raise ValueError(f"{name}{place} is {array[tuple(place)]}, below the normal range of {array.dtype}: hand in 0, or other units")
 
 
 def _judge_products(operator: Any) -> None:
@@ -130,6 +147,7 @@ def _judge_products(operator: Any) -> None:
 def _judge_bounds(name: str, array: np.ndarray, wrong: float) -> None:
     for i in np.flatnonzero(np.isnan(array) | (array == wrong))[:1]:
         raise ValueError(f"{name}[{i}] is {array[i]}: a number, or {-wrong} for no bound, is wanted")
+    _judge_normal(name, array)
 
 
 def make_program(

@@ -40,7 +40,7 @@ class _Rows(NamedTuple):
 
 
 def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
-    """Moves a point [n] within its bounds onto the rows that it misses, and proves what it can, before each move and after the last.
+    """Moves a point [n] within its bounds onto the rows that it misses, and proves what it can before each move.
 
     Of more than `max_rows` equalities and missed rows, or of more than 4 million entries, the point is taken as it is.
     """

@@ -113,4 +113,5 @@ def _proven(tight: LinearProgram, dual: Side) -> Array:
     """What the dual proves, but for rounding, []."""
     paid, _ = lean(dual.point, tight.row_lower, tight.row_upper)
     saved, wrong = lean(tight.objective - dual.product, tight.lower, tight.upper)
-    return jnp.where(jnp.any(wrong > 0), -jnp.inf, jnp.sum(paid) + jnp.sum(saved))
+    total = jnp.sum(paid) + jnp.sum(saved)
+    return jnp.where(jnp.any(wrong > 0) | jnp.isnan(total), -jnp.inf, total)

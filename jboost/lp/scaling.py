@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import numerics
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, row_sizes
@@ -57,7 +58,7 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
         rows, columns = factors
         return rows * _inverse_root(rows * operator.row_norms(columns)), columns * _inverse_root(columns * operator.column_norms(rows))
 
-    rows, columns = lax.fori_loop(0, rounds, one_round, ones)
+    rows, columns = lax.fori_loop(0, rounds, one_round, numerics.start_loop_beside(ones, problem.objective))
     return Scaling(rows, columns, 1 / (1 + _norm(row_sizes(problem) * rows)), 1 / (1 + _norm(columns * problem.objective)))
 
 
@@ -66,7 +67,10 @@ def _inverse_root(norms: Array) -> Array:
 
 
 def _norm(vector: Array) -> Array:
-    return jnp.sqrt(jnp.sum(vector * vector))
+    """The length [], of entries whose squares may overflow."""
+    size = jnp.max(jnp.abs(vector), initial=0.0)
+    unit = jnp.where(size > 0, size, 1.0)
+    return size * jnp.sqrt(jnp.sum((vector / unit) ** 2))
 
 
 def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:

@@ -54,7 +54,7 @@ def _ceiling(matrix: Array, row_upper: Array, low: Array, high: Array) -> Array:
     others_open = jnp.sum(is_open, axis=1, keepdims=True, dtype=jnp.int32) - is_open.astype(jnp.int32)
     total, size = jnp.sum(least, axis=1, keepdims=True), jnp.sum(jnp.abs(least), axis=1, keepdims=True)
     right = row_upper[:, None]
-    slack = (matrix.shape[1] + 8) * 2.0**-52 * (jnp.abs(_finite(right)) + size)
+    slack = (matrix.shape[1] + 8) * (2.0**-52 * (jnp.abs(_finite(right)) + size) + 2.0**-1021)
     left = _finite(right) - (total - least) + slack
     quotient = left / jnp.where(matrix > 0, matrix, 1.0)
     quotient = quotient + 2.0**-51 * jnp.abs(quotient) + 2.0**-1000

@@ -101,10 +101,9 @@ def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Arr
 def _grown(initial: LPBoostSolution, margins: Array, config: Config) -> LPBoostSolution:
     """A solution for a matrix that got columns. Raises ValueError where it is none."""
     (num_examples, num_columns), found = margins.shape, (*initial.example_weights.shape, *initial.coefficients.shape)
-    if found[0] != num_examples or found[1] > num_columns:
-        raise ValueError(
-            f"initial is a solution of {found[0]} x {found[1]} margins: {num_examples} rows and at most {num_columns} columns are wanted"
-        )
+    if len(found) != 2 or found[0] != num_examples or found[1] > num_columns:
+        what = " x ".join(map(str, found)) if len(found) == 2 else "a batch of"
+        raise ValueError(f"initial is a solution of {what} margins: {num_examples} rows and at most {num_columns} columns are wanted")
     if type(master.method_of(initial.warm)) is not type(config):
         raise ValueError(f"initial is by another method than config, {type(config).__name__}")
     votes = jnp.pad(initial.coefficients, (0, num_columns - found[1]))

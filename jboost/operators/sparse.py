@@ -131,5 +131,6 @@ def _add_traced_duplicates(data: Array, rows: Array, columns: Array) -> Array:
 
     differentiable = add(data[order])
     added = numerics.in_64_bits(lambda wide: add(brackets.widen(wide)).astype(data.dtype))(data[order])
+    differentiable = jnp.where(jnp.isfinite(differentiable), differentiable, 0.0)
     added = added + (differentiable - lax.stop_gradient(differentiable))
     return jnp.zeros_like(data).at[order].set(jnp.where(is_first, added[places], 0))

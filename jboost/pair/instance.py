@@ -40,7 +40,9 @@ def is_kept_by_cast(points: Array, real: jnp.dtype) -> Array:
     """Whether the search sees the very points that were handed in, []."""
     if jnp.issubdtype(points.dtype, jnp.floating):
         return ~jnp.any(numerics.is_subnormal(points))
-    return jnp.all(points == points.astype(real).astype(points.dtype))
+    kept = points.astype(real)
+    end = float(jnp.iinfo(points.dtype).max) + 1  # from which on the cast back gives the largest integer
+    return jnp.all((kept < end) & (points == kept.astype(points.dtype)))
 
 
 _MOST_BINADES = {4: 40, 8: 400}  # between two coordinates of one axis, by bytes of a float: products of differences stay normal

@@ -16,10 +16,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import lp
-from jboost.base import check, loops, types
+from jboost.base import check, loops, numerics, types
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
+from jboost.pair.instance import is_kept_by_cast
 
 _MOST_STEPS, _HALVINGS = 60, 12  # of the Newton method, and of its step
 _STEEPEST = 2.0**10  # of v and v0, half the extent of the points being 1: a bound is provable only where variables have one
@@ -92,11 +93,13 @@ class _Scaled(NamedTuple):
     anchor: Array  # [2]
     size: Array  # []
     valid: Array  # [] bool
+    faithful: Array  # [] bool, whether the float type holds the points that were handed in
     one_class: Array  # [] bool
 
 
 def _scale(points: Array, labels: Array, weights: Array, mask: Array) -> _Scaled:
     dtype = jnp.result_type(float)
+    faithful = is_kept_by_cast(jnp.where(mask[:, None], points, 0), dtype)
     points, labels, weights = (lax.stop_gradient(array).astype(dtype) for array in (points, labels, weights))
     sound = jnp.all(jnp.isfinite(points), axis=1) & (jnp.abs(labels) == 1) & (weights > 0) & jnp.isfinite(weights)
     valid = jnp.all(sound | ~mask)
@@ -105,13 +108,13 @@ def _scale(points: Array, labels: Array, weights: Array, mask: Array) -> _Scaled
     labels, weights = jnp.where(live, labels, 0), jnp.where(live, weights, 0)
     low, high = (pick(jnp.where(live[:, None], points, fill), axis=0) for pick, fill in ((jnp.min, jnp.inf), (jnp.max, -jnp.inf)))
     some = jnp.any(live)
-    anchor = jnp.where(some, (low + high) / 2, 0)
-    extent = jnp.where(some, jnp.max(high - low) / 2, 0)
+    anchor = jnp.where(some, low / 2 + high / 2, 0)
+    extent = jnp.where(some, jnp.max(high / 2 - low / 2), 0)
     size = jnp.where(extent > 0, extent, 1)
     scaled = jnp.where(live[:, None], (points - anchor[None]) / size, 0)
     share = _shares(weights, labels > 0) + _shares(weights, labels < 0)
     one_class = ~(jnp.any(labels > 0) & jnp.any(labels < 0))
-    return _Scaled(scaled, points, labels, weights, share, anchor, size, valid, one_class)
+    return _Scaled(scaled, points, labels, weights, share, anchor, size, valid, faithful, one_class)
 
 
 @jax.jit
@@ -237,6 +240,9 @@ def _judge(examples: _Scaled, line: Array, objective: Callable[[Array, Array], A
     spoiled = jnp.where(examples.valid, 0, jnp.nan)
     worth = jnp.where(one_class, 0, objective(slacks, line))
     status = jnp.where(one_class, int(Status.OPTIMAL), status)
+    is_lost = jnp.any((line[:2] != 0) & (jnp.abs(normal) < jnp.finfo(normal.dtype).tiny))
+    status = jnp.where((status == int(Status.OPTIMAL)) & (is_lost | ~examples.faithful), int(Status.PRECISION_LIMIT), status)
+    lower_bound = jnp.where(examples.faithful, lower_bound, 0)
     return DistanceSeparator(
         normal=normal,
         anchor=examples.anchor,
@@ -250,6 +256,6 @@ def _judge(examples: _Scaled, line: Array, objective: Callable[[Array, Array], A
 
 def _shares(weights: Array, members: Array) -> Array:
     """Each member's share of the weight of its class, 0 for others."""
-    own = jnp.where(members, weights, 0)
+    own = numerics.to_unit(jnp.where(members, weights, 0))
     total = jnp.sum(own)
     return own / jnp.where(total > 0, total, 1)

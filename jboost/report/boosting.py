@@ -63,7 +63,7 @@ def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
         return None
     if num_voting(ensemble) == 0:
         return []
-    return ensemble_room.describe(ensemble, names).splitlines()
+    return ensemble_room.describe(ensemble, names).split("\n")
 
 
 def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN) -> list[str]:

@@ -20,7 +20,7 @@ from jboost.pair.line import Line
 from jboost.pair.near_optimal_lines import fat_line
 from jboost.pair.pareto import cells
 from jboost.pair.pareto.cells import Cloud, Shortlist
-from jboost.pair.pareto.drawing import draw_front, draw_line_of
+from jboost.pair.pareto.drawing import draw_front, draw_line_of, unless_lost
 from jboost.pair.pareto.places import Ground, list_places
 from jboost.pair.pareto.slabs import Place, Slab, take, widest_slabs
 from jboost.pair.pareto.walk import WIDER, Found, Point, best_constant
@@ -160,7 +160,8 @@ def _write_front(
     points = jax.tree.map(lambda *leaves: jnp.stack(leaves), first, constant)
     ends = _draw_ends(instance, encoding, Found(points, jnp.int32(1 if is_one else 2), jnp.bool_(ended), jnp.bool_(False)), result_dtype)
     slabs = [slab for number in chosen[: max_points - 1] if (slab := pages.slabs[number]) is not None]
-    lines = _draw_slabs(instance, encoding, slabs, result_dtype)
+    lines, keep = _draw_slabs(instance, encoding, slabs, result_dtype)
+    ends = ends._replace(status=unless_lost(ends.status, jnp.bool_(keep)))
     gaps = np.sqrt(np.array([slab.squared_gap.hi for _, slab in slabs]))
     return _join(ends, lines, pages.losses[chosen[: max_points - 1]] * float(encoding.weight_unit), gaps / 2 * float(encoding.unit), max_points)
 
@@ -170,26 +171,28 @@ def _draw_ends(instance: Instance, encoding: Encoding, found: Found, result_dtyp
     return draw_front(instance, encoding, found, result_dtype)
 
 
-def _draw_slabs(instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype) -> list[Line]:
-    """Their bisectors, drawn in groups of few sizes."""
+def _draw_slabs(instance: Instance, encoding: Encoding, slabs: list[tuple[Place, Slab]], result_dtype: jnp.dtype) -> tuple[list[Line], bool]:
+    """Their bisectors, drawn in groups of few sizes, and whether all keep their points."""
     lines: list[Any] = [None] * len(slabs)
+    all_keep = True
     for size in {len(slab.kept) for _, slab in slabs}:
         rows = [row for row, (_, slab) in enumerate(slabs) if len(slab.kept) == size]
         for begin in range(0, len(rows), _PLACES_AT_ONCE):
             part = rows[begin : begin + _PLACES_AT_ONCE]
             padded = [slabs[row] for row in part] + [slabs[part[0]]] * (_PLACES_AT_ONCE - len(part))
             places, stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *padded)
-            drawn = jax.tree.map(np.asarray, _draw_batch(instance, encoding, places.points, stacked, result_dtype))
+            drawn, keep = jax.tree.map(np.asarray, _draw_batch(instance, encoding, places.points, stacked, result_dtype))
+            all_keep &= bool(keep.all())
             for place, row in enumerate(part):
                 lines[row] = jax.tree.map(lambda field, place=place: field[place], drawn)
-    return lines
+    return lines, all_keep
 
 
 @functools.partial(jax.jit, static_argnames="result_dtype")
-def _draw_batch(instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype) -> Line:
-    """The bisectors of slabs, fields [P, ...], from the points that are not certain."""
+def _draw_batch(instance: Instance, encoding: Encoding, points: Array, slabs: Slab, result_dtype: jnp.dtype) -> tuple[Line, Array]:
+    """The bisectors of slabs, fields [P, ...], from the points that are not certain; and which keep their points, [P] bool."""
 
-    def draw(part: tuple[Array, Slab]) -> Line:
+    def draw(part: tuple[Array, Slab]) -> tuple[Line, Array]:
         local, slab = take(instance, part[0]), part[1]
         point = Point(jnp.zeros((), local.weights.dtype), slab.squared_gap, slab.normal_x, slab.normal_y, slab.kept)
         return draw_line_of(local, point, encoding.own_is_positive, encoding.unit, result_dtype)

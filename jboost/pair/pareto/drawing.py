@@ -12,7 +12,7 @@ from jboost.base.types import Array
 from jboost.pair import visits
 from jboost.pair.encoding import Encoding
 from jboost.pair.instance import Instance
-from jboost.pair.line import Line, draw_line, in_data_units
+from jboost.pair.line import Line, draw_line, in_data_units, misclassified
 from jboost.pair.pareto.walk import Found, Point
 from jboost.pair.types import ParetoFront
 
@@ -23,7 +23,7 @@ def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtyp
 
     def draw(row: Array, front: ParetoFront) -> ParetoFront:
         point = jax.tree.map(lambda rows: rows[row], found.points)
-        line = draw_line_of(instance, point, encoding.own_is_positive, encoding.unit, result_dtype)
+        line, keeps = draw_line_of(instance, point, encoding.own_is_positive, encoding.unit, result_dtype)
         gap = jnp.sqrt(point.squared_gap.hi)
         loss = numerics.masked_sum(encoding.weights, instance.live & ~point.kept)
         return front._replace(
@@ -32,6 +32,7 @@ def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtyp
             normals=_write(front.normals, row, line.normal),
             anchors=_write(front.anchors, row, line.anchor),
             biases=_write(front.biases, row, line.bias),
+            status=unless_lost(front.status, keeps),
         )
 
     proven = encoding.faithful & ~found.doubtful
@@ -48,8 +49,13 @@ def _write(rows: Array, row: Array, value: Array) -> Array:
     return lax.dynamic_update_index_in_dim(rows, value.astype(rows.dtype), row, 0)
 
 
-def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype) -> Line:
-    """The bisector between the kept points of the two classes, in the units of the data."""
+def unless_lost(status: Array, keeps: Array) -> Array:
+    """The status of a front [], PRECISION_LIMIT in place of OPTIMAL where a line does not keep its points."""
+    return jnp.where(~keeps & (status == int(Status.OPTIMAL)), int(Status.PRECISION_LIMIT), status).astype(jnp.int32)
+
+
+def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit: Array, result_dtype: jnp.dtype) -> tuple[Line, Array]:
+    """The bisector between the kept points of the two classes, in the units of the data; and whether it keeps them, [] bool."""
     keeps_own = jnp.any(point.kept & instance.own)
     is_constant = point.squared_gap.hi == jnp.inf
     best = visits.Incumbent(
@@ -60,5 +66,7 @@ def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit:
         normal_x=point.normal_x,
         normal_y=point.normal_y,
     )
-    drawn = draw_line(instance._replace(live=point.kept), best, own_is_positive, False, result_dtype)
-    return in_data_units(drawn, is_constant, unit, result_dtype)
+    kept = instance._replace(live=point.kept)
+    drawn = draw_line(kept, best, own_is_positive, False, result_dtype)
+    keeps = is_constant | ~jnp.any(misclassified(kept, instance.own == own_is_positive, drawn))
+    return in_data_units(drawn, is_constant, unit, result_dtype), keeps

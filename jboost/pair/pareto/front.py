@@ -48,7 +48,8 @@ def pareto_front(
     """All pairs (weight given up, margin) that no separator beats in both, each with its separator.
 
     The first point is that of `optimal_separator`, the last the constant classifier that gives up the lighter class. By the sweep it may be
-    jitted and vmapped. Margins that differ by less than a relative 2^-36 count as equal: then the lighter point stands for both.
+    jitted and vmapped. Margins that differ by less than a relative 2^-36 count as equal, 2^-10 with words of 32 bits: then the lighter point stands
+    for both. Weights count as `optimal_separator` counts them, as integers whose total is 2^60.
 
     Args:
       points: [n, 2], real.
@@ -63,7 +64,8 @@ def pareto_front(
 
     Returns:
       `ParetoFront` with k = max_points. If the front is longer the status is CAPACITY_LIMIT and its lightest k points are returned, which
-      are right. If rounding left open whether a lighter or wider slab exists, on points that are no integer grid, it is PRECISION_LIMIT.
+      are right. If rounding left open whether a lighter or wider slab exists, on points that are no integer grid, or if the float type holds no
+      line in one of the slabs, it is PRECISION_LIMIT.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
