@@ -22,7 +22,7 @@ from jboost.data.table import Table
 from jboost.lpboost.master import Config
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
-_SOLVERS: dict[str, Config] = {"interior-point": lp.InteriorPointConfig(), "simplex": lpboost.SimplexConfig(), "first-order": lp.FirstOrderConfig()}
+_SOLVERS: dict[str, Config] = {"simplex": lpboost.SimplexConfig(), "interior-point": lp.InteriorPointConfig(), "first-order": lp.FirstOrderConfig()}
 _STREAM = 2  # the folds that choose nu are others than those of `evaluate`
 
 

@@ -219,10 +219,10 @@ OPTIONS = (
     ),
     Option(
         "solver",
-        ("interior-point", "simplex", "first-order"),
-        "interior-point",
-        "What solves the linear programs; simplex begins each with the last one's solution and ends with few hypotheses, first-order is for very "
-        "many rows.",
+        ("simplex", "interior-point", "first-order"),
+        "simplex",
+        "What solves the linear programs; simplex begins each with the last one's solution and ends with few hypotheses, interior-point suits "
+        "devices, first-order is for very many rows.",
         methods=(LPBOOST,),
     ),
     Option(

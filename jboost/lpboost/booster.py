@@ -250,8 +250,8 @@ def fit(
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
         seen where it proves none ("provable").
       config: static; how the restricted master is solved: by `jboost.lp.InteriorPointConfig()`, or warm-started from round to round by
-        `SimplexConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, by the simplex method for learners whose best answers are dear
-        (monomials of several literals), and else by the interior point method.
+        `SimplexConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, by the simplex method on a CPU, and for learners whose best answers
+        are dear (monomials of several literals); elsewhere by the interior point method, which is made of large products.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
         last goes on by `step`. Not under jit or vmap.
 
@@ -284,5 +284,6 @@ def make_booster(
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
     master.judge_config(config)
     if config is None:
-        config = SimplexConfig() if boosting.has_quick_answers(learner) else InteriorPointConfig()
+        suits_pivots = jax.default_backend() == "cpu" or boosting.has_quick_answers(learner)
+        config = SimplexConfig() if suits_pivots else InteriorPointConfig()
     return LPBoost(nu, tolerance, stop_on, config)
