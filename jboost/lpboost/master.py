@@ -122,11 +122,9 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
     weights = jnp.maximum(found.example_weights, 0.0)
     is_known = jnp.all(jnp.isfinite(weights)) & (jnp.sum(weights) > 0)
     weights = jnp.where(is_known, weights, before.example_weights)
-    if finds_vertices(config):  # weights are as they should be, and a vote may stand for nothing but rounding
-        is_small = votes * votes.shape[0] <= spare
-    else:
-        is_small, weights = _is_small(votes, spare), projection_capped_simplex(weights, caps, mask=caps > 0)
-    votes = _distribution(jnp.where(is_small, 0.0, votes), before.votes)
+    if not finds_vertices(config):
+        weights = projection_capped_simplex(weights, caps, mask=caps > 0)
+    votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
     return found._replace(votes=votes, example_weights=weights)
 
 
