@@ -135,8 +135,8 @@ def fit(
     columns = [tables.texts_of(column, str(index), numbered) for index, column in enumerate(table.T)] if table.dtype == object else None
     categories = tuple(columns) if columns is not None else (None,) * table.shape[1]
     chosen_categorical = tables.columns_of(categorical, attribute_names)
-    values = tables.to_numbers(table, categories, attribute_names, np.flatnonzero(rows))
-    tables.require_finite(values, np.flatnonzero(rows))
+    values = tables.to_numbers(table, categories, attribute_names, numbered)
+    tables.require_finite(values, numbered)
 
     asked: list[_Asked] = []
     missing_is_value, constant, coarse = [], [], []

@@ -176,7 +176,10 @@ def _longest(inverses: _Inverses, direction: Point) -> Array:
 
 
 def advance(program: Embedded, point: Point, residual: Residuals, *, num_correctors: int) -> tuple[Point, Array]:
-    """A predictor, a corrector and further ones, from a point and what it misses; returns the next iterate and the length of the step."""
+    """A predictor, a corrector and further ones, from a point and what it misses; returns the next iterate and the length of the step.
+
+    Corrector 0 is Mehrotra's, taken as it is; the others begin at the best so far, and count where they reach further.
+    """
     one = jnp.ones((), point.scale.dtype)
     products = _Targets(jnp.where(program.has_bound, point.slack * point.multiplier, 0.0), point.scale * point.gap_dual)
     to_zero = _Targets(-products.sides, -products.gap)

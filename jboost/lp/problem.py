@@ -129,10 +129,7 @@ def _judge_finite(name: str, array: np.ndarray) -> None:
 def _judge_normal(name: str, array: np.ndarray) -> None:
     if array.dtype.kind != "f":
         return
-    least = float(np.finfo(array.dtype).tiny)
-    bits = np.abs(array).view(f"u{array.dtype.itemsize}") if array.size else np.zeros(array.shape, int)  # comparisons may take such numbers for 0
-    is_subnormal = (bits > 0) & (bits < np.array(least, array.dtype).view(f"u{array.dtype.itemsize}"))
-    for index in np.argwhere(is_subnormal)[:1]:
+    for index in np.argwhere(numerics.is_subnormal(jnp.asarray(array)))[:1]:
         place = [int(i) for i in index]
         raise ValueError(f"{name}{place} is {array[tuple(place)]}, below the normal range of {array.dtype}: hand in 0, or other units")
 

@@ -114,7 +114,8 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       before: the master's last solution; a side on which the solver fails comes back as it was. Its `warm` is that of `start`, or of a master before;
         of a simplex method that is to begin cold it may be ().
       tolerance: [] for the residuals and the gap of the linear program.
-      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0.
+      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0, and of a
+        vertex some are but what rounding left.
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)

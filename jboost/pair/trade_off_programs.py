@@ -63,7 +63,8 @@ def least_distance_separator(
 
     Returns:
       `DistanceSeparator`; statuses are those of `jboost.lp.solve`: without 64-bit types NUMERICAL_ERROR is common where gaps are
-        narrow. If the points are of one class it is the constant classifier.
+        narrow. If the points are of one class it is the constant classifier. PRECISION_LIMIT where the float type does not hold the points or
+        the line; of points that it does not hold nothing is proven.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape or a kind is wrong. Values that are not allowed give status
@@ -151,7 +152,8 @@ def least_squared_distance_separator(
 
     Returns:
       `DistanceSeparator`, whose bounds are of the program in scaled coordinates: OPTIMAL where they meet to 1e-6 (1e-3 without 64-bit types) of
-        the objective, else ITERATION_LIMIT. If the points are of one class it is the constant classifier.
+        the objective, else ITERATION_LIMIT. If the points are of one class it is the constant classifier. PRECISION_LIMIT where the float type
+        does not hold the points or the line; of points that it does not hold nothing is proven.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape or a kind is wrong, and for a concrete ridge of 0 or less. Values that are
