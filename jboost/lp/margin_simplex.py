@@ -1,17 +1,18 @@
-"""Formulation (3) of paper 001 by a simplex method: vertices, warm starts from a basis, a pivot for the cost of two passes over the table.
+"""Formulation (3) of paper 001 by a simplex method: vertices, warm starts from a basis, a pivot for the cost of three passes over the table.
 
     maximise  rho + sum_i D_i min(g_i, 0)  over votes lambda >= 0 of sum one and rho,   g_i = (A lambda)_i - rho
 
 Votes and margins g are alike: each pays D for what it is below 0, a vote without limit. n of them, in *slots*, are 0, the other m are *basic* and
 linear in those: the table. A step lets one slot rise, or fall if a margin stands there, along the concave line to its peak, past margins that
 change sign on the way (the long-step rule: Fourer 1985, "A simplex algorithm for piecewise-linear programming I"), where a basic takes the slot.
-Slots are chosen by devex prices (Harris 1973). Every vertex on the way is allowed, so there is no first phase, and new hypotheses are new slots at 0.
-Margins are raised by tiny unlike amounts, which keeps steps from having length 0.
+The slot is that of the steepest edge (Goldfarb, Reid 1977). Every vertex on the way is allowed, so there is no first phase, and new hypotheses are
+new slots at 0. Margins are raised by tiny unlike amounts, which keeps steps from having length 0.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -71,17 +72,18 @@ class _Program(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The basics, and rho as the last of them, as linear functions of the slots."""
+    """The basics, and rho as the last of them, as linear functions of the slots; and the slot that is to leave 0."""
 
     entries: Array  # [n + 1, m + 1] the last row holds the values where all slots are 0
-    basis: Basis
-    is_below: Array  # [m] bool, a margin that is negative
+    slots: Array  # [n] int32
+    basics: Array  # [m] int32
     slot_caps: Array  # [n]
-    basic_caps: Array  # [m]
-    prices: Array  # [n] devex
-    slopes: Array  # [n] of the objective where a slot rises
-    num_pivots: Array  # [] int32 since the table was worked out
-    is_lost: Array  # [] bool, rounding hides where a step ends
+    basic_caps: Array  # [m + 1] one for rho
+    is_below: Array  # [m + 1] bool, a margin that is negative; rho
+    slopes: Array  # [n + 1] of the objective where a slot rises
+    norms: Array  # [n + 1] of the rows, squared, and one more for the slot itself
+    slot: Array  # [] int32
+    is_steep: Array  # [] bool, False at the optimum, and where rounding hides where a step ends
 
 
 class _Run(NamedTuple):
@@ -142,14 +144,16 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
         return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
 
     def work(run: _Run) -> _Run:
-        table = _table(program, lax.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: old, run.basis))
-        table, _ = loops.bounded_loop(lambda now: _pivot(program, now), lambda now: _is_steep(program, now), table, max_checks=config.at_once)
+        basis = lax.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: old, run.basis)
+        is_free = (basis.slots >= num_votes) | is_used[jnp.minimum(basis.slots, num_votes - 1)]
+        pivot = functools.partial(_pivot, is_free, program.flat)
+        table, num_pivots = loops.bounded_loop(pivot, lambda now: now.is_steep, _table(program, basis, is_free), max_checks=config.at_once)
         basis = _with_inverse(program, table)
         gap = _gap(program, table)
-        ends = ~_is_steep(program, table) & ~(gap < _LEAST_GAIN * run.gap)
-        is_settled = (table.num_pivots == 0) | (gap <= tolerance) | ends
+        ends = ~table.is_steep & ~(gap < _LEAST_GAIN * run.gap)
+        is_settled = (num_pivots == 0) | (gap <= tolerance) | ends
         best = jax.tree.map(lambda new, old: jnp.where(gap < run.gap, new, old), (*_vertex(table), basis), run.best)
-        return _Run(basis, jnp.minimum(gap, run.gap), best, run.num_iterations + table.num_pivots, is_settled)
+        return _Run(basis, jnp.minimum(gap, run.gap), best, run.num_iterations + num_pivots, is_settled)
 
     nowhere = jnp.zeros((num_votes,), dtype), jnp.zeros((num_examples,), dtype), basis
     start = _Run(basis, jnp.full((), jnp.inf, dtype), nowhere, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
@@ -212,26 +216,20 @@ def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
     return basis, (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -_NEAR)
 
 
-def _table(program: _Program, basis: Basis) -> _Table:
+def _table(program: _Program, basis: Basis, is_free: Array) -> _Table:
     num_votes = program.columns.shape[0]
     votes, rho = basis.inverse[:, :-1], basis.inverse[:, -1:]
     margins = _product(votes, program.columns) - rho
     entries = jnp.concatenate([jnp.concatenate([votes, margins], axis=1)[:, basis.basics], rho], axis=1)
     one = jnp.ones((1,), rho.dtype)
     values = _product(jnp.concatenate([-_lift(program, basis.slots), one]), entries) + jnp.concatenate([_lift(program, basis.basics), 0 * one])
-    return _with_slopes(
-        _Table(
-            entries.at[-1].set(values),
-            basis,
-            (values[:-1] < 0) & (basis.basics >= num_votes),
-            program.caps[basis.slots],
-            program.caps[basis.basics],
-            jnp.ones((num_votes,), rho.dtype),
-            jnp.zeros((num_votes,), rho.dtype),
-            jnp.zeros((), jnp.int32),
-            jnp.zeros((), bool),
-        )
-    )
+    entries = entries.at[-1].set(values)
+    slot_caps, basic_caps = program.caps[basis.slots], jnp.concatenate([program.caps[basis.basics], one])
+    is_below = jnp.append((values[:-1] < 0) & (basis.basics >= num_votes), True)
+    slopes = _product(entries, jnp.where(is_below, basic_caps, 0.0))
+    norms = 1 + _product(entries * entries, jnp.ones_like(basic_caps))
+    slot, is_steep = _steepest(slopes, slot_caps, norms, is_free, program.flat)
+    return _Table(entries, basis.slots, basis.basics, slot_caps, basic_caps, is_below, slopes, norms, slot, is_steep)
 
 
 def _lift(program: _Program, places: Array) -> Array:
@@ -242,73 +240,68 @@ def _lift(program: _Program, places: Array) -> Array:
 
 def _with_inverse(program: _Program, table: _Table) -> Basis:
     """The basis of a table, with the inverse that the table holds."""
-    num_votes, basis = program.columns.shape[0], table.basis
-    values = table.entries[-1] + _product(_lift(program, basis.slots), table.entries[:-1])
+    num_votes = program.columns.shape[0]
+    values = table.entries[-1] + _product(_lift(program, table.slots), table.entries[:-1])
     linear = jnp.concatenate([table.entries[:-1], values[None, :]])
-    votes = (jnp.append(basis.slots, -1)[:, None] == jnp.arange(num_votes)[None, :]).astype(linear.dtype)
-    votes = votes.at[:, jnp.where(basis.basics < num_votes, basis.basics, num_votes)].set(linear[:, :-1], mode="drop")
-    return basis._replace(inverse=jnp.concatenate([votes, linear[:, -1:]], axis=1))
+    votes = (jnp.append(table.slots, -1)[:, None] == jnp.arange(num_votes)[None, :]).astype(linear.dtype)
+    votes = votes.at[:, jnp.where(table.basics < num_votes, table.basics, num_votes)].set(linear[:, :-1], mode="drop")
+    return Basis(table.slots, table.basics, jnp.concatenate([votes, linear[:, -1:]], axis=1))
 
 
-def _with_slopes(table: _Table) -> _Table:
-    paid = jnp.concatenate([jnp.where(table.is_below, table.basic_caps, 0.0), jnp.ones((1,), table.entries.dtype)])
-    return table._replace(slopes=_product(table.entries, paid)[:-1])
-
-
-def _gains(program: _Program, table: _Table) -> Array:
-    """What the objective gains [n] for a unit of each slot, up or down."""
-    num_votes = program.is_used.shape[0]
-    gains = jnp.maximum(table.slopes, -table.slopes - table.slot_caps)
-    is_free = (table.basis.slots >= num_votes) | program.is_used[jnp.minimum(table.basis.slots, num_votes - 1)]
-    return jnp.where(is_free, gains, -jnp.inf)
-
-
-def _is_steep(program: _Program, table: _Table) -> Array:
-    return ~table.is_lost & (jnp.max(_gains(program, table)) > program.flat)
-
-
-def _pivot(program: _Program, table: _Table) -> _Table:
-    """One slot leaves 0, and one basic takes its place."""
-    entries, basis = table.entries, table.basis
-    num_votes, num_examples = program.columns.shape
-    gains = _gains(program, table)
-    scores = jnp.where(gains > program.flat, gains * gains / table.prices, -1.0)
-    slot = jnp.minimum(numerics.first_true(scores == jnp.max(scores)), num_votes - 1)
-    gain, cap = gains[slot], table.slot_caps[slot]
-    rises = table.slopes[slot] >= -table.slopes[slot] - cap
+def _pivot(is_free: Array, flat: Array, table: _Table) -> _Table:
+    """The slot leaves 0, a basic takes its place, and the next slot is chosen."""
+    entries, slot = table.entries, table.slot
+    gain, rises = _gains(table.slopes[slot], table.slot_caps[slot])
     row = entries[slot]
-    basic, is_passed, is_lost = _peak(table, jnp.where(rises, row[:-1], -row[:-1]), gain, program.flat)
-    turned = table.is_below ^ is_passed
+    basic, is_passed, is_lost = _peak(jnp.where(rises, row, -row)[:-1], entries[-1, :-1], table.is_below[:-1], table.basic_caps[:-1], gain, flat)
 
     nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])  # where the step is lost, nothing changes
     row, column = lax.cond(is_lost, lambda: nothing, lambda: (row, entries[:, basic]))  # as a branch: else the table is copied before it changes
-    is_slot, is_basic = (jnp.arange(num_votes + 1) == slot) & ~is_lost, (jnp.arange(num_examples + 1) == basic) & ~is_lost
+    is_slot, is_basic = (jnp.arange(size) == jnp.where(is_lost, -1, place) for size, place in zip(entries.shape, (slot, basic), strict=True))
     ratios = jnp.where(is_slot, 1.0, -column) / jnp.where(is_lost, 1.0, row[basic])
-    passed_on = jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :]
-    prices = jnp.maximum(table.prices, ratios[:-1] ** 2 * table.prices[slot])
-    after = table._replace(
-        entries=jnp.where(is_basic[None, :], ratios[:, None], passed_on),
-        basis=basis._replace(
-            slots=jnp.where(is_slot[:-1], basis.basics[basic], basis.slots),
-            basics=jnp.where(is_basic[:-1], basis.slots[slot], basis.basics),
-        ),
-        is_below=jnp.where(is_basic[:-1], ~rises, turned),
-        slot_caps=jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps),
-        basic_caps=jnp.where(is_basic[:-1], cap, table.basic_caps),
-        prices=jnp.where(is_slot[:-1], jnp.maximum(prices, 1.0), prices),
-        num_pivots=table.num_pivots + jnp.where(is_lost, 0, 1).astype(jnp.int32),
-        is_lost=is_lost,
+    entries = jnp.where(is_basic[None, :], ratios[:, None], jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :])
+    slot_caps = jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps)
+    basic_caps = jnp.where(is_basic, table.slot_caps[slot], table.basic_caps)
+    is_below = jnp.where(is_basic, ~rises, table.is_below ^ jnp.append(is_passed, False))
+    slopes = _product(entries, jnp.where(is_below, basic_caps, 0.0))
+    alike = _product(entries, jnp.where(is_basic, 0.0, row))
+    norms = jnp.where(is_slot, 1.0, table.norms - column**2) + ratios * (2 * alike - ratios * (table.norms[slot] - row[basic] ** 2 - 2))
+    norms = jnp.maximum(norms, 1 + ratios**2)
+    following, is_steep = _steepest(slopes, slot_caps, norms, is_free, flat)
+    return _Table(
+        entries,
+        jnp.where(is_slot[:-1], table.basics[basic], table.slots),
+        jnp.where(is_basic[:-1], table.slots[slot], table.basics),
+        slot_caps,
+        basic_caps,
+        is_below,
+        slopes,
+        norms,
+        following,
+        is_steep & ~is_lost,
     )
-    return _with_slopes(after)
 
 
-def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
+def _gains(slopes: Array, caps: Array) -> tuple[Array, Array]:
+    """What the objective gains for a unit of a slot, and whether that is up."""
+    falling = -slopes - caps
+    return jnp.maximum(slopes, falling), slopes >= falling
+
+
+def _steepest(slopes: Array, caps: Array, norms: Array, is_free: Array, flat: Array) -> tuple[Array, Array]:
+    """The slot along which the objective gains most for the length of the step, and whether that is anything."""
+    gains, _ = _gains(slopes[:-1], caps)
+    scores = jnp.where(is_free & (gains > flat), gains * gains / norms[:-1], -1.0)
+    slot = jnp.minimum(numerics.first_true(scores == jnp.max(scores)), scores.shape[0] - 1)
+    return slot, scores[slot] > 0
+
+
+def _peak(changes: Array, values: Array, is_below: Array, caps: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
     """The basic that takes the slot [], those passed on the way [m], and whether none stands in the way []."""
-    is_below, values = table.is_below, table.entries[-1, :-1]
     sizes = jnp.abs(changes)
     turns = jnp.where(is_below, changes, -changes) > jnp.finfo(sizes.dtype).eps ** _LEAST_PIVOT
     lengths = jnp.where(turns, jnp.maximum(jnp.where(is_below, -values, values), 0.0) / jnp.where(turns, sizes, 1.0), jnp.inf)
-    drops = jnp.where(turns, table.basic_caps * sizes, 0.0)
+    drops = jnp.where(turns, caps * sizes, 0.0)
 
     def climbs(carry: tuple[Array, Array, Array]) -> Array:
         _, following, slope = carry
@@ -316,8 +309,8 @@ def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Arra
 
     def go_on(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, length, slope = carry
-        following = jnp.min(jnp.where(lengths > length, lengths, jnp.inf))
-        return length, following, slope - jnp.sum(jnp.where(lengths == length, drops, 0.0))
+        here, beyond = jnp.where(lengths == length, drops, 0.0), jnp.where(lengths > length, lengths, jnp.inf)
+        return length, jnp.min(beyond), slope - jnp.sum(here)
 
     length, _, _ = lax.while_loop(climbs, go_on, (jnp.full_like(gain, jnp.inf), jnp.min(lengths), gain))
     ends = jnp.where((lengths == length) & turns, sizes, -1.0)
@@ -327,11 +320,11 @@ def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Arra
 
 def _vertex(table: _Table) -> tuple[Array, Array]:
     """Votes [n] and example weights [m]."""
-    num_votes, num_examples = table.slot_caps.shape[0], table.basic_caps.shape[0]
-    nothing, basis = jnp.zeros((num_votes + num_examples,), table.entries.dtype), table.basis
-    values = nothing.at[basis.basics].set(table.entries[-1, :-1])
-    in_slots = jnp.where(basis.slots < num_votes, 0.0, jnp.clip(-table.slopes, 0.0, table.slot_caps))
-    weights = nothing.at[basis.slots].set(in_slots).at[basis.basics].set(jnp.where(table.is_below, table.basic_caps, 0.0))
+    num_votes, num_examples = table.slots.shape[0], table.basics.shape[0]
+    nothing = jnp.zeros((num_votes + num_examples,), table.entries.dtype)
+    values = nothing.at[table.basics].set(table.entries[-1, :-1])
+    in_slots = jnp.where(table.slots < num_votes, 0.0, jnp.clip(-table.slopes[:-1], 0.0, table.slot_caps))
+    weights = nothing.at[table.slots].set(in_slots).at[table.basics].set(jnp.where(table.is_below, table.basic_caps, 0.0)[:-1])
     return jnp.maximum(values[:num_votes], 0.0), weights[num_votes:]
 
 
