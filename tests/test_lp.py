@@ -550,6 +550,7 @@ def test_bounds_that_no_float_holds(x64):
     assert lp.solve(lp.make_program([1.0, 1.0], np.zeros((0, 2)), lower=[1.5e308, 1.5e308])).lower_bound == -np.inf
     with jax.enable_x64(False):
         assert float(lp.solve(lp.make_program([1e-20], no_rows, lower=[-1e-21])).lower_bound) <= -1e-41
+    assert lp.solve(lp.make_program([1e-200], no_rows, lower=[-1e-200])).lower_bound < 0
 
 
 def test_first_order_method_where_squares_overflow():
@@ -577,3 +578,38 @@ def test_numbers_below_the_normal_range(x64):
             lp.validate(program)
     tight = tighten.tighten(lp.make_program([-1.0, 0.0], [[1e-300, 1e-160]], row_upper=0.0, lower=[0.0, -1e-150], upper=[np.inf, 1.0]), 2)
     assert tight.upper[0] >= 1e-10
+
+
+def small_matrix(objective, matrix, row_lower, row_upper, lower, upper):
+    parts = (np.array(part, float) for part in (objective, matrix, row_lower, row_upper, lower, upper))
+    return padded(Program("", *parts, kind="optimal"), (2, 3))
+
+
+INF = np.inf
+HARD_TO_JUDGE = {  # by what bounds it, and its optimum
+    "a row bounds what another makes look small": (([0, -1000], [[1e6, 1], [0, 1e6]], [-INF, 0], [1000, INF], [0, 0], [INF, INF]), -1e6),
+    "one variable is large": (([100, 0, 1], [[1, 0, 0], [0, 1, 0]], [1, -INF], [INF, 1000], [0, 0, 1e6], [10, 1000, 1e6]), 1000100.0),
+    "nothing bounds a tiny objective": (([-1e-9], [[0]], [-INF], [INF], [0], [INF]), -INF),
+    "a free variable beside a fixed one": (([0, 0], [[1e6, 1], [0, 1e6]], [1000, 0], [1000, INF], [0, -INF], [0, INF]), 0.0),
+    "bounds one rounding apart": (([1, 2], [[1, 1]], [1], [INF], [0.3, 0], [np.nextafter(np.float32(0.3), np.float32(1)), INF]), 1.7),
+    "a bound beyond what one is to be told from": (([1], [[0]], [-INF], [INF], [1e8], [INF]), 1e8),
+}
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig(max_iterations=4000)], ids=["interior point", "first order"])
+def test_what_is_hard_to_judge(config):
+    """No bound is false, no ray is seen where bounds say that there is none, and what is called optimal is."""
+    batch = stack([small_matrix(*parts) for parts, _ in HARD_TO_JUDGE.values()])
+    found = solve_all(jax.tree.map(lambda leaf: leaf.astype(jnp.float32), batch), 1e-5, config)
+    for index, (name, (_, optimum)) in enumerate(HARD_TO_JUDGE.items()):
+        solution = jax.tree.map(lambda leaf, index=index: leaf[index], found)
+        size = 0.0 if np.isinf(optimum) else 1e-6 * abs(optimum)
+        assert solution.lower_bound <= optimum + size, name
+        assert solution.upper_bound >= optimum - size, name
+        assert (solution.status == Status.DUAL_INFEASIBLE) == (optimum == -INF), name
+        assert solution.status != Status.PRIMAL_INFEASIBLE, name
+        if solution.status == Status.OPTIMAL:
+            np.testing.assert_allclose(solution.primal_objective, optimum, rtol=1e-4, err_msg=name)
+    statuses = dict(zip(HARD_TO_JUDGE, found.status.tolist(), strict=True))
+    solved = ["one variable is large", "bounds one rounding apart", "a bound beyond what one is to be told from"]
+    assert [statuses[name] for name in solved] == [Status.OPTIMAL] * 3

@@ -38,7 +38,8 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
     @chunked.def_vmap
     def _batch(axis_size: int, is_batched: list[PyTree], *arguments: PyTree) -> tuple[PyTree, PyTree]:
         batched = jax.tree.leaves(is_batched)
-        known = bytes_each or sum(_bytes(leaf) // (axis_size if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True))
+        num_members = max(axis_size, 1)
+        known = bytes_each or sum(_bytes(leaf) // (num_members if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True))
 
         def members(*arguments: PyTree) -> PyTree:
             leaves, structure = jax.tree.flatten(arguments)
@@ -50,7 +51,7 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
             own = [leaf for leaf, flag in zip(leaves, batched, strict=True) if flag]
             return _map(one, own, axis_size, _CACHE_BYTES // max(known, 1)) if jax.default_backend() == "cpu" else jax.vmap(one)(own)
 
-        results = _chunked(members, known * axis_size)(*arguments)  # so that a further `vmap` has its chunks too, instead of a lockstep of batches
+        results = _chunked(members, known * num_members)(*arguments)  # so that a further `vmap` has its chunks too, instead of a lockstep of batches
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
@@ -62,6 +63,8 @@ def _bytes(leaf: ArrayLike) -> int:
 
 def _map(function: Callable[[list[jax.Array]], PyTree], members: list[jax.Array], axis_size: int, chunk_size: int) -> PyTree:
     """`vmap` of a function over chunks, the last filled up with copies of the first member."""
+    if axis_size == 0:
+        return jax.vmap(function)(members)
     if chunk_size <= 1:
         return lax.map(function, members)
     if chunk_size >= axis_size:

@@ -84,7 +84,7 @@ _EXPLANATIONS = {
         "allow more time, or go on from the state that was reached",
     ),
     Status.PRIMAL_INFEASIBLE: (
-        "no point meets all rows and bounds of the linear program: `dual` is a ray that shows it",
+        "no point meets all rows and bounds of the linear program: `dual` is a ray that shows it, a proof where `lower_bound` is inf",
         "relax the rows on which `dual` is not 0",
     ),
     Status.DUAL_INFEASIBLE: (

@@ -15,6 +15,7 @@ from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
 _ROUNDING = 2.0**-52
+_TINY = 2.0**-960  # of a product, below which it may have underflown
 
 
 def allowed_dual(problem: LinearProgram, dual: Array) -> Array:
@@ -47,7 +48,9 @@ def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, 
 def _least_product(slopes: Array, points: Array) -> Array:
     """min over slopes and points in intervals [2, k] of slope * point, [k], a hair below; 0 * infinity is 0."""
     least = jnp.min(_product(slopes[:, None], points[None]), axis=(0, 1))
-    return least - 2 * _ROUNDING * jnp.where(jnp.isinf(least), 0.0, jnp.abs(least))
+    may_vanish = jnp.any(slopes != 0, axis=0) & jnp.any(points != 0, axis=0) & (jnp.abs(least) < _TINY)
+    lost = jnp.where(may_vanish, 2.0**-1021, 0.0)
+    return least - 2 * _ROUNDING * jnp.where(jnp.isinf(least), 0.0, jnp.abs(least)) - lost
 
 
 def _product(slope: Array, point: Array) -> Array:

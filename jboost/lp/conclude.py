@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import certify, repair, repair_dual, tighten
+from jboost.lp import certify, repair, repair_dual
 from jboost.lp.assess import assess, dual_side, either, primal_side
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import History, LPSolution, ProofConfig
@@ -15,9 +15,17 @@ _ROUNDINGS = 32  # units of rounding: an error that is as good as none
 
 
 def conclude(
-    problem: LinearProgram, primal: Array, dual: Array, *, num_iterations: Array, history: History, status: Array, proof: ProofConfig
+    problem: LinearProgram,
+    tight: LinearProgram,
+    primal: Array,
+    dual: Array,
+    *,
+    num_iterations: Array,
+    history: History,
+    status: Array,
+    proof: ProofConfig,
 ) -> LPSolution:
-    """The solution made of a point within its bounds and an allowed dual, with what both prove.
+    """The solution made of a point within its bounds and an allowed dual, with what both prove; `tight` is the program, tightened.
 
     The point is moved onto the rows that it misses, and the dual to where reduced costs of variables with one bound have its sign,
     unless that more than doubles the error, as where objectives are large.
@@ -27,7 +35,6 @@ def conclude(
     allowed = dual_side(problem, certify.allowed_dual(problem, dual))
     repaired = repair.repair(problem, within.point, max_rows=proof.max_repaired_rows)
     moved = primal_side(problem, jnp.where(is_unbounded, primal, repaired.primal))
-    tight = tighten.tighten(problem, proof.num_tightenings)
     mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
     mended = either(is_infeasible, allowed, mended)
 
@@ -39,7 +46,8 @@ def conclude(
     lower, is_refuted = certify.prove_lower(tight, dual_taken.point)
     lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
-    status = jnp.where(is_feasible, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
+    is_bounded = is_unbounded & jnp.isfinite(lower)
+    status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
     is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(
         primal=primal_taken.point,

@@ -12,9 +12,11 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import numerics
-from jboost.base.types import Array
+from jboost.base.types import Array, ArrayLike
 from jboost.lp.problem import LinearProgram, row_sizes
 
+_ROUNDINGS = 8  # units of rounding between two bounds that are taken for one
+_LEAST_STEP = 2.0**-8  # from a bound to the first point, relative to the bound where that is large
 _LARGEST_SCALE = 1e4  # of a column, and its inverse the smallest: a column of tiny entries is left for what it is
 
 
@@ -61,7 +63,7 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     bounds_nothing = (problem.row_lower == -jnp.inf) & (problem.row_upper == jnp.inf)
     low = jnp.concatenate([problem.lower, jnp.where(bounds_nothing, 0.0, problem.row_lower)])
     high = jnp.concatenate([problem.upper, jnp.where(bounds_nothing, 0.0, problem.row_upper)])
-    bound, is_fixed = jnp.stack([low, high]), low == high
+    bound, is_fixed = jnp.stack([low, high]), _are_one(low, high)
     has_bound = jnp.isfinite(bound) & ~is_fixed[None, :]
     return Embedded(
         matrix=jnp.where(bounds_nothing[:, None], 0.0, matrix),
@@ -71,6 +73,12 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
         is_fixed=is_fixed,
         level=jnp.where(is_fixed, low, 0.0),
     )
+
+
+def _are_one(low: Array, high: Array) -> Array:
+    """Whether bounds are equal, or so close that rounding leaves no place between them."""
+    largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
+    return (low == high) | (jnp.isfinite(largest) & (high - low <= _ROUNDINGS * jnp.finfo(low.dtype).eps * largest))
 
 
 def forward(program: Embedded, primal: Array) -> Array:
@@ -85,11 +93,12 @@ def backward(program: Embedded, dual: Array) -> Array:
 
 
 def start(program: Embedded) -> Point:
-    """The middle of the boxes, one away at most from a lower bound and from a single upper one, with all complementary products equal to 1."""
+    """The middle of the boxes, about one away at most from a lower bound and from a single upper one, with all complementary products equal to 1."""
     has_low, has_high = program.has_bound
     low, high = program.bound
-    from_low = jnp.where(has_high, jnp.minimum(0.5 * (high - low), 1.0), 1.0)
-    primal = jnp.where(has_low, low + from_low, jnp.where(has_high, high - 1.0, program.level))
+    to_low, to_high = (jnp.maximum(1.0, _LEAST_STEP * jnp.abs(end)) for end in (low, high))
+    from_low = jnp.where(has_high, jnp.minimum(0.5 * (high - low), to_low), to_low)
+    primal = jnp.where(has_low, low + from_low, jnp.where(has_high, high - to_high, program.level))
     slack = jnp.where(program.has_bound, sides(primal[None, :] - program.bound), 1.0)
     multiplier = jnp.where(program.has_bound, 1 / slack, 0.0)
     dual = jnp.sum(sides(multiplier), axis=0)[program.matrix.shape[1] :]
@@ -127,7 +136,8 @@ def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Li
 
     row, column = lax.fori_loop(0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective)))
     objective = _size(problem.objective * column)
-    bound = _size(row_sizes(problem) * row)
+    of_variables = _size(jnp.concatenate([problem.lower, problem.upper]) / jnp.tile(column, 2))
+    bound = _size(row_sizes(problem) * row, otherwise=of_variables)
     scaled = LinearProgram(
         objective=problem.objective * column / objective,
         operator=(),
@@ -143,7 +153,7 @@ def _root(value: Array) -> Array:
     return jnp.where(value > 0, lax.rsqrt(jnp.where(value > 0, value, 1.0)), 1.0)
 
 
-def _size(values: Array) -> Array:
-    """The largest finite |value|, 1 if there is none but 0."""
+def _size(values: Array, otherwise: ArrayLike = 1.0) -> Array:
+    """The largest finite |value|, or `otherwise` if there is none but 0."""
     size = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0), initial=0.0)
-    return jnp.where(size > 0, size, 1.0)
+    return jnp.where(size > 0, size, otherwise)

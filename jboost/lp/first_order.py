@@ -21,7 +21,7 @@ from jax import lax
 from jboost.base import check, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import assess, certify, conclude, polish
+from jboost.lp import assess, certify, conclude, polish, tighten
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.scaling import Scaling, equilibrate, scale
 from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
@@ -80,6 +80,7 @@ class State(NamedTuple):
     scaling: Scaling
     row_sizes: Array  # [m] of the terms of a row where all scaled variables are 1
     column_sizes: Array  # [n] of the terms of a column where all scaled multipliers are 1
+    tight: tuple[Array, Array]  # [n] each, bounds of the variables, in the units of the program: their own or those that rows imply
     point: Point
     anchor: Point
     best: Point  # least error so far, or the ray that was found
@@ -109,7 +110,7 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
       ValueError: at trace time, if `initial` has more variables or rows than the program.
     """
     scaling = equilibrate(problem, config.scaling_rounds)
-    scaled = scale(problem, scaling)
+    scaled, tight = scale(problem, scaling), tighten.tighten(problem, config.proof.num_tightenings)
     start, weight = _first_point(problem, scaled, scaling, initial)
     norm, direction = _power_iterations(scaled, numerics.spread(scaled.objective.shape[0], scaled.objective.dtype), _POWER_ITERATIONS)
     zero, none = jnp.zeros((), norm.dtype), jnp.zeros((), jnp.int32)
@@ -118,6 +119,7 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
         scaling=scaling,
         row_sizes=problem.operator.row_norms(scaling.columns),
         column_sizes=problem.operator.column_norms(scaling.rows),
+        tight=(tight.lower, tight.upper),
         point=start,
         anchor=start,
         best=start,
@@ -248,25 +250,26 @@ def _judge(
 ) -> tuple[State, Info]:
     """Status, best point and history after a check."""
     quality = assess.assess(problem, *_sides(state, problem, latest))
+    error = lax.cond(quality.error <= tolerance, lambda: _exact_error(problem, _unscaled(latest, state.scaling)), lambda: quality.error)
     ray = jax.tree.map(lambda new, old: _unit(new - old), latest, state.anchor)
     refutes = _dual_ray(scaled, ray.dual, scaled.operator.rmatvec(ray.dual))
-    falls = _primal_ray(scaled, ray.primal, scaled.operator.matvec(ray.primal))
+    falls = _primal_ray(scaled, state.tight, ray.primal, scaled.operator.matvec(ray.primal))
     finds_ray = refutes | falls
-    is_better = quality.error < state.best_error
+    is_better = error < state.best_error
     best = Point(
         jnp.where(falls, ray.primal, jnp.where(is_better, latest.primal, state.best.primal)),
         jnp.where(refutes, ray.dual, jnp.where(is_better, latest.dual, state.best.dual)),
     )
     more = state.num_iterations + config.at_once <= config.max_iterations
     status = jnp.where(more, int(Status.UNFINISHED), int(Status.ITERATION_LIMIT))
+    status = jnp.where(error <= tolerance, int(Status.OPTIMAL), status)
     status = jnp.where(falls, int(Status.DUAL_INFEASIBLE), status)
     status = jnp.where(refutes, int(Status.PRIMAL_INFEASIBLE), status)
-    status = jnp.where(jnp.isfinite(quality.error), status, int(Status.NUMERICAL_ERROR))
-    status = jnp.where(quality.error <= tolerance, int(Status.OPTIMAL), status).astype(jnp.int32)
+    status = jnp.where(jnp.isfinite(error), status, int(Status.NUMERICAL_ERROR)).astype(jnp.int32)
     info = Info(state.num_iterations, quality.primal_residual, quality.dual_residual, quality.duality_gap)
     index = (state.num_iterations - 1) // config.iterations_per_check
     history = record(state.history, index, info.primal_residual, info.dual_residual, info.duality_gap)
-    best_error = jnp.where(is_better | finds_ray, quality.error, state.best_error)
+    best_error = jnp.where(is_better | finds_ray, error, state.best_error)
     return state._replace(best=best, best_error=best_error, history=history, status=status), info
 
 
@@ -280,6 +283,10 @@ def _sides(state: State, problem: LinearProgram, scaled: Point) -> tuple[assess.
         assess.Side(point.primal, problem.operator.matvec(point.primal), row_sizes),
         assess.Side(point.dual, problem.operator.rmatvec(point.dual), column_sizes),
     )
+
+
+def _exact_error(problem: LinearProgram, point: Point) -> Array:
+    return assess.assess(problem, assess.primal_side(problem, point.primal), assess.dual_side(problem, point.dual)).error
 
 
 def _unit(vector: Array) -> Array:
@@ -300,9 +307,9 @@ def _dual_ray(scaled: LinearProgram, ray: Array, pulled: Array) -> Array:
     return (gain > 0) & (missed <= tolerance * jnp.minimum(gain, 1.0)) & (gain >= tolerance * size)
 
 
-def _primal_ray(scaled: LinearProgram, ray: Array, reached: Array) -> Array:
-    """Whether the objective falls along x, which no bound and no row stops, [] bool."""
-    missed = jnp.maximum(_stopped(reached, scaled.row_lower, scaled.row_upper), _stopped(ray, scaled.lower, scaled.upper))
+def _primal_ray(scaled: LinearProgram, tight: tuple[Array, Array], ray: Array, reached: Array) -> Array:
+    """Whether the objective falls along x, which no row and no bound stops, be it one that rows imply, [] bool."""
+    missed = jnp.maximum(_stopped(reached, scaled.row_lower, scaled.row_upper), _stopped(ray, *tight))
     terms = scaled.objective * ray
     gain, size = -jnp.sum(terms), jnp.sum(jnp.abs(terms))
     tolerance = assess.ray_tolerance(ray.dtype)
@@ -375,6 +382,7 @@ def finish(state: State, problem: LinearProgram, *, tolerance: Array, config: Fi
         point = jax.tree.map(lambda new, old: jnp.where(is_point, new, old), polished, point)
     solution = conclude.conclude(
         problem,
+        problem._replace(lower=state.tight[0], upper=state.tight[1]),
         *point,
         num_iterations=state.num_iterations,
         history=state.history,
@@ -382,7 +390,7 @@ def finish(state: State, problem: LinearProgram, *, tolerance: Array, config: Fi
         proof=config.proof,
     )
     is_spoiled = (status == int(Status.OPTIMAL)) & ~(solution.error <= _NEARLY * tolerance)
-    return solution._replace(status=jnp.where(is_spoiled, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32))
+    return solution._replace(status=jnp.where(is_spoiled, int(Status.NUMERICAL_ERROR), solution.status).astype(jnp.int32))
 
 
 def _polished(problem: LinearProgram, point: Point, tolerance: Array, config: FirstOrderConfig) -> Point:

@@ -16,7 +16,7 @@ from jboost import operators
 from jboost.base import check, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import assess, certify, conclude, embedding
+from jboost.lp import assess, certify, conclude, embedding, tighten
 from jboost.lp.embedding import Embedded, Point, Residuals, Scaling
 from jboost.lp.newton import advance
 from jboost.lp.problem import LinearProgram, is_valid
@@ -66,6 +66,8 @@ class _Run(NamedTuple):
     """What is worked out once for a program."""
 
     problem: LinearProgram  # with its matrix dense
+    tight: LinearProgram  # with bounds that rows imply
+    stops: Array  # [2, n + m] bool, whether something stops a ray there, of either side
     embedded: Embedded
     scaling: Scaling
     first: Point
@@ -78,7 +80,10 @@ def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
     embedded = embedding.embed(scaled_matrix, scaled)
     first = embedding.start(embedded)
     again = embedding.residuals(embedded._replace(cost=jnp.zeros_like(embedded.cost)), first)
-    return _Run(problem._replace(operator=operators.dense(matrix)), embedded, scaling, first, again)
+    tight = tighten.tighten(problem, config.proof.num_tightenings)
+    implied = jnp.isfinite(jnp.stack([tight.lower, tight.upper]))
+    stops = embedded.is_fixed[None, :] | embedded.has_bound.at[:, : matrix.shape[1]].set(implied)
+    return _Run(problem._replace(operator=operators.dense(matrix)), tight, stops, embedded, scaling, first, again)
 
 
 def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
@@ -96,7 +101,7 @@ def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
     return assess.assess(problem, assess.primal_side(problem, primal), assess.dual_side(problem, dual))
 
 
-def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: float) -> tuple[Array, Array]:
+def _find_ray(program: Embedded, stops: Array, point: Point, residual: Residuals, tolerance: float) -> tuple[Array, Array]:
     """Whether y is a ray that proves the program infeasible, and whether w is one along which the objective falls without end."""
     slope = -embedding.backward(program, point.dual)  # residual.reduced less cost tau is what rounding leaves, where y is small
     is_low = slope > 0
@@ -104,7 +109,7 @@ def _find_ray(program: Embedded, point: Point, residual: Residuals, tolerance: f
     missed = jnp.max(jnp.where(is_held, 0.0, jnp.abs(slope)), initial=0.0)
     earned = jnp.where(is_held, slope * (program.level + jnp.where(is_low, program.bound[0], program.bound[1])), 0.0)
     gained, terms = jnp.sum(earned), program.cost * point.primal
-    outside = jnp.where(program.has_bound | program.is_fixed[None, :], -embedding.sides(point.primal[None, :] * jnp.ones_like(program.bound)), 0.0)
+    outside = jnp.where(stops, -embedding.sides(point.primal[None, :] * jnp.ones_like(program.bound)), 0.0)
     off = jnp.maximum(jnp.max(jnp.abs(residual.primal), initial=0.0), jnp.max(outside, initial=0.0))
     fall = -residual.objective
     vanishes = point.scale < point.gap_dual
@@ -155,14 +160,14 @@ def _step(run: _Run, state: State, tolerance: Array, config: InteriorPointConfig
     quality = _measure(run, point, state.has_ray)
     info = Info(state.num_iterations + 1, quality.primal_residual, quality.dual_residual, quality.duality_gap)
     error = quality.error
-    is_infeasible, falls = _find_ray(program, point, residual, assess.ray_tolerance(error.dtype))
+    is_infeasible, falls = _find_ray(program, run.stops, point, residual, assess.ray_tolerance(error.dtype))
     was_close = state.best_error < 10 * tolerance  # then rounding made the ray
     is_infeasible, falls = is_infeasible & ~was_close, falls & ~was_close
     falls = falls & ~is_infeasible & ~state.has_ray
     is_worse = was_close & (error >= state.best_error)
     num_stalled = jnp.where((length < 1e-3) | is_worse, state.num_stalled + 1, 0).astype(jnp.int32)
     is_sound = jnp.isfinite(error) & (length > 0) & (num_stalled < 5)
-    is_solved = jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance)
+    is_solved = jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance) & ~falls
     takes = jnp.where(state.has_ray, is_infeasible, is_infeasible | falls | (is_sound & (error < state.best_error)))
     after = jax.tree.map(lambda fresh, new: jnp.where(falls, fresh, new), (run.first, run.again), (point, residual))
     return State(
@@ -202,6 +207,7 @@ def _finish(run: _Run, state: State, problem: LinearProgram, config: InteriorPoi
     status = jnp.where(unfinished(state), used_up, state.status).astype(jnp.int32)
     return conclude.conclude(
         problem,
+        run.tight,
         primal,
         dual,
         num_iterations=state.num_iterations,

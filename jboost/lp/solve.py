@@ -45,8 +45,9 @@ def solve(
       initial: for the first-order method, the solution of a program like this one, with as many rows and columns or fewer.
 
     Returns:
-      An `LPSolution`. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE, DUAL_INFEASIBLE (unbounded, or neither side has a feasible point),
-      NUMERICAL_ERROR, INVALID_INPUT. OPTIMAL means that the residuals and the gap that are returned are within the tolerance; within four times it
+      An `LPSolution`. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE (proven where `lower_bound` is inf; else no point whose scaled size is
+      below the inverse of what a ray may miss, 2e-5 in float32 and 1e-8 in float64, is feasible), DUAL_INFEASIBLE (unbounded, or neither side has a
+      feasible point), NUMERICAL_ERROR, INVALID_INPUT. OPTIMAL means that the residuals and the gap that are returned are within the tolerance; within four times it
       where rounding ends the iterations of the interior point method, and the repair of rows, before that.
 
     Raises:

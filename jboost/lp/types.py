@@ -69,7 +69,7 @@ class LPSolution(NamedTuple):
     """A primal and a dual point, and what they prove. reduced_costs = objective - A'dual; a positive dual belongs to a lower bound of a row."""
 
     primal: Array  # [n] x; of status DUAL_INFEASIBLE a ray along which the objective falls without end
-    dual: Array  # [m] y; of status PRIMAL_INFEASIBLE a ray that proves it
+    dual: Array  # [m] y; of status PRIMAL_INFEASIBLE a ray that shows it, and proves it where lower_bound is inf
     reduced_costs: Array  # [n]
     primal_objective: Array  # []
     dual_objective: Array  # [] as estimated: what dual and reduced costs attain on finite bounds

@@ -29,8 +29,8 @@ class LPBoostSolution(NamedTuple):
     lower_bound: Array  # [] what the votes attain, rounded down
     upper_bound: Array  # [] what no votes exceed, as the example weights prove, rounded up
     num_iterations: Array  # [] int32
-    status: Array  # [] int32
     warm: Warm  # what the method begins with where this is `initial`
+    status: Array  # [] int32
 
 
 def solve(
@@ -158,6 +158,6 @@ def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, i
         lower_bound=jnp.where(is_feasible, lower, -jnp.inf) + spoiled,
         upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
         num_iterations=solved.num_iterations,
-        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
         warm=solved.warm,
+        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )

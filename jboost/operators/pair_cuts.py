@@ -211,7 +211,7 @@ def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | Non
     kept = jnp.ones(signs.shape, bool) if mask is None else check.numeric("mask", mask, shape=signs.shape, kinds="b")
     said, signs = jnp.where(kept[:, None], said, 0), jnp.where(kept, signs, 0)
     _judge("outputs", said, lambda known: np.isin(known, (-1, 0, 1)), "outputs are -1, 0 or +1")
-    _judge("labels", signs, lambda known: np.isin(known, (-1, 1) if mask is None else (-1, 0, 1)), "labels are -1 or +1")
+    _judge("labels", jnp.where(kept, signs, 1), lambda known: np.isin(known, (-1, 1)), "labels are -1 or +1")
     hits = (said == signs[:, None]).astype(said.dtype)
     misses = (said != -signs[:, None]).astype(said.dtype)  # y_i = -y_i' wherever there is a cut
     if pairs is None:
