@@ -151,8 +151,8 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
     """Draws the histogram of the normalized margins of an ensemble: misclassified examples to the left of 0, the others to the right.
 
     Args:
-      margins: [n] y F(x) over the sum of the votes, in [-1, 1]; those that are infinite, of settled examples, stand in bins of their own
-        past either end.
+      margins: [n] y F(x) over the sum of the votes, in [-1, 1]; those beyond, as by rounding, count as -1 and 1, and those that are infinite, of
+        settled examples, stand in bins of their own past either end.
       path: of the picture; its ending chooses the format (.png, .svg, .pdf). Written atomically.
       title: of the figure.
 
@@ -169,7 +169,7 @@ def plot_margins(margins: ArrayLike, *, path: str | os.PathLike[str], title: str
     if np.isnan(values).any():
         raise ValueError(f"margins[{int(np.isnan(values).argmax())}] is NaN: a margin is a number or infinite")
     figure, axes = _new_axes(title, f"{int((values <= 0).sum()):,} of {len(values):,} examples have no positive margin")
-    counts, edges = np.histogram(values[np.isfinite(values)], bins=_MARGIN_BINS, range=(-1, 1))
+    counts, edges = np.histogram(np.clip(values[np.isfinite(values)], -1, 1), bins=_MARGIN_BINS, range=(-1, 1))
     width, (negative, positive) = edges[1] - edges[0], (colour for _, colour, _ in _CLASSES)
     middles = edges[:-1] + width / 2
     axes.bar(middles, counts, width=0.9 * width, color=[_INK if middle < 0 else positive for middle in middles], zorder=3)

@@ -243,6 +243,15 @@ def test_no_training_value_changes_side_in_32_bits():
         np.testing.assert_array_equal(bits, binarization.apply(binarizer, table.astype(np.float32)))
 
 
+def test_numbers_of_16_bits_are_judged_as_they_are_applied():
+    values, signs = 2048 + 2.0 * np.arange(8)[:, None], [1, -1] * 4
+    for dtype in (np.float16, jnp.bfloat16):
+        half = (values * (16 if dtype is jnp.bfloat16 else 1)).astype(dtype)
+        binarizer = binarization.fit(half, signs)
+        assert binarizer.bit_names == binarization.fit(half.astype(np.float32), signs).bit_names
+        np.testing.assert_array_equal(binarization.apply(binarizer, half), half.astype(np.float64) <= binarizer.thresholds)
+
+
 def test_intervals_categories_and_contradictions():
     table = np.array([[1.0, 1, 5], [2, 2, np.nan], [3, 3, 6], [4, 4, 7], [5, 1, np.nan]])
     binarizer = binarization.fit(table, cuts="midpoints", names=["a", "c", "u"], categorical=["c"], drop_redundant=False)
@@ -318,6 +327,17 @@ def test_text_of_a_table_and_texts_never_seen():
         binarization.apply(binarizer, np.array([["old", "red"]], dtype=object))
 
 
+def test_numbers_of_the_host_are_text_where_training_had_text():
+    binarizer = binarization.fit(np.array([["1"], ["2"], ["A"]], object), [1, -1, 1], drop_redundant=False)
+    bits = [[1, 0, 0], [0, 1, 0], [0, 0, 0]]
+    for rows in ([[1], [2], [np.nan]], np.array([[1], [2], [7]]), np.array([[1], [2], [0]], np.float32), np.array([[1], ["2"], ["B"]], object)):
+        assert np.nan_to_num(binarization.apply(binarizer, rows)).tolist() == bits
+        codes = binarization.encode(binarizer, rows)
+        np.testing.assert_array_equal(binarization.apply(binarizer, codes), binarization.apply(binarizer, rows))
+        np.testing.assert_array_equal(binarization.encode(binarizer, codes), codes)
+    assert binarization.apply(binarizer, jnp.array([[0.0], [1.0], [-1.0]])).tolist() == bits
+
+
 def test_apply_under_jit_and_vmap(compilations):
     rng = np.random.default_rng(7)
     features = rng.normal(size=(3, 10, 2)).astype(np.float32)
@@ -334,6 +354,9 @@ def test_apply_under_jit_and_vmap(compilations):
     np.testing.assert_array_equal(binarization.apply(binarizer, np.full((1, 2), 1e300)), binarization.apply(binarizer, np.full((1, 2), 1e30)))
     whole = binarization.fit([[1], [5]], [1, -1])
     assert binarization.apply(whole, np.array([[2**40], [-(2**40)]])).tolist() == [[0], [1]]
+    for dtype in (jnp.int32, jnp.uint8):
+        assert binarization.apply(whole, jnp.array([[1], [5]], dtype)).tolist() == [[1], [0]]
+    assert binarization.apply(whole, jnp.array([[True]])).tolist() == [[1]]
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def frame():
     signs = np.where(np.arange(ROWS) % 2, 1, -1)
     scores = generator.normal(size=(ROWS, 2)) + 0.8 * signs[:, None]
     gaps = [None if row % 11 == 3 else float(row % 7) for row in range(ROWS)]
-    colours = [None if row % 13 == 5 else ("red", "blue")[row % 3 == 0] for row in range(ROWS)]
+    colours = [None if row % 13 == 5 else ("07", "blue")[row % 3 == 0] for row in range(ROWS)]
     weights = generator.integers(1, 5, size=ROWS)
     words = np.where(signs > 0, "yes", "no")
     return polars.DataFrame({"a": scores[:, 0], "b": scores[:, 1], "gaps": gaps, "colour": colours, "cost": weights, "ill": words})
@@ -139,6 +139,9 @@ def test_trained_classifiers_with_gaps_text_and_a_holdout(run, data, frame, tmp_
 
     points = base.predict_scores(read_table("new.parquet")).astype(np.float32)
     np.testing.assert_array_equal(predictions.select("score_logistic", "score_tree").to_numpy().astype(np.float32), points)
+    is_code = frame["colour"] == "07"
+    frame.filter(is_code).drop("ill").write_csv("codes.csv")  # numbers, by themselves
+    assert polars.read_csv(run("predict", "deep/out", "--data", "codes.csv")[1].encode()).equals(predictions.filter(is_code))
     model = files.load("deep/out/model.npz")
     assert model.normal.dtype == np.float32
     close = np.abs(predictions["score"].to_numpy()) < 1e-5  # there, the float32 score of jboost.predict may have the other sign
@@ -376,6 +379,14 @@ def assert_refused(code, out, err, message):
 def test_user_errors_are_one_line(run, data, arguments, message):
     assert_refused(*run(*arguments), message)
     assert names_in(".") == ["data.csv"]
+
+
+@pytest.mark.parametrize("output", [".", "..", "../deep"])
+def test_the_folder_that_one_works_in_stays(run, data, monkeypatch, output):
+    Path("out/deep").mkdir(parents=True)
+    monkeypatch.chdir("out/deep")
+    assert_refused(*run("fit", "--data", data, *SCORES, "--output", output, "--overwrite"), f"{output}: the output folder is made anew")
+    assert names_in(data.parent / "out") == ["deep"]
 
 
 def test_scores_beyond_the_precision_are_named(run, frame):

@@ -142,6 +142,12 @@ def test_evaluate(run, method):
     assert "±" in out
 
 
+def test_folds_agree_on_the_peer(run, frame):
+    frame.with_columns(polars.Series("a", [None, *frame["a"][1:]])).write_csv("data.csv")
+    assert run("evaluate", *DATA, "--method", "adaboost", *QUICK, "--folds", "2", "--report", "folds.json")[::2] == (0, "")
+    assert [row["rule"] for row in read_report("folds.json")["losses"]] == ["adaboost"]
+
+
 @pytest.mark.parametrize(("learner", "drop"), [("pool", []), ("literals", ["a", "b", "c"]), ("mlp", [])])
 @pytest.mark.parametrize("method", ["adaboost", "infoboost"])
 def test_other_learners(run, frame, learner, drop, method):

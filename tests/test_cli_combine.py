@@ -72,6 +72,8 @@ def test_fit_predict_and_inspect(run, tmp_path):
     ("arguments", "message"),
     [
         ((*BASE, "--scores", "a", "b"), "scores has 2 names, and the method combine takes three or more"),
+        ((*BASE[:4], "--scores", "a", "--seed", "1"), "--scores takes two names or more, and one follows: name more"),
+        ((*BASE, "--seed", "1", "--classifiers"), "--classifiers takes two names or more, and none follows: name more"),
         ((*BASE[:4], *SCORES, "--loo"), "--loo is for the method pair, and the method is combine"),
         ((*BASE, "--scores", "a", "b", "a"), "the column 'a' is named twice"),
         ((*BASE, "--scores", "a", "b", "d"), "there is no column 'd'"),
@@ -93,7 +95,6 @@ def test_lists_are_split():
     assert split_lists(["--scores", "a", "b"]) == (["--scores", "a", "b"], {})
     assert split_lists(["--classifiers", "a", "b", "c", "-h"]) == (["--classifiers", "a", "b", "-h"], {"classifiers": ("a", "b", "c")})
     assert split_lists(["--scores", "a", "b", "c", "--scores", "d", "e"]) == (["--scores", "a", "b", "--scores", "d", "e"], {})
-    assert split_lists(["--seed", "1", "--scores"]) == (["--seed", "1", "--scores"], {})
 
 
 def test_a_pair_of_three_is_a_combination():

@@ -22,11 +22,11 @@ ROWS = 60
 
 
 def make_frame():
-    """Numbers with gaps, text with gaps, a column that says nothing, weights, and labels in words: ill where old and not blue, a few flipped."""
+    """Numbers with gaps, text with gaps, a column that says nothing, weights, and labels in words: ill where old and not 07, a few flipped."""
     generator = np.random.default_rng(0)
     age = generator.integers(20, 80, size=ROWS)
-    colours = np.array(["red", "blue", "green"])[generator.integers(0, 3, size=ROWS)]
-    ill = (age > 50) & (colours != "blue")
+    colours = np.array(["red", "07", "green"])[generator.integers(0, 3, size=ROWS)]
+    ill = (age > 50) & (colours != "07")
     ill[::20] = ~ill[::20]
     return polars.DataFrame(
         {
@@ -177,6 +177,17 @@ def test_prediction_reads_raw_rows(folder, report, run):
         held = [rule for rule in rules if covers(rule["text"], row)]
         assert (explained or "") == "; ".join(f"{rule['coefficient']:.4f} {rule['label']} if {rule['text']}" for rule in held)
     assert polars.read_csv(run("predict", "out", "--data", "data.csv")[1].encode()).columns == ["score", "prediction"]
+
+
+def test_prediction_of_a_row_is_that_of_its_file(folder, run):
+    """Text that looks like numbers alone, and a number that is missing everywhere, are what they were in training."""
+    frame = make_frame().with_columns(polars.when(polars.col("colour") == "07").then(None).otherwise(polars.col("age")).alias("age"))
+
+    def predict(rows):
+        rows.write_csv(folder / "new.csv")
+        return polars.read_csv(run("predict", "out", "--data", "new.csv")[1].encode())
+
+    assert predict(frame.filter(colour="07")).equals(predict(frame).filter(frame["colour"] == "07"))
 
 
 def test_prediction_of_rows_unlike_those_of_training(folder, run):
@@ -363,7 +374,7 @@ def test_a_model_holds_its_learner_and_its_binarizer(folder, said):
     assert isinstance(binarizer.thresholds, np.ndarray)
     assert binarizer.thresholds.dtype == np.float64
     assert isinstance(learner.constant_cost, jax.Array)
-    assert binarizer.categories[binarizer.names.index("colour")] == ("blue", "green", "red")
+    assert binarizer.categories[binarizer.names.index("colour")] == ("07", "green", "red")
     again = folder / "again.npz"
     files.save(held, again)
     assert Path(again).exists()

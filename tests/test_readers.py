@@ -1,6 +1,8 @@
 """Data files and embedded sets as tables, and the base classifiers that are trained on them."""
 
+import csv
 import gzip
+import io
 import warnings
 
 import numpy as np
@@ -58,6 +60,7 @@ def test_every_kind_of_file_gives_the_same_table(tmp_path, name):
         ("a,y\n1,0\n2,0\n", "column 'y' holds 1 distinct value, 0 (2): labels take exactly two values"),
         ("a,y\n1,0\n2,1\n3,2\n4,2\n", "column 'y' holds 3 distinct values, 2 (2), 0 (1), 1 (1)"),
         ("a,a,y\n1,1,0\n", "two columns are named 'a'"),
+        ('\n"a ""b""",y,"a ""b"""\n1,1,0\n', "two columns are named 'a \"b\"'"),
         ("1.5,2,0\n2,1,1\n", "the first line holds numbers (1.5, 2, 0, ...)"),
         ("a;y\n1;0\n", "semicolons separate the fields"),
         ("a,y\n1,0\n2,1,7,8\n", "not readable as .csv"),
@@ -97,6 +100,66 @@ def test_files_that_are_not_there_or_not_what_they_say(people, name, message):
     with pytest.raises(ValueError, match="^[^\n]*$") as caught:
         readers.read_table(people.parent / name)
     assert message in str(caught.value)
+
+
+def test_columns_are_text_where_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b,c,d,e\n01,true,1.0,,5\n02,true,NA,,6\n", encoding="utf-8")
+    table = readers.read_table(path, text=["c", "b", "a", "d", "gone"])
+    assert {name: values.tolist() for name, values in table.categorical.items()} == {
+        "a": ["01", "02"],
+        "b": ["true", "true"],
+        "c": ["1.0", None],
+        "d": [None, None],
+    }
+    assert table.numeric["e"].tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_name_with_brackets_is_no_pattern(tmp_path, kind):
+    for name, value in (("my[1]", 9), ("my1", 1)):
+        getattr(polars.DataFrame({"a": [value]}), f"write_{kind}")(tmp_path / f"{name}.{kind}")
+    assert readers.read_table(tmp_path / f"my[1].{kind}").numeric["a"].tolist() == [9]
+
+
+BLANK = [
+    "a,b\n1,2\n\n3,4\n",
+    "\na,b\r\n\r\n1,2\r\n,\r\n\r\n3,4\r\n\r\n\r\n",
+    'a,b\n"x\n\ny",2\n\nNA,\n"",""\n\n\n3,4',
+    "a\n1\n\n3\n",
+]
+
+
+@pytest.mark.parametrize("text", BLANK)
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_blank_lines_are_no_rows(tmp_path, text, name):
+    data = text.encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    table = readers.read_table(tmp_path / name, text=["a", "b"])
+    header, *rows = list(csv.reader(io.StringIO(text.lstrip(), newline="")))
+    wanted = [row or [""] for row in rows if row or len(header) == 1]
+    found = list(zip(*(table.categorical[column] for column in header), strict=True))
+    assert found == [tuple(None if field in readers.MISSING else field for field in row) for row in wanted]
+    num_blank = len(rows) - len(wanted)
+    lines = "line was" if num_blank == 1 else "lines were"
+    assert table.notes == ((f"{num_blank} blank {lines} left out; rows are counted without",) if num_blank else ())
+
+
+def test_blank_lines_alone_are_no_rows(tmp_path):
+    (tmp_path / "a.csv").write_text("a,b\n\n\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="has column names but no rows"):
+        readers.read_table(tmp_path / "a.csv")
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.tsv", "a.parquet"])
+def test_names_that_look_like_marks_are_names(tmp_path, name):
+    columns = ["x", "x_duplicated_0", "y"]
+    if name.endswith(".parquet"):
+        polars.DataFrame([[1, 2]] * 3, schema=columns).write_parquet(tmp_path / name)
+    else:
+        text = "\n".join([("\t" if ".tsv" in name else ",").join(line) for line in (columns, "123", "456")])
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    assert readers.read_table(tmp_path / name).columns == tuple(columns)
 
 
 def test_other_columns_are_left_out_and_said(tmp_path):
@@ -176,6 +239,15 @@ def test_numbers_names_the_first_bad_row(people):
     mixed = Table("memory", 3, {}, {"a": np.array(["1", None, "x1"], dtype=object)}, {"a": 1})
     with pytest.raises(ValueError, match="row 3 holds 'x1'"):
         mixed.numbers("a")
+
+
+def test_a_column_without_values_is_numeric_where_numbers_are_wanted(people):
+    people.write_text("age,colour\n,red\n,blue\n", encoding="utf-8")
+    table = readers.read_table(people)
+    np.testing.assert_array_equal(table.matrix(["age"], ()), np.full((2, 1), np.nan))
+    assert table.matrix([], ["age"]).tolist() == [[None], [None]]
+    with pytest.raises(ValueError, match="column 'age' has no value in row 1"):
+        table.numbers("age")
 
 
 def test_rows_and_without(people):

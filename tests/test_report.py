@@ -198,6 +198,12 @@ def test_margins_have_a_figure(margins, tmp_path):
     assert (shares["blue"] > 0.001) == any(map(math.isinf, margins))
 
 
+def test_margins_past_the_ends_by_rounding_are_counted(tmp_path):
+    for name, end in (("at.png", 1.0), ("past.png", 1 + 1e-7)):
+        plots.plot_margins([0.2, -0.2, end, end, -end], path=tmp_path / name, title="Training margins")
+    np.testing.assert_array_equal(*(matplotlib.image.imread(tmp_path / name) for name in ("at.png", "past.png")))
+
+
 def test_margins_that_are_no_numbers_are_refused(tmp_path):
     with pytest.raises(ValueError, match=r"margins\[1\] is NaN"):
         plots.plot_margins([0.5, math.nan], path=tmp_path / "margins.png", title="")

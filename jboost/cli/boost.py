@@ -116,7 +116,7 @@ _scores = jax.jit(predict_scores)
 
 
 def normalized_margins(ensemble: Ensemble, values: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """y F(x) over the sum of all finite votes, [n] in [-1, 1]; infinite where a hypothesis settles the row."""
+    """y F(x) over the sum of all finite votes, [n] in [-1, 1] within rounding; infinite where a hypothesis settles the row."""
     votes = np.asarray(ensemble.votes, np.float64)
     sizes = np.where(np.isfinite(votes), np.abs(votes), 0).max(axis=1)
     norm = math.fsum(sizes) + abs(float(ensemble.constant))

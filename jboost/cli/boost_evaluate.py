@@ -1,4 +1,4 @@
-"""Cross-validation of boosting, for `jboost evaluate`: the method, and scikit-learn's AdaBoost beside it."""
+"""Cross-validation of boosting, for `jboost evaluate`: the method, and scikit-learn's AdaBoost beside it where no value is missing."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
     names = boost.feature_names(source.table)
     examples = boost.read_examples(source, names, settings)
     everything = examples.in_float64()
+    has_peer = not np.isnan(everything[0]).any()
 
     def judge(number: int) -> Losses:
         held_out = masks[number]
         choice = boost.choose_nu(examples, ~held_out, settings)
         fitted = boost.boost(examples, ~held_out, settings, choice.nu)
         training, others = _rows(everything, ~held_out), _rows(everything, held_out)
-        rules = [*_peers(*training, settings), boost_fit.make_rule(fitted, settings)]
-        return build.losses(rules, training, others)
+        peers = [_peer(*training, settings)] if has_peer else []
+        return build.losses([*peers, boost_fit.make_rule(fitted, settings)], training, others)
 
     return judge
 
@@ -37,14 +38,12 @@ def _rows(examples: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray)
     return features[rows], labels[rows], weights[rows]
 
 
-def _peers(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, settings: Settings) -> list[Rule]:
-    """scikit-learn's AdaBoost of stumps, where no value is missing."""
+def _peer(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, settings: Settings) -> Rule:
+    """scikit-learn's AdaBoost of stumps, which takes no missing values."""
     from sklearn.ensemble import AdaBoostClassifier
 
-    if np.isnan(features).any():
-        return []
     model = AdaBoostClassifier(n_estimators=settings.rounds, random_state=settings.seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(features, labels, sample_weight=weights)
-    return [Rule("scikit-learn AdaBoost", f"stumps: {len(model.estimators_)} hypotheses", lambda points: model.predict(points))]
+    return Rule("scikit-learn AdaBoost", f"stumps: {len(model.estimators_)} hypotheses", lambda points: model.predict(points))

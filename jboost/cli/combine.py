@@ -18,6 +18,9 @@ LISTS = ("--scores", "--classifiers")
 def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[str, ...]]]:
     """Takes lists of more than two names out of the arguments, down to their first two, which is what click expects of them.
 
+    Raises:
+      ValueError: if a list has fewer than two names.
+
     >>> split_lists(["--scores", "a", "b", "c", "--seed", "1"])
     (['--scores', 'a', 'b', '--seed', '1'], {'scores': ('a', 'b', 'c')})
     """
@@ -33,6 +36,8 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
             while end < len(arguments) and not arguments[end].startswith("-"):
                 end += 1
             names = tuple(arguments[position:end])
+            if len(names) < 2:
+                raise ValueError(f"{word} takes two names or more, and {'one follows' if names else 'none follows'}: name more")
             lists.pop(word[2:], None)
             if len(names) > 2:
                 lists[word[2:]] = names

@@ -99,7 +99,7 @@ def _weights(weights: np.ndarray | None, size: int) -> np.ndarray:
 
 def _draw(fitted: Fit, ensemble: Ensemble, bits: np.ndarray, labels: np.ndarray, settings: Settings, folder: Path) -> None:
     margins = labels * l0.scores(ensemble, bits, settings.precision)
-    plots.plot_margins(np.clip(margins, -1, 1), path=folder / MARGINS, title="Training margins: l0")
+    plots.plot_margins(margins, path=folder / MARGINS, title="Training margins: l0")
     rounds = int(fitted.num_rounds)
     lower, upper = (np.asarray(bound, np.float64)[:rounds] for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds))
     lower = np.where(np.isfinite(lower), np.maximum(lower, 0), 0)  # no cost is negative

@@ -16,6 +16,8 @@ def check_output(output: Path, overwrite: bool) -> None:
     """Raises ValueError where a fit may not write there."""
     if output.exists() and not output.is_dir():
         raise ValueError(f"{output}: the output folder is a file: choose another --output")
+    if Path.cwd().is_relative_to(output.resolve()):
+        raise ValueError(f"{output}: the output folder is made anew, and the command runs in it: choose another --output")
     if not output.is_dir() or not any(output.iterdir()):
         return
     if not overwrite:

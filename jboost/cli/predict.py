@@ -83,7 +83,7 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False) -> in
     fitted = read_folder(folder)
     if explain and not isinstance(fitted, FittedRules):
         raise ValueError(f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with --method l0")
-    table = embedded.load_table(data.removeprefix(EMBEDDED)) if data.startswith(EMBEDDED) else readers.read_table(data)
+    table = embedded.load_table(data.removeprefix(EMBEDDED)) if data.startswith(EMBEDDED) else readers.read_table(data, text=_text_columns(fitted))
     if isinstance(fitted, FittedRules):
         columns = l0_predict.predict_columns(fitted, table, explain=explain)
     elif isinstance(fitted, FittedExampleWeights):
@@ -101,6 +101,15 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False) -> in
     with files.atomic_file(output) as temporary:
         frame.write_csv(temporary)
     return frame.height
+
+
+def _text_columns(fitted: Fitted | FittedEnsemble | FittedRules | FittedVote | FittedExampleWeights) -> tuple[str, ...]:
+    """The columns that held text where the model was fitted, and so hold text wherever it is asked."""
+    if isinstance(fitted, FittedRules):
+        return fitted.categorical
+    if isinstance(fitted, FittedEnsemble | FittedExampleWeights) or fitted.base is None:
+        return ()
+    return fitted.base.categorical
 
 
 def _predict_columns(fitted: Fitted, table: Table) -> dict[str, Any]:

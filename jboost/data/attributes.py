@@ -84,7 +84,7 @@ def texts_of(column: np.ndarray, name: str, rows: np.ndarray) -> tuple[str, ...]
 
 def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], names: Sequence[str], rows: np.ndarray) -> np.ndarray:
     """A table [m, n] as numbers, text as its place in `categories`; `rows` [m] are its rows as the user counts them."""
-    if table.dtype != object:
+    if table.dtype != object and all(texts is None for texts in categories):
         return table
     numbers = np.full(table.shape, np.nan)
     for column, texts in enumerate(categories):

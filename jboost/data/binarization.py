@@ -185,7 +185,8 @@ def apply(binarizer: Binarizer, features: Any) -> Array:
 
     Args:
       binarizer: of `fit`.
-      features: [m, n] as `fit` takes them; under jit and vmap numbers, text as the codes of `encode`.
+      features: [m, n] as `fit` takes them. A JAX array, as under jit and vmap, holds numbers, and in place of text the codes of `encode`; the numbers
+        of a list or of a NumPy array are text where training had text.
 
     Returns:
       [m, N] floats 0 and 1; NaN where the value is missing and `fit` was to match it with nothing, or saw no missing value of the attribute.
@@ -199,13 +200,9 @@ def apply(binarizer: Binarizer, features: Any) -> Array:
     >>> apply(binarizer, [[1.2], [np.nan]]).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    if isinstance(features, jax.Array):
-        held = check.numeric("features", features, shape=("m", len(binarizer.names)), kinds="fiub")
-    else:
-        numbers = encode(binarizer, features)
-        with np.errstate(over="ignore"):  # an infinite value answers as the one it stands for
-            held = jnp.asarray(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
-    held = held.astype(jnp.promote_types(held.dtype, jnp.float32 if jnp.issubdtype(held.dtype, jnp.floating) else float))
+    numbers = encode(binarizer, features)
+    is_floating = jnp.issubdtype(numbers.dtype, jnp.floating)
+    held = numbers.astype(jnp.promote_types(numbers.dtype, jnp.float32) if is_floating else jnp.result_type(float))
     if binarizer.num_bits == 0:
         return jnp.zeros((held.shape[0], 0), held.dtype)
     return _bits(held, binarizer.attributes, binarizer.kinds, binarizer.thresholds, binarizer.missing_is_value)
@@ -222,15 +219,15 @@ def _bits(features: Array, attributes: Array, kinds: Array, thresholds: Array, m
     return jnp.where(unmatched, jnp.nan, holds).astype(features.dtype)
 
 
-def encode(binarizer: Binarizer, features: Any) -> np.ndarray:
-    """Rows of features as numbers, on the host: text becomes its place among the categories that training saw, -1 if it saw no such text.
+def encode(binarizer: Binarizer, features: Any) -> Array:
+    """Rows of features as numbers, by the host: text becomes its place among the categories that training saw, -1 if it saw no such text.
 
     Args:
       binarizer: of `fit`.
-      features: [m, n] as `fit` takes them. An array of numbers comes back as it is.
+      features: [m, n] as `fit` takes them. A JAX array holds such numbers already and comes back as it is.
 
     Returns:
-      [m, n] numbers, NaN where missing.
+      [m, n] numbers in a JAX array, NaN where missing.
 
     Raises:
       ValueError: if `features` has a wrong shape, or text where training had numbers.
@@ -239,11 +236,15 @@ def encode(binarizer: Binarizer, features: Any) -> np.ndarray:
     >>> encode(binarizer, np.array([["blue", 4], ["red", None], ["green", 5]], object)).tolist()
     [[0.0, 4.0], [1.0, nan], [-1.0, 5.0]]
     """
-    table = tables.as_table(features)
     num_attributes = len(binarizer.names)
+    if isinstance(features, jax.Array):
+        return check.numeric("features", features, shape=("m", num_attributes), kinds="fiub")
+    table = tables.as_table(features)
     if table.shape[1] != num_attributes:
         raise ValueError(f"features has shape {list(table.shape)}: the wanted shape is [m, {num_attributes}], as in training")
-    return tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
+    numbers = tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
+    with np.errstate(over="ignore"):  # an infinite value answers as the one it stands for
+        return jnp.asarray(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
 
 
 def describe_literal(binarizer: Binarizer, index: int, positive: bool) -> str:
@@ -349,15 +350,16 @@ def _training(labels: Any, weights: Any, mask: Any, size: int) -> tuple[np.ndarr
 def _answers(values: np.ndarray, asked: Sequence[_Asked], missing_is_value: Sequence[bool]) -> np.ndarray:
     """The bits of the training rows [N, m] int8, `_MISSING_BIT` for NaN."""
     answers = np.empty((len(asked), len(values)), np.int8)
-    for index, (column, kind, threshold) in enumerate(asked):
-        of_column = values[:, column]
+    held, limits = (cut_room.as_held(numbers) for numbers in (values, np.array([one.threshold for one in asked])))
+    for index, (column, kind, _) in enumerate(asked):
+        of_column = held[:, column]
         is_missing = np.isnan(of_column)
         if kind is Kind.MISSING:
             answers[index] = is_missing
         elif kind is Kind.AT_MOST:
-            answers[index] = of_column <= threshold
+            answers[index] = of_column <= limits[index]
         else:
-            answers[index] = cut_room.as_held(of_column) == cut_room.as_held(np.array(threshold))
+            answers[index] = of_column == limits[index]
         if not missing_is_value[column]:
             answers[index, is_missing] = _MISSING_BIT
     return answers

@@ -59,12 +59,7 @@ class Table:
         ValueError: memory: column 'a' has no value in row 2: fill it in or drop the row
         """
         require_columns(self.source, [name], self.columns)
-        if name in self.categorical:
-            row, value = _first_text(self.categorical[name])
-            raise ValueError(
-                f"{self.source}: column '{name}' is not numeric: row {row + 1} holds {value!r}; choose another column or correct the value"
-            )
-        values = self.numeric[name]
+        values = self._numbers(name)
         if np.isnan(values).any():
             raise ValueError(f"{self.source}: column '{name}' has no value in row {int(np.isnan(values).argmax()) + 1}: fill it in or drop the row")
         if positive and not (values > 0).all():
@@ -77,14 +72,13 @@ class Table:
     def matrix(self, numeric: Sequence[str], categorical: Sequence[str]) -> np.ndarray:
         """The named columns side by side, [m, N]: float64 if all are numeric, else object; NaN and None where missing.
 
+        A column without any value may be either.
+
         Raises:
           ValueError: if a column is missing, or one of `numeric` holds text.
         """
         require_columns(self.source, [*numeric, *categorical], self.columns)
-        for name in numeric:
-            if name in self.categorical:
-                self.numbers(name)
-        parts = [self.numeric[name] for name in numeric] + [self._text(name) for name in categorical]
+        parts = [self._numbers(name) for name in numeric] + [self._text(name) for name in categorical]
         matrix = np.empty((self.num_rows, len(parts)), dtype=object if categorical else np.float64)
         for index, part in enumerate(parts):
             matrix[:, index] = part
@@ -107,6 +101,16 @@ class Table:
         labels = None if self.labels is None else self.labels[chosen]
         missing = count_missing(numeric, categorical)
         return dataclasses.replace(self, num_rows=len(chosen), numeric=numeric, categorical=categorical, missing=missing, labels=labels)
+
+    def _numbers(self, name: str) -> np.ndarray:
+        """A column as numbers [m], NaN where missing; ValueError naming the first text."""
+        if name in self.numeric:
+            return self.numeric[name]
+        found = _first_text(self.categorical[name])
+        if found is None:
+            return np.full(self.num_rows, np.nan)
+        row, value = found
+        raise ValueError(f"{self.source}: column '{name}' is not numeric: row {row + 1} holds {value!r}; choose another column or correct the value")
 
     def _text(self, name: str) -> np.ndarray:
         if name in self.categorical:
@@ -199,12 +203,10 @@ def _show_counts(spellings: Mapping[Any, Counter[Any]]) -> str:
     return f"{len(spellings)} distinct value{'s' if len(spellings) > 1 else ''}, {shown}{', ...' if len(spellings) > 5 else ''}"
 
 
-def _first_text(values: np.ndarray) -> tuple[int, Any]:
-    """The first row whose text is no number, and that text; the first row where all are numbers in quotes."""
-    for row, value in enumerate(values):
-        if value is not None and not _is_number(value):
-            return row, value
-    return 0, values[0]
+def _first_text(values: np.ndarray) -> tuple[int, str] | None:
+    """The first row whose text is no number, and that text; the first text where all are numbers in quotes, None where all are missing."""
+    known = [(row, value) for row, value in enumerate(values) if value is not None]
+    return next((entry for entry in known if not _is_number(entry[1])), known[0] if known else None)
 
 
 def _is_number(text: str) -> bool:
