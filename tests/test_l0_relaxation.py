@@ -485,13 +485,23 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
     ones = jnp.ones(size)
     instance, _ = make_instance(*map(jnp.asarray, (outputs, labels)), jnp.ones(columns), ones, ones > 0, jnp.ones(columns, bool), jnp.asarray(0.3))
     few = int(instance.num_few)
-    ends = random.permuted([random.integers(0, few, held), random.integers(few, size, held)], axis=0)
+    is_shared = np.arange(held) < 50  # by one of four of the larger class
+    mine = np.where(is_shared, random.integers(0, few, held), random.integers(0, 3, held))
+    ends = random.permuted([mine, np.where(is_shared, random.integers(few, few + 4, held), random.integers(few, size, held))], axis=0)
     ends = [np.where(np.arange(held) < 5, size, end) for end in ends]  # slots without a cut
     program = newton.make_program(instance, Cuts(*(jnp.asarray(end, jnp.int32) for end in ends)))
     ratio = newton.Parts(*(jnp.asarray(10 ** random.uniform(-3, 3, count)) for count in (columns, columns, columns, size, size, held)))
     ratio = ratio._replace(cuts=jnp.where(program.is_used.cuts, ratio.cuts, 0.0))
     push = newton._Push(jnp.asarray(random.normal(size=(size, 2))), jnp.asarray(random.normal(size=(2 * columns, 2))))
-    found = jax.jit(lambda program, ratio, push: newton._factor(program, ratio).refined(push))(program, ratio, push)
+    is_in = newton._is_in_cover(program)
+    assert few >= jnp.sum(is_in) > jnp.sum(is_in[few:]) > 0  # of both classes
+    assert np.pad(is_in, (0, 1), constant_values=True)[ends].any(axis=0).all()
+
+    def solve(is_in, program, ratio, push):
+        solver = newton._factor(program, newton._cover(is_in, few), ratio)
+        return solver.roughly(push), solver.refined(push)
+
+    of_both, of_the_smaller = (jax.jit(solve)(chosen, program, ratio, push) for chosen in (is_in, jnp.arange(size) < few))
 
     joins = np.array([[np.sum([end[cut] == place for end in ends]) for place in range(size)] for cut in range(held)], float)
     nothing = np.zeros((columns, size)), np.zeros((columns, columns)), np.eye(columns)
@@ -504,4 +514,5 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
     ]
     matrix = sum(rows.T @ (np.asarray(scale)[:, None] * rows) for rows, scale in squares)
     wanted = np.linalg.solve(matrix, np.vstack(push))
-    np.testing.assert_allclose(np.vstack(found), wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
+    for found in (*of_both, *of_the_smaller):
+        np.testing.assert_allclose(np.vstack(found), wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())

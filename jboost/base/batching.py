@@ -39,7 +39,9 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
     def _batch(axis_size: int, is_batched: list[PyTree], *arguments: PyTree) -> tuple[PyTree, PyTree]:
         batched = jax.tree.leaves(is_batched)
         num_members = max(axis_size, 1)
-        known = bytes_each or sum(_bytes(leaf) // (num_members if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True))
+        known = bytes_each or sum(
+            _bytes(leaf) // (num_members if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True)
+        )
 
         def members(*arguments: PyTree) -> PyTree:
             leaves, structure = jax.tree.flatten(arguments)

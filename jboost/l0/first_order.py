@@ -17,6 +17,7 @@ from jboost.l0.types import Dual, Held, Instance, Primal, WarmStart
 from jboost.lp import first_order
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.problem import LinearProgram
+from jboost.lp.types import NO_PROOF
 
 _IDLE = 1e-4  # of the weight of an example: a cut of less weight may go
 
@@ -124,7 +125,7 @@ class Method:
 
     def solve(self, instance: Instance, held: Held, iterate: first_order.WarmStart, *, scale: Array, tolerance: Array) -> Solved:
         """Iterations over a working set; residuals and gap are relative."""
-        last = first_order.run(make_program(instance, held), tolerance, self.config, iterate)
+        last = first_order.run(make_program(instance, held), tolerance, dataclasses.replace(self.config, proof=NO_PROOF), iterate)
         found = first_order.warm_start(last)
         primal, dual = self.sides(instance, held, found)
         importance = jnp.where(dual.pair_weights > _IDLE * instance.unit, dual.pair_weights, 0.0)

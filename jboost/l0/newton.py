@@ -4,8 +4,9 @@ With mu = lambda + extra: minimise weights . xi + c . (lambda + extra) s.t. A la
 sum lambda = 1, extra + room = 1; lambda, extra, room, xi, margin, cut >= 0. A_iu = y_i H_iu; E has two ones in a row, the ends of a cut, and S is
 what serves it.
 
-Work of an iteration: xi is eliminated by way of the graph of the cuts, which joins the two classes only: the larger class has a diagonal block, so
-one Cholesky factor of the size of the smaller class is left; then one of twice the number of columns. Further right-hand sides cost little.
+Work of an iteration: xi is eliminated by way of the graph of the cuts. Examples of which no two share a cut have a diagonal block, so one Cholesky
+factor is left of the size of the others, which hold an end of each cut at least: the smaller class would do, and half of it does as a rule. Then
+there is one of twice the number of columns. Further right-hand sides cost little.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from jboost.l0.types import Cuts, Instance
 _TO_BOUNDARY = 0.995
 _PROGRESS, _MAX_STALLED = 0.9, 5  # an iteration that leaves more of the error stalls, and so many in a row end the solve
 _SHARE = 0.3  # of the tolerance, what the products are left to sum to: far below it rounding spoils the residuals
+_WORTH_TWO = 512  # examples of the smaller class, from which a program for fewer to be left is worth its compilation
+_FEWER = 9 / 16  # of the smaller class, what that one has room for
 _DENSITY = 100  # entries of the graph to an edge, from which a CPU goes along edges faster than it multiplies matrices
 _MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a direction, by the size of a float
 _EXACT = {4: 1e-2, 8: 1e-4}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
@@ -70,6 +73,32 @@ class Program(NamedTuple):
     cuts: Cuts
     served: Array  # [K, U] S
     is_used: Parts  # bool
+
+
+class Cover(NamedTuple):
+    """Examples among which each cut has an end."""
+
+    is_in: Array  # [m] bool
+    places: Array  # [k] int32 which they are; m for padding
+    slots: Array  # [m] int32 where they stand among `places`; k for the others
+
+
+def _is_in_cover(program: Program) -> Array:
+    """For each cut the end that more cuts share, where that makes fewer than the smaller class, [m] bool."""
+    num_examples = program.instance.weights.shape[0]
+    degrees = pair_cuts.scatter(program.cuts, jnp.ones(program.cuts.first.shape, jnp.int32), num_examples)
+    low, high = jnp.minimum(*program.cuts), jnp.maximum(*program.cuts)
+    of_low, of_high = (degrees.at[end].get(mode="fill", fill_value=0) for end in (low, high))
+    shared = jnp.zeros((num_examples,), bool).at[jnp.where(of_low >= of_high, low, high)].set(True, mode="drop")
+    is_few = jnp.arange(num_examples) < program.instance.num_few
+    return jnp.where(jnp.sum(shared) <= program.instance.num_few, shared, is_few)
+
+
+def _cover(is_in: Array, size: int) -> Cover:
+    """Those examples, with room for so many, static."""
+    slots = jnp.where(is_in, jnp.cumsum(is_in, dtype=jnp.int32) - 1, size)
+    places = jnp.full((size,), is_in.shape[0], jnp.int32).at[slots].set(jnp.arange(is_in.shape[0], dtype=jnp.int32), mode="drop")
+    return Cover(is_in, places, slots)
 
 
 def make_program(instance: Instance, cuts: Cuts) -> Program:
@@ -141,67 +170,71 @@ class _Solver(NamedTuple):
     refined: Callable[[_Push], _Push]
 
 
-def _factor(program: Program, ratio: Parts) -> _Solver:
+def _factor(program: Program, cover: Cover, ratio: Parts) -> _Solver:
     """Solves the system in (xi, lambda, mu) for ratios of dual to primal."""
     instance, served, used = program.instance, program.served, program.is_used
     num_examples = instance.margins.shape[0]
     eps = jnp.finfo(served.dtype).eps
-    few = pair_cuts.num_few_places(num_examples)
-    places = jnp.arange(num_examples)
-    is_few = (places < instance.num_few)[:, None]
+    size = cover.places.shape[0]
     graded = ratio.cuts[:, None] * served
     ends = pair_cuts.scatter(program.cuts, jnp.concatenate([graded, ratio.cuts[:, None]], axis=1), num_examples)
     stiff = 1 + instance.margin
-    diagonal = jnp.where(used.slacks, ends[:, -1] + stiff**2 * ratio.margins + ratio.slacks, 1.0)
+    own = jnp.where(used.slacks, stiff**2 * ratio.margins + ratio.slacks, 1.0)
+    diagonal = own + ends[:, -1]
     sides = jnp.concatenate([stiff * ratio.margins[:, None] * instance.margins, ends[:, :-1]], axis=1)  # [m, 2 U]
-    inverse = jnp.where(is_few, 0.0, 1 / diagonal[:, None])  # of the larger class
+    inverse = jnp.where(cover.is_in, 0.0, 1 / diagonal)[:, None]  # of those eliminated
 
-    low = jnp.minimum(program.cuts.first, program.cuts.second)
-    high = jnp.maximum(program.cuts.first, program.cuts.second)
-    graph = jnp.zeros((num_examples, few), served.dtype).at[high, low].add(ratio.cuts, mode="drop")
-    roots = jnp.where(is_few[:few, 0], lax.rsqrt(diagonal[:few]), 0.0)  # the smaller class on a diagonal of ones
-    is_sparse = jax.default_backend() == "cpu" and _DENSITY * served.shape[0] < num_examples * few
+    first, second = (cover.slots.at[end].get(mode="fill", fill_value=size) for end in program.cuts)
+    inside = jnp.minimum(first, second)  # the slot of a cut's end in the cover
+    outside = jnp.where(first < size, jnp.where(second < size, num_examples, program.cuts.second), program.cuts.first)  # the other, if eliminated
+    graph = jnp.zeros((num_examples, size), served.dtype).at[outside, inside].add(ratio.cuts, mode="drop")
+    is_sparse = jax.default_backend() == "cpu" and _DENSITY * served.shape[0] < num_examples * size
 
     def along_edges(values: Array, start: Array, end: Array, size: int) -> Array:
         gathered = values.at[start].get(mode="fill", fill_value=0.0) * ratio.cuts[:, None]
         return jnp.zeros((size, values.shape[1]), values.dtype).at[end].add(gathered, mode="drop")
 
-    def to_few_places(values: Array) -> Array:
+    def to_cover(values: Array) -> Array:
         """The transposed graph times values [m, k]."""
-        return along_edges(values, high, low, few) if is_sparse else numerics.times_transposed(graph, values)
+        return along_edges(values, outside, inside, size) if is_sparse else numerics.times_transposed(graph, values)
 
-    def to_all_places(values: Array) -> Array:
-        """The graph times values [few, k]."""
-        return along_edges(values, low, high, num_examples) if is_sparse else _times(graph, values)
+    def from_cover(values: Array) -> Array:
+        """The graph times values of the cover [size, k]."""
+        return along_edges(values, inside, outside, num_examples) if is_sparse else _times(graph, values)
 
-    across = graph * (roots[None, :] * inverse)
-    inner = jnp.eye(few, dtype=served.dtype) * (1 + 30 * eps) - roots[:, None] * to_few_places(across)
+    among = jnp.zeros((size, size), served.dtype).at[jnp.maximum(first, second), inside].add(ratio.cuts, mode="drop")
+    among = among + among.T - to_cover(graph * inverse)  # between two of the cover, the other class's part is of one sign and its own of the other
+    among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
+    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + to_cover(inverse * own[:, None])[:, 0]  # no difference: rounding stays relative
+    roots = jnp.where(cover.places < num_examples, lax.rsqrt(kept + jnp.sum(jnp.abs(among), axis=1)), 0.0)
+    inner = jnp.eye(size, dtype=served.dtype) * (1 + 30 * eps) + roots[:, None] * among * roots[None, :]
     factor = lax.linalg.cholesky(inner, symmetrize_input=False)
 
-    def to_few(slacks: Array) -> Array:
-        """The smaller class's right-hand side after the larger is gone, through the factor."""
-        rest = roots[:, None] * (slacks[:few] - to_few_places(inverse * slacks))
+    def through_factor(slacks: Array) -> Array:
+        """The cover's right-hand side after the others are gone."""
+        rest = roots[:, None] * (slacks.at[cover.places].get(mode="fill", fill_value=0.0) - to_cover(inverse * slacks))
         return solve_triangular(factor, rest, lower=True)
 
-    halved = to_few(sides)
+    halved = through_factor(sides)
     bend = ratio.extra + ratio.room
-    gram = numerics.times_transposed(served, graded)
-    steep = numerics.times_transposed(instance.margins, ratio.margins[:, None] * instance.margins)
-    block = jnp.block([[steep + jnp.diag(ratio.coefficients + bend), -jnp.diag(bend)], [-jnp.diag(bend), gram + jnp.diag(bend)]])
-    size = jnp.diagonal(block)
-    unit = jnp.where(size > 0, lax.rsqrt(jnp.where(size > 0, size, 1.0)), 1.0)
-    outer = block - numerics.times_transposed(sides, inverse * sides) - numerics.times_transposed(halved, halved)
+    pulled, left = ends[:, :-1], jnp.where(cover.is_in, 1.0, (ends[:, -1] + ratio.slacks) * inverse[:, 0])  # of a margin's own part, the rest is gone
+    steep = numerics.times_transposed(instance.margins, (ratio.margins * left)[:, None] * instance.margins)
+    mixed = numerics.times_transposed(instance.margins, (-stiff * ratio.margins * inverse[:, 0])[:, None] * pulled)
+    gram = numerics.times_transposed(served, graded) - numerics.times_transposed(pulled, inverse * pulled)
+    outer = jnp.block([[steep + jnp.diag(ratio.coefficients + bend), mixed - jnp.diag(bend)], [mixed.T - jnp.diag(bend), gram + jnp.diag(bend)]])
+    outer = outer - numerics.times_transposed(halved, halved)
+    steepness = jnp.concatenate([_times(ratio.margins, instance.margins**2) + ratio.coefficients, _times(ratio.cuts, served)]) + jnp.tile(bend, 2)
+    unit = jnp.where(steepness > 0, lax.rsqrt(jnp.where(steepness > 0, steepness, 1.0)), 1.0)
     shift = jnp.where(jnp.concatenate([used.coefficients, used.coefficients]), 30 * eps, 1.0)
     top = lax.linalg.cholesky(outer * unit[:, None] * unit[None, :] + jnp.diag(shift), symmetrize_input=False)
 
     def backsolve(push: _Push) -> _Push:
-        begun = to_few(push.slacks)
+        begun = through_factor(push.slacks)
         right = push.columns - numerics.times_transposed(sides, inverse * push.slacks) - numerics.times_transposed(halved, begun)
         columns = unit[:, None] * cho_solve((top, True), unit[:, None] * right)
-        of_few = roots[:, None] * solve_triangular(factor, begun - _times(halved, columns), lower=True, trans=1)
-        of_few = jnp.zeros_like(push.slacks).at[:few].set(of_few)
-        of_many = inverse * (push.slacks - _times(sides, columns) - to_all_places(of_few[:few]))
-        return _Push(jnp.where(is_few, of_few, of_many), columns)
+        of_cover = roots[:, None] * solve_triangular(factor, begun - _times(halved, columns), lower=True, trans=1)
+        of_others = inverse * (push.slacks - _times(sides, columns) - from_cover(of_cover))
+        return _Push(of_others.at[cover.places].set(of_cover, mode="drop"), columns)
 
     def apply(found: _Push) -> _Push:
         coefficients, selected = jnp.split(found.columns, 2)
@@ -303,14 +336,14 @@ def _longest(inverse: Parts, change: Parts) -> Array:
     return 1 / jnp.maximum(-jnp.min(jnp.stack(jax.tree.leaves(fastest))), 1e-30)
 
 
-def _advance(program: Program, point: Point, missing: Residuals, least: Array, num_correctors: int) -> tuple[Point, Array]:
+def _advance(program: Program, cover: Cover, point: Point, missing: Residuals, least: Array, num_correctors: int) -> tuple[Point, Array]:
     """A predictor, a corrector and further ones, to products that sum to `least` at least; the next iterate and the shorter of its steps."""
     one = jnp.ones((), point.convexity.dtype)
     products = jax.tree.map(jnp.multiply, point.primal, point.dual)
     inverse = jax.tree.map(lambda part: 1 / part, point.primal)
     ratio = jax.tree.map(jnp.multiply, point.dual, inverse)
     dual_inverse = jax.tree.map(lambda used, part: jnp.where(used, 1 / jnp.where(used, part, 1.0), 0.0), program.is_used, point.dual)
-    solver = _factor(program, ratio)
+    solver = _factor(program, cover, ratio)
     num_columns = program.instance.costs.shape[0]
     ones = jnp.concatenate([program.is_used.coefficients, jnp.zeros((num_columns,), bool)]).astype(one.dtype)[:, None]
     to_zero = jax.tree.map(jnp.negative, products)
@@ -399,13 +432,27 @@ def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -
 
 def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
     """Iterates until gap and residuals are within the tolerance; returns the last sound iterate, its error, and the number of iterations."""
+    is_in = _is_in_cover(program)
+    most = pair_cuts.num_few_places(is_in.shape[0])
+    fewer = int(_FEWER * most)
+
+    def with_room(size: int) -> tuple[Point, Array, Array]:
+        return _solve(program, _cover(is_in, size), point, scale, tolerance, config)
+
+    if most < _WORTH_TWO:
+        return with_room(most)
+    found: tuple[Point, Array, Array] = lax.cond(jnp.sum(is_in) <= fewer, lambda: with_room(fewer), lambda: with_room(most))
+    return found
+
+
+def _solve(program: Program, cover: Cover, point: Point, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
     missing = residuals(program, point)
     none = jnp.zeros((), jnp.int32)
     state = State(point, missing, point, error_of(program, point, missing, scale), none, none, jnp.ones((), bool))
     state = numerics.start_loop_beside(state, program.served)
 
     def step(state: State) -> State:
-        point, length = _advance(program, state.point, state.missing, _SHARE * tolerance * scale, config.num_correctors)
+        point, length = _advance(program, cover, state.point, state.missing, _SHARE * tolerance * scale, config.num_correctors)
         missing = residuals(program, point)
         error = error_of(program, point, missing, scale)
         is_better = error < state.error

@@ -24,7 +24,7 @@ from jboost.base.types import Array
 from jboost.lp import assess, certify, conclude, polish, tighten
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.scaling import Scaling, equilibrate, scale
-from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
+from jboost.lp.types import NO_PROOF, History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
 
 _SUFFICIENT, _NECESSARY, _ARTIFICIAL = 0.2, 0.5, 0.36  # restarts: falls of the fixed-point error, length of an epoch
 _PROPORTIONAL, _INTEGRAL, _FADING = 0.5, 0.01, 0.3  # the controller of the primal weight
@@ -394,7 +394,7 @@ def finish(state: State, problem: LinearProgram, *, tolerance: Array, config: Fi
 
 
 def _polished(problem: LinearProgram, point: Point, tolerance: Array, config: FirstOrderConfig) -> Point:
-    brief = dataclasses.replace(config, max_iterations=config.polish_iterations, polish_iterations=0, history_length=0)
+    brief = dataclasses.replace(config, max_iterations=config.polish_iterations, polish_iterations=0, history_length=0, proof=NO_PROOF)
 
     def search(side: LinearProgram, primal: Array, dual: Array, target: Array) -> tuple[Array, Array]:
         last = run(side, target, brief, (primal, dual))

@@ -28,6 +28,9 @@ class ProofConfig:
         check.count("config.proof.num_tightenings", self.num_tightenings, low=0)
 
 
+NO_PROOF = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)  # where nobody looks at the bounds
+
+
 def judge_proof(proof: Any) -> None:
     """Raises ValueError unless `proof`, of the config of a solver, is a `ProofConfig`."""
     if not isinstance(proof, ProofConfig):

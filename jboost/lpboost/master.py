@@ -22,12 +22,11 @@ from jboost.lp.first_order import FirstOrderConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.margin_simplex import Basis, SimplexConfig
 from jboost.lp.problem import LinearProgram
-from jboost.lp.types import ProofConfig
+from jboost.lp.types import NO_PROOF
 from jboost.projections import projection_capped_simplex
 
 Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig
 Warm = Basis | WarmStart | tuple[()]
-_NO_PROOF = ProofConfig(max_repaired_rows=0, max_repaired_columns=0, num_tightenings=0)  # nobody looks at its bounds, and it is scaled as it stands
 _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 
 
@@ -135,9 +134,9 @@ def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm:
         return Solved(vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations)
     problem = program(columns, is_used, caps)
     if isinstance(config, InteriorPointConfig):
-        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=_NO_PROOF, scaling_rounds=0))
+        solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=NO_PROOF, scaling_rounds=0))  # as it stands
         return Solved(-solution.dual[:-1], solution.primal[:-1], (), solution.num_iterations)
-    last = first_order.run(problem, tolerance, config, warm)
+    last = first_order.run(problem, tolerance, dataclasses.replace(config, proof=NO_PROOF), warm)
     found = first_order.warm_start(last)
     return Solved(-found.dual[:-1], found.primal[:-1], found, last.num_iterations)
 
