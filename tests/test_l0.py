@@ -12,7 +12,9 @@ import pytest
 from scipy import optimize
 
 import jboost
+from jboost.base.status import Status
 from jboost.l0 import integer, pricing
+from jboost.learners import prices
 from jboost.monomials import costs
 from oracles import l0 as oracle
 
@@ -486,3 +488,79 @@ def test_no_more_room_than_there_are_monomials(num_attributes, max_order, room):
         rounds = 20 if booster is jboost.l0 else 40  # l0 asks two questions a round
         state = jax.eval_shape(lambda booster=booster, rounds=rounds, options=options: booster.init(dataset, learner, max_rounds=rounds, **options))
         assert state.ensemble.votes.shape == (room, 2)
+
+
+@pytest.mark.parametrize("answers", [(-1, 1), (-1, 0, 1)], ids=["never abstain", "may abstain"])
+def test_what_hypotheses_are_paid_for_cuts_that_either_end_serves(answers):
+    """By the definition: once if an end is right and the other not wrong. Those that abstain may be paid more, never less."""
+    rng = np.random.default_rng(17)
+    outputs, labels = rng.choice(answers, (8, 20)).astype(np.float32), np.where(np.arange(8) < 3, 1.0, -1.0).astype(np.float32)
+    pairs = np.array([(i, j) for i in range(3) for j in range(3, 8)])
+    duals = rng.random(len(pairs)).astype(np.float32)
+    margins = outputs * labels[:, None]
+    one, other = margins[pairs[:, 0]], margins[pairs[:, 1]]
+    served = duals @ ((np.maximum(one, other) == 1) & (np.minimum(one, other) >= 0))
+    asked = pricing.Asked(jnp.zeros(8), jnp.asarray(pairs), jnp.asarray(duals))
+    matrix = pricing.pair_matrix(asked, True, 0 not in answers)
+    paid = prices.worth(jnp.asarray(outputs), jnp.asarray(labels), jnp.zeros(8), matrix, jnp.zeros(20)).own
+    assert (paid >= served - 1e-5).all()
+    if 0 not in answers:
+        np.testing.assert_allclose(paid, served, rtol=1e-5)
+    pool = jboost.learners.pool()
+    assert pool.never_abstains(pool.init(None, jboost.make_dataset(outputs, labels))) == (0 not in answers)
+    stumps = jboost.learners.stumps()
+    for features, wanted in (([[0.0], [1.0]], True), ([[0.0], [np.nan]], False)):
+        assert stumps.never_abstains(stumps.init(None, jboost.make_dataset(features, [1, -1]))) == wanted
+
+
+def test_costs_are_finite_and_widths_agree():
+    for make in (jboost.learners.pool, jboost.learners.literals, jboost.learners.stumps):
+        with pytest.raises(ValueError, match="cost is inf"):
+            make(cost=np.inf)
+    with pytest.raises(ValueError, match="constant_cost is inf"):
+        jboost.learners.monomials(1, constant_cost=np.inf)
+    learner = jboost.learners.monomials(1)
+    with pytest.raises(ValueError, match=r"features has shape \[3, 3\]: the wanted shape is \[k, 2\]"):
+        learner.outputs(jboost.learners.Monomial(jnp.array([1, 0], jnp.int8), jnp.int8(1)), np.eye(3))
+
+
+def price_of_ones_own(orders, num_attributes, num_examples, max_order):
+    return orders + 0.5
+
+
+@pytest.mark.slow
+def test_bounds_that_little_costs_and_few_hypotheses_leave():
+    """Two rows in conflict miss the margin, for one loss at least; so does one of three that no stump tells apart."""
+    in_conflict = jboost.make_dataset([[1.0], [1.0], [-1.0]], [1, -1, -1])
+    for cost in (0.0, 1e-9):
+        bounds = jboost.l0.fit(in_conflict, jboost.learners.pool(cost=cost), margin=0.5).certificate
+        assert 0.999 <= bounds.lower_bound <= 1 <= bounds.upper_bound <= 1.001
+    alike = jboost.l0.fit(jboost.make_dataset([[0.0]] * 3, [1, -1, -1]), jboost.learners.stumps(), margin=0.5).certificate
+    assert 0.999 <= alike.lower_bound <= 1 <= alike.upper_bound <= 1.001
+    apart = jboost.make_dataset([[1.0], [1.0], [-1.0], [-1.0]], [1, 1, -1, -1], weights=[1.5] * 4)
+    for cuts in ("ordered", "either"):
+        bounds = jboost.l0.fit(apart, jboost.learners.pool(cost=0.9), margin=0.5, config=jboost.l0.RelaxationConfig(cuts=cuts)).certificate
+        assert 0.899 <= bounds.integer_lower_bound <= 0.9 + 1e-6 <= bounds.integer_upper_bound + 2e-6
+
+
+@pytest.mark.slow
+def test_costs_of_ones_own_and_infinite_ones_and_rows_that_only_pad():
+    padded = jboost.make_dataset(np.array([[1, 0], [0, 1], [np.nan, np.nan]], np.float32), [1, -1, 1], mask=[True, True, False])
+    assert jboost.l0.fit(padded, jboost.learners.monomials(1), margin=0.1, max_rounds=4).status == Status.OPTIMAL
+    three = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
+    assert jboost.learners.monomials(1, cost=price_of_ones_own) == jboost.learners.monomials(1, cost=price_of_ones_own)
+    assert jboost.l0.fit(three, jboost.learners.monomials(1, cost=price_of_ones_own), margin=0.2).status == Status.OPTIMAL
+    exact = jboost.l0.fit_exact(three, jboost.learners.monomials(1, kappa=np.inf), margin=0.2, max_rounds=4)
+    assert exact.status == Status.OPTIMAL
+    np.testing.assert_allclose([exact.certificate.integer_lower_bound, exact.certificate.integer_upper_bound], 1.0, rtol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_folds", [4, 8])
+def test_folds_that_hold_nothing_out_do_not_count(num_folds):
+    """Without one of four equal rows the other class has more, and it is wrong about the one."""
+    equal = jboost.make_dataset([[0.0]] * 4, [1, 1, -1, -1])
+    grid = {"margins": [0.5], "kappas": [0.1], "key": jax.random.key(0), "num_folds": num_folds, "max_rounds": 4}
+    chosen = jboost.l0.choose(equal, lambda kappa: jboost.learners.monomials(1, kappa=kappa), **grid)
+    assert (chosen.errors == 1).all()
+    assert (chosen.standard_errors == 0).all()

@@ -10,6 +10,7 @@ import numpy as np
 
 ArrayLike = jax.typing.ArrayLike
 
+LARGEST = float(np.finfo(np.float32).max)  # what any default float type holds
 _KIND_NAMES = {"f": "floating", "i": "signed integer", "u": "unsigned integer", "b": "boolean"}
 
 

@@ -101,8 +101,8 @@ _EXPLANATIONS = {
         "raise `capacity` in the config (`max_columns` of a booster), or widen the tolerance",
     ),
     Status.LOCAL_OPTIMUM: (
-        "the heuristic came to its end: what it returned has the loss that is said, and nothing proves that there is no better one",
-        "compare the other strategies, and `lower_bound` where it is not 0",
+        "the heuristic came to its end: what it returned, a loss or a bound, is as it says, and nothing proves that there is no better one",
+        "compare the other strategies or larger sizes, and `lower_bound` where it is not 0",
     ),
     Status.ENOUGH: (
         "what was returned is worth more than `enough`, so that no proof was tried; the bound is valid",

@@ -134,6 +134,8 @@ class L0:
         gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
         finer = _FINER ** memory.num_idle.astype(gap.dtype)
         tolerance = jnp.clip(_SHARE_OF_GAP * finer * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
+        heaviest = jnp.max(jnp.where(dataset.mask, dataset.weights, 0).astype(gap.dtype), initial=0)
+        tolerance = jnp.where(upper < heaviest, tolerance * jnp.maximum(upper, 1.0) / heaviest, tolerance)  # the relaxation's is relative to that
         most_rounds = jnp.where(gap > _WIDE, min(_EARLY_ROUNDS, self.config.max_rounds), self.config.max_rounds)
         solved = self.relax(memory, dataset, tolerance, most_rounds)
         best = jax.tree.map(lambda one, other: jnp.where(memory.either, one, other), memory.integer_proof, memory.proof)
@@ -210,7 +212,7 @@ class L0:
     def relax(self, memory: Memory, dataset: Dataset, tolerance: Array, most_rounds: Array) -> L0Relaxation:
         """The relaxation over the columns in use."""
         weights = dataset.weights.astype(memory.outputs.dtype)
-        features = relaxation.judge_features(dataset.features, weights.shape[0], self.config)
+        features = relaxation.judge_features(dataset.features, dataset.mask, self.config)
         data = (memory.outputs.T, boosting.signs(dataset), memory.costs, weights, dataset.mask, memory.is_used, features)
         margin = jnp.asarray(self.margin, memory.outputs.dtype)
         return relaxation.solve_instance(self.config, data, margin, tolerance, memory.either, memory.warm, most_rounds)
@@ -309,7 +311,7 @@ def make_booster(
     """The booster of these options. Raises ValueError, naming the argument."""
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
-    constant_cost = check.number("constant_cost", constant_cost, low=0).astype(float)
+    constant_cost = check.number("constant_cost", constant_cost, low=0, high=check.LARGEST).astype(float)
     check.count("max_columns", max_columns, low=1)
     settings = _DEFAULT_CONFIG if config is None else config
     if not isinstance(settings, RelaxationConfig):

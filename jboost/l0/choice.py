@@ -168,9 +168,10 @@ class _Part:
 
     def conclude(self, rates: Array, margins: Array, kappas: Array) -> Choice:
         """The choice that errors [K, F, L, S] lead to."""
-        num_folds = rates.shape[1]
-        errors = jnp.mean(rates, axis=1)
-        spread = jnp.sqrt(jnp.sum((rates - errors[:, None]) ** 2, axis=1) / (num_folds * (num_folds - 1)))
+        holds_out = ~jnp.isnan(rates)
+        num_folds = jnp.sum(holds_out, axis=1)
+        errors = jnp.nanmean(rates, axis=1)
+        spread = jnp.sqrt(jnp.nansum((rates - errors[:, None]) ** 2, axis=1) / (num_folds * jnp.maximum(num_folds - 1, 1)))
         place = _first_of_least(errors, kappas, margins)
         kappa, margin = kappas[place[0]], margins[place[1]]
         nothing = jnp.zeros(self.dataset.labels.shape, rates.dtype)
@@ -201,9 +202,10 @@ _judge, _conclude = jax.jit(_Part.judge), jax.jit(_Part.conclude)
 
 
 def _error(ensemble: boosting.Ensemble, dataset: Dataset, fold: Array) -> Array:
-    """The share of the weight held out that the ensemble gets wrong, []; a score of 0 predicts -1."""
+    """The share of the weight held out that the ensemble gets wrong, [], NaN where there is none; a score of 0 predicts -1."""
     wrong = jnp.where(predict_scores(ensemble, dataset.features) > 0, 1, -1) != jnp.sign(dataset.labels)
-    return jnp.sum(jnp.where(wrong, fold, 0.0)) / jnp.maximum(jnp.sum(fold), jnp.finfo(fold.dtype).tiny)
+    held_out = jnp.sum(fold)
+    return jnp.where(held_out > 0, jnp.sum(jnp.where(wrong, fold, 0.0)) / jnp.maximum(held_out, jnp.finfo(fold.dtype).tiny), jnp.nan)
 
 
 def _first_of_least(errors: Array, kappas: Array, margins: Array) -> Array:

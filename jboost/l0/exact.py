@@ -276,13 +276,15 @@ def _relax(data: Data, node: _Node, goal: Array, config: ExactConfig) -> tuple[_
     """
     is_promised, column_mask = node.examples == _NO, data.column_mask & (node.columns != _NO)
     costs = jnp.where(node.columns == _YES, 0.0, data.costs)
-    weights = jnp.where(is_promised, 2 * goal + 1, jnp.where(data.weights > 0, data.weights, 1.0))
+    promise = 2 * goal + 1
+    weights = jnp.where(is_promised, promise, jnp.where(data.weights > 0, data.weights, 1.0))
+    tolerance = jnp.minimum(_GAP, _GAP * promise / jnp.max(weights, initial=1.0))  # of the heaviest weight, which may be far above any loss
     both_costs, both_weights = jnp.stack([costs, jnp.zeros_like(costs)]), jnp.stack([weights, jnp.ones_like(weights)])
     masks = jnp.stack([data.mask & (node.examples != _YES), data.mask & is_promised])
     solve = batching.in_chunks(functools.partial(_solve, config), at_once=1)  # members end at their own time, and some have nothing to do
 
     def solve_one(costs: Array, weights: Array, mask: Array) -> L0Relaxation:
-        return solve((data.outputs, data.labels, costs, weights, mask, column_mask), data.margin)
+        return solve((data.outputs, data.labels, costs, weights, mask, column_mask), data.margin, tolerance)
 
     solved = jax.vmap(solve_one)(both_costs, both_weights, masks)
     paid = jnp.concatenate([jnp.where(node.columns == _YES, data.costs, 0.0), jnp.where(node.examples == _YES, data.weights, 0.0)])
@@ -294,13 +296,13 @@ def _relax(data: Data, node: _Node, goal: Array, config: ExactConfig) -> tuple[_
     return node._replace(bound=jnp.maximum(node.bound, attainable)), solved
 
 
-def _solve(config: ExactConfig, program: tuple[Array, ...], margin: Array) -> L0Relaxation:
+def _solve(config: ExactConfig, program: tuple[Array, ...], margin: Array, tolerance: Array) -> L0Relaxation:
     """The relaxation of (outputs, labels, costs, weights, mask, column_mask); all zeros where no example counts."""
     mask = program[4]
 
     def solve() -> L0Relaxation:
         data = (*program, jnp.zeros((mask.shape[0], 0), margin.dtype))
-        return relaxation.solve_instance(config.relaxation, data, margin, jnp.asarray(_GAP, margin.dtype), jnp.asarray(True), None)
+        return relaxation.solve_instance(config.relaxation, data, margin, tolerance.astype(margin.dtype), jnp.asarray(True), None)
 
     def nothing() -> L0Relaxation:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(solve))

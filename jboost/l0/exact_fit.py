@@ -157,16 +157,19 @@ def _floors(proof: Proof, every: Everything, dataset: Dataset, least_price: Arra
     With mu_u = 1 the two terms of the Lagrangian that hold mu_u and lambda_u come to c_u - s_u - g_u lambda_u, which is linear in lambda_u and has
     its least value at 0 or at 1; the proof charges c_u + r - s_u - g_u >= alpha for all of lambda, and b r for all of mu.
     """
-    weights, pairs = proof.example_weights, pricing.pair_matrix(proof, True)
+    weights, never_abstain = proof.example_weights, jnp.all((every.outputs != 0) | ~dataset.mask[None, :])
+    pairs = pricing.pair_matrix(proof, True, never_abstain)
     labels = boosting.signs(dataset)
-    edge_and_cuts, cuts = (prices.worth(every.outputs.T, labels, part, pairs, every.costs).own for part in (weights, jnp.zeros_like(weights)))
-    slack = prices.slack(weights, pairs, every.costs)
+    is_priced = every.costs < jnp.inf
+    costs = jnp.where(is_priced, every.costs, 0.0)
+    edge_and_cuts, cuts = (prices.worth(every.outputs.T, labels, part, pairs, costs).own for part in (weights, jnp.zeros_like(weights)))
+    slack = prices.slack(weights, pairs, costs)
     reduced = jnp.minimum(proof.excess - cuts, proof.excess - edge_and_cuts - proof.least) - 2 * slack
     most = jnp.where(least_price > 0, 1 + numerics.safe_divide(upper, least_price), jnp.inf) * (1 + 8 * jnp.finfo(weights.dtype).eps)
     charge = jnp.where(proof.excess > 0, proof.excess * jnp.maximum(most - proof.selected_bound, 0.0), 0.0)
     floor = proof.bound - charge + jnp.maximum(reduced, 0.0)
     floor = floor - 8 * jnp.finfo(weights.dtype).eps * (jnp.abs(proof.bound) + charge + jnp.abs(reduced))
-    return jnp.where(jnp.isfinite(floor), floor, -jnp.inf)
+    return jnp.where(is_priced, jnp.where(jnp.isfinite(floor), floor, -jnp.inf), jnp.inf)
 
 
 def _are_cheapest(outputs: Array, costs: Array) -> Array:

@@ -224,7 +224,7 @@ def _intervals(search: MarginSearch, penalty: Array) -> tuple[Array, Array]:
     ends = jnp.min(jnp.where(begins[None, :] > begins[:, None], begins[None, :], 1.0), axis=1, initial=1.0)
     least = jnp.max(jnp.where(begins[None, :] <= begins[:, None], floors[None, :], 0.0), axis=1)
     eps = 4 * jnp.finfo(ends.dtype).eps
-    promises = ends - penalty * least + eps * (1 + penalty * least)
+    promises = jnp.maximum(ends + eps - penalty * least * (1 - eps), -jnp.finfo(ends.dtype).max)
     return ends, jnp.where(begins < jnp.inf, promises, -jnp.inf)
 
 
@@ -239,7 +239,7 @@ def _note(search: MarginSearch, state: State, dataset: Dataset, penalty: Array) 
         num_margins=place + 1,
     )
     eps = 4 * jnp.finfo(margin.dtype).eps
-    attained = margin - penalty * certificate.upper_bound - eps * (1 + penalty * certificate.upper_bound)
+    attained = margin - eps - penalty * certificate.upper_bound * (1 + eps)
     is_better = attained > search.lower_bound
     fit = jax.tree.map(lambda new, old: jnp.where(is_better, new, old), finish(state, dataset), search.fit)
     return noted._replace(

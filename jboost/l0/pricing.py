@@ -19,6 +19,7 @@ from jboost.l0 import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 
 _MOST_BYTES = 1 << 32  # of the matrix of all pairs
+_MOST_SPARED = 1e30  # what no sum of weights exceeds
 _LEAST = 1e-30  # what is smaller may not be a normal number
 
 
@@ -70,8 +71,12 @@ def _normal(values: Array) -> Array:
     return jnp.where(values > _LEAST, values, 0.0)
 
 
-def pair_matrix(asked: Asked | Proof, either: Array | bool = False) -> Array:
-    """The duals of the cuts, [m, m]; symmetric where a cut counts the hypotheses that tell its examples apart either way."""
+def pair_matrix(asked: Asked | Proof, either: Array | bool = False, never_abstain: Array | bool = False) -> Array:
+    """The duals of the cuts, [m, m]; symmetric where a cut counts the hypotheses that tell its examples apart either way.
+
+    A hypothesis is then paid for either end that it is right on while it is not wrong on the other: for one of them where it abstains on the other,
+    and for both, with half of the dual each, if none ever abstains. Of those that may some are paid twice, which proves less and nothing false.
+    """
     num_examples, itemsize = asked.example_weights.shape[0], asked.pair_weights.dtype.itemsize
     if num_examples**2 * itemsize > _MOST_BYTES:
         raise ValueError(
@@ -82,13 +87,17 @@ def pair_matrix(asked: Asked | Proof, either: Array | bool = False) -> Array:
     places = jnp.where(inside[:, None], asked.pairs, num_examples)
     empty = jnp.zeros((num_examples, num_examples), asked.pair_weights.dtype)
     matrix = empty.at[places[:, 0], places[:, 1]].add(asked.pair_weights, mode="drop")
-    return matrix + jnp.where(either, matrix.T, 0)
+    return jnp.where(either, jnp.where(never_abstain, 0.5, 1.0) * (matrix + matrix.T), matrix)
 
 
 def ask(learner: Any, state: PyTree, asked: Asked, relaxation: L0Relaxation, either: Array | bool = False) -> Priced:
-    """Both questions to a learner that can price: one with `prices`, `price` and `least_price`, whose `propose` takes pair weights and costs."""
+    """Both questions to a learner that can price: one with `prices`, `price` and `least_price`, whose `propose` takes pair weights and costs.
+
+    It may say by a method `never_abstains(state)`, [] bool, that no hypothesis answers 0 on an example.
+    """
     weights = asked.example_weights
-    pairs = pair_matrix(asked, either)
+    declared = getattr(learner, "never_abstains", None)
+    pairs = pair_matrix(asked, either, False if declared is None else declared(state))
     prices = learner.prices(state)
 
     def answer(state: PyTree, weights: Array) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
@@ -139,22 +148,27 @@ def prove(priced: Priced, signs: Array, *, margin: Array, constant_cost: Array, 
     share = _best_share(priced, signs, margin, constant_cost, upper)
     asked, above, above_of_cuts = _shrunk(priced, share)
     weights = asked.example_weights
-    excess = jnp.maximum(above_of_cuts, 0.0)
+    excess, above = jnp.maximum(above_of_cuts, 0.0), jnp.maximum(above, -_MOST_SPARED)  # -inf, where there is no hypothesis
     ends = brackets.bracket_dot((signs * weights)[None, :], jnp.ones((1, weights.shape[0]), weights.dtype))
     edge_of_constant = jnp.maximum(jnp.abs(ends[0][0]), jnp.abs(ends[1][0]))
     pieces = jnp.stack([jnp.stack([excess, -above, jnp.zeros_like(excess)]), jnp.stack([excess, constant_cost, -edge_of_constant])])
     least = jnp.min(brackets.bracket_dot(pieces, jnp.ones_like(pieces))[0])
     eps = jnp.finfo(weights.dtype).eps
-    most = jnp.where(excess > 0, _most_selected(priced, upper) * (1 + 8 * eps), 0.0)  # mu = lambda may be assumed of the constants
+    most = jnp.where(excess > 0, _most_selected(priced, signs, upper) * (1 + 8 * eps), 0.0)  # mu = lambda may be assumed of the constants
     bound = certify.lower_bound(weights, asked.pair_weights, margin=margin, excess=excess, least=least, selected_bound=most)
     bound = jnp.where(jnp.isfinite(most), bound, -jnp.inf)
     return Proof(bound, weights, asked.pairs, asked.pair_weights, excess, least, most)
 
 
-def _most_selected(priced: Priced, upper: Array) -> Array:
-    """What mu sums to at most at an optimum, []."""
+def _most_selected(priced: Priced, signs: Array, upper: Array) -> Array:
+    """What mu sums to at most at an optimum, [].
+
+    More than lambda it is by no more than costs allow, nor than there are cuts: for given lambda and xi what mu - lambda costs is least at a vertex
+    of the cuts' rows, where no more entries than rows are positive, and none that lets mu exceed 1 is needed.
+    """
     is_priced = priced.least_cost > 0
-    return jnp.where(is_priced, 1 + upper / jnp.where(is_priced, priced.least_cost, 1.0), jnp.inf)
+    by_cost = jnp.where(is_priced, upper / jnp.where(is_priced, priced.least_cost, 1.0), jnp.inf)
+    return 1 + jnp.minimum(by_cost, 2 * jnp.sum(signs > 0, dtype=upper.dtype) * jnp.sum(signs < 0, dtype=upper.dtype))
 
 
 def _best_share(priced: Priced, signs: Array, margin: Array, constant_cost: Array, upper: Array) -> Array:
@@ -169,7 +183,7 @@ def _best_share(priced: Priced, signs: Array, margin: Array, constant_cost: Arra
     shares = jnp.where(can_shrink & (shares > 0) & (shares < 1 - 8 * jnp.finfo(shares.dtype).eps), shares, 1.0)
     spared = (1 - shares) * jnp.where(can_shrink, least, 0.0)
     excess = jnp.maximum(shares * above_of_cuts - spared, 0.0)
-    lost = jnp.where(excess > 0, excess * _most_selected(priced, upper), 0.0)
+    lost = jnp.where(excess > 0, excess * _most_selected(priced, signs, upper), 0.0)
     proven = shares * worth - lost + excess + jnp.minimum(spared - shares * above, constant_cost - shares * edge)
     return shares[jnp.argmax(jnp.where(jnp.isnan(proven), -jnp.inf, proven))]
 

@@ -84,19 +84,21 @@ def solve_relaxation(
     if not isinstance(config, RelaxationConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
     shape = data[0].shape
-    bits = judge_features(features, shape[0], config)
+    bits = judge_features(features, data[4], config)
     if 0 in shape:
         return _without(_solve((*with_one_masked(data), jnp.pad(bits, ((0, 1), (0, 0)))), margin, tolerance, None, config=config), shape)
     return _solve((*data, bits), margin, tolerance, _warm(initial, shape, config), config=config)
 
 
-def judge_features(features: ArrayLike | None, num_examples: int, config: RelaxationConfig) -> Array:
-    """Features [m, N] where the config counts distances in them, else [m, 0]. Raises ValueError for others than 0, 1 and NaN."""
+def judge_features(features: ArrayLike | None, mask: Array, config: RelaxationConfig) -> Array:
+    """Features [m, N], 0 outside `mask` [m], where the config counts distances in them, else [m, 0]. ValueError for others than 0, 1 and NaN."""
+    num_examples = mask.shape[0]
     if config.distance_factor is None:
         return jnp.zeros((num_examples, 0))
     if features is None:
         raise ValueError("features is None, but config.distance_factor counts the attributes in which examples differ: hand in [m, N] of 0 and 1")
     given = check.numeric("features", features, shape=(num_examples, "N"), kinds="fiub")
+    given = jnp.where(mask[:, None], given, 0)
     if not isinstance(given, jax.core.Tracer):
         values = np.asarray(given, np.float64)
         for row, column in np.argwhere(~(np.isin(values, (0, 1)) | np.isnan(values)))[:1]:

@@ -100,7 +100,8 @@ def strengthen(
       config: static sizes.
 
     Returns:
-      A `Strengthened`. OPTIMAL where the last point violates no such cut, ROUND_LIMIT where it does; the bound holds in either case.
+      A `Strengthened`. LOCAL_OPTIMUM where the last point violates none of the cuts that were looked at, ROUND_LIMIT where it violates one; the
+      bound holds in either case.
       INFEASIBLE without a hypothesis, INVALID_INPUT with a bound of -inf.
 
     Raises:
@@ -151,7 +152,7 @@ def _strengthen(data: tuple[Array, ...], margin: Array, *, config: StrengthenCon
     last, num_found = lax.scan(one_round, first, length=config.num_rounds)
     w, v, t = last.best
     known = jnp.maximum(relaxed.lower_bound, 0.0)
-    ended = jnp.where(num_found[-1] > 0, int(Status.ROUND_LIMIT), int(Status.OPTIMAL))
+    ended = jnp.where(num_found[-1] > 0, int(Status.ROUND_LIMIT), int(Status.LOCAL_OPTIMUM))
     ended = jnp.where(jnp.any(column_mask), ended, int(Status.INFEASIBLE))
     return Strengthened(
         jnp.where(is_hopeless, relaxed.lower_bound, jnp.maximum(last.lower, known)),

@@ -119,6 +119,11 @@ class Columns:
         """Whether all hypotheses answer -1, 0 or +1 alone, [] bool."""
         return jnp.all(state.columns == jnp.sign(state.columns))
 
+    def never_abstains(self, state: ColumnsState) -> Array:
+        """Whether no column answers 0 on an example, [] bool."""
+        columns = state.columns.reshape(-1, state.columns.shape[2])[: len(state.labels)]
+        return jnp.all((columns != 0) | (state.labels == 0)[:, None])
+
     def describe(self, hypothesis: Column, names: Any) -> str:
         """The hypothesis in words."""
         name = names[int(hypothesis.index)]
@@ -218,7 +223,7 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
     check.count("num_proposed", num_proposed, low=1)
     check.choice("criterion", criterion, criteria.CRITERIA)
     check.choice("negations", negations, (False, True))
-    check.number("cost", cost, low=0)
+    check.number("cost", cost, low=0, high=check.LARGEST)
     return Columns(num_proposed, criterion, boolean=False, has_negations=negations, cost=float(cost))
 
 
@@ -251,5 +256,5 @@ def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.
     """
     check.count("num_proposed", num_proposed, low=1)
     check.choice("criterion", criterion, criteria.CRITERIA)
-    check.number("cost", cost, low=0)
+    check.number("cost", cost, low=0, high=check.LARGEST)
     return Columns(num_proposed, criterion, boolean=True, cost=float(cost))

@@ -117,7 +117,8 @@ class Monomials:
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """The sign where the literals hold, else 0, on features [k, N]: [k]."""
-        features = jnp.asarray(features).astype(jnp.result_type(float))
+        num_attributes = hypothesis.literals.shape[-1]
+        features = check.numeric("features", features, shape=("k", num_attributes), kinds="fiub").astype(jnp.result_type(float))
         return jnp.where(covers(hypothesis.literals[None], features)[0], hypothesis.sign, 0).astype(features.dtype)
 
     def outputs_are_signs(self, state: MonomialsState) -> Array:
@@ -207,7 +208,9 @@ def monomials(
         cost = costs.mdl(check.number("kappa", kappa, low=0))
     elif not callable(cost):
         raise ValueError(f"cost is {cost!r}: 'mdl' or a function of jboost.monomials.costs is wanted")
-    constant_cost = check.number("constant_cost", constant_cost, low=0)
+    elif jax.tree_util.all_leaves([cost]):
+        cost = costs.OwnCost(cost)
+    constant_cost = check.number("constant_cost", constant_cost, low=0, high=check.LARGEST)
     settings = SearchConfig() if config is None else config
     if not isinstance(settings, SearchConfig):
         raise ValueError(f"config is a {type(config).__name__}: a jboost.monomials.SearchConfig is wanted")

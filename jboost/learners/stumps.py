@@ -159,6 +159,11 @@ class Stumps:
         """The feature that each looks at, -1 for the constant."""
         return jnp.where(hypotheses.left == hypotheses.right, -1, hypotheses.feature)
 
+    def never_abstains(self, state: StumpsState) -> Array:
+        """Whether no value is missing, [] bool; a stump answers 0 where its feature is."""
+        num_missing = jnp.sum(jnp.isnan(state.values), axis=-1)
+        return jnp.all((num_missing == jnp.sum(state.labels == 0)) | (num_missing == state.values.shape[-1]))
+
     def outputs_are_signs(self, state: StumpsState) -> Array:
         """Always, [] bool."""
         del state
@@ -363,5 +368,5 @@ def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int 
     check.choice("abstain", abstain, (False, True))
     check.choice("criterion", criterion, criteria.CRITERIA)
     check.count("num_proposed", num_proposed, low=1)
-    check.number("cost", cost, low=0)
+    check.number("cost", cost, low=0, high=check.LARGEST)
     return Stumps(abstain, criterion, num_proposed, float(cost))

@@ -24,6 +24,20 @@ class CostFunction(Protocol):
         """Costs [D] of orders [D]."""
 
 
+@dataclasses.dataclass(frozen=True)
+class OwnCost:
+    """A function as a record: alone it would be taken for an array."""
+
+    function: CostFunction
+
+    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+        """Costs [D] of orders [D]."""
+        return self.function(orders, num_attributes, num_examples, max_order)
+
+
+register(OwnCost, static=("function",))
+
+
 def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
     """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there are as many."""
     dtype = jnp.result_type(float)

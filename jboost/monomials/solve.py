@@ -198,6 +198,7 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
 @jax.jit
 def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array, enough: Array | None) -> _Problem:
     """Amounts as integers of one unit."""
+    table = jnp.where(mask[:, None], table, 0)
     weights = jnp.where(mask, weights, 0)
     labels = jnp.where(mask, labels, 1)
     if rewards is not None:
@@ -205,7 +206,7 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
         rewards = jnp.where(between, rewards, 0)
     total = jnp.sum(weights) + (0 if rewards is None else jnp.sum(rewards))
     power = integers.exponent(total)
-    is_valid = jnp.all(jnp.where(mask[:, None], (table == 0) | (table == 1) | jnp.isnan(table), True)) & jnp.all(jnp.abs(labels) == 1)
+    is_valid = jnp.all((table == 0) | (table == 1) | jnp.isnan(table)) & jnp.all(jnp.abs(labels) == 1)
     is_valid &= jnp.all(weights >= 0) & (total < jnp.inf) & jnp.all(costs >= 0) & jnp.any(costs < jnp.inf)
     whole = integers.to_integers(jnp.where(weights >= 0, weights, 0), power)
     hidden = jnp.sum(jnp.abs(numerics.times_power_of_two(weights, power) - whole.astype(weights.dtype)))
