@@ -353,10 +353,29 @@ def test_parameter_names():
 
 
 def test_no_strategy_loses_more_than_the_best_classifier():
-    """Integer scores on a narrow band, for which no direction of float32 keeps the optimum."""
+    """Integer scores on a narrow band, for which hardly any direction of float32 keeps the optimum."""
     scores, labels, weights = [[1000000, -3999998], [1000004, -3999996], [1000003, -3999997]], [-1, -1, 1], [100.0, 1.0, 40.0]
     best = jboost.combine.best_single(scores, labels, weights=weights).loss
     assert jboost.combine.fit(scores, labels, weights=weights).loss <= best
+
+
+def test_an_optimum_that_only_some_lengths_keep():
+    band, neighbours = [[1000000, -3999998], [1000004, -3999996], [1000003, -3999997]], [[100000000, 0], [100000000, 0], [100000008, 0]]
+    for scores in (band, neighbours):
+        vote = jboost.combine.fit(scores, [-1, -1, 1], weights=[1.0, 1.0, 1.0])
+        assert (int(vote.status), float(vote.loss), jboost.predict(vote, scores).tolist()) == (jboost.status.Status.OPTIMAL, 0, [-1, -1, 1])
+        assert not oracle.wrong_examples(vote.coefficients, vote.offset, scores, [-1, -1, 1]).any()
+
+
+def test_votes_on_weights_too_far_apart_are_not_called_optimal():
+    vote = jboost.combine.fit([[0, 0], [1, 0], [2, 0]], [1, -1, -1], weights=[1e20, 1.0, 1.0])
+    assert vote.loss == 0 or (vote.status, vote.lower_bound) == (jboost.status.Status.PRECISION_LIMIT, 0)
+
+
+def test_predictions_keep_the_sign_of_small_scores():
+    nothing = np.float32(0)
+    vote = LinearVote(np.float32([1e-30, 0]), nothing, nothing, nothing, nothing, np.zeros(2, bool), np.int32(0))
+    assert jboost.predict(vote, np.float32([[1e-20, 0], [-1e-20, 0]])).tolist() == [1, -1]
 
 
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
@@ -370,6 +389,19 @@ def test_stacking_leaves_a_constant_column_alone(penalty):
     assert twice.loss == alone.loss
     with pytest.raises(ValueError, match="penalty is inf"):
         jboost.combine.stacking(scores, labels, penalty=np.inf)
+
+
+def test_traced_penalties_that_are_not_allowed():
+    votes = jax.vmap(lambda penalty: jboost.combine.stacking(np.float32([[0], [1], [2], [3]]), [-1, 1, -1, 1], penalty=penalty))(
+        np.float32([1, np.nan, -1, np.inf])
+    )
+    assert (votes.status == jboost.status.Status.INVALID_INPUT).tolist() == [False, True, True, True]
+    assert np.isnan(votes.coefficients[:, 0]).tolist() == np.isnan(votes.loss).tolist() == [False, True, True, True]
+
+
+def test_margins_of_scores_whose_squares_overflow(x64):
+    for size in (1e200, 1e-200):
+        assert float(jboost.combine.stacking(np.array([[-size], [size]]), [-1, 1]).margin) == pytest.approx(size)
 
 
 def test_pairwise_errors_of_weights_whose_sum_overflows(x64):

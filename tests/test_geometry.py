@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jboost.base import numerics
-from jboost.geometry import angular, exact, fractions, hulls
+from jboost.geometry import angular, exact, fractions, hulls, linear
 
 DTYPES = (np.float32, np.float64)
 
@@ -191,6 +191,9 @@ def test_hull_distance_against_rational_arithmetic(dtype):
     own[:, 0], own[:, 1] = True, False
     shift = (np.max(np.abs(points), axis=(1, 2)) * 2 + 1)[:, None] * own
     points[..., 0] += shift.astype(dtype)
+    points[::2] = points[::2, :, ::-1]
+    if dtype == np.float64:
+        points[::4, :, 1] *= 2.0**-110  # the axis along which they are apart
     start = np.zeros(200, np.int32), np.ones(200, np.int32)
     result = distance(points[..., 0], points[..., 1], own, ~own, start)
     for row in range(200):
@@ -198,6 +201,22 @@ def test_hull_distance_against_rational_arithmetic(dtype):
         parts = [[point for point, side in zip(exact_points, own[row], strict=True) if side is np.bool_(wanted)] for wanted in (True, False)]
         wanted = float(exact_squared_distance(*parts)) ** 0.5
         assert abs(float(result.distance[row]) - wanted) <= 8 * jnp.finfo(dtype).eps * wanted
+
+
+def test_scores_are_those_of_float64(dtype):
+    """Against fractions: as near as float64 comes to them, and never without the sign."""
+    assert np.sign(linear.score_points(np.float32([[1e-20], [-1e-20], [0]]), *np.float32([[1e-30], [0]]), np.float32(0))).tolist() == [1, -1, 0]
+    rng = np.random.default_rng(7)
+    points = rng.integers(-(2**20), 2**20, (300, 3))
+    normal, anchor, bias = rng.standard_normal(3).astype(dtype), points[0].astype(dtype), dtype(2.0**-20)
+    points[1:100] = points[0]
+    scores = np.asarray(linear.score_points(points, normal, anchor, bias))
+    exact_normal, exact_anchor, (exact_bias,) = map(rational, (normal, anchor, bias))
+    for score, point in zip(scores, points.tolist(), strict=True):
+        terms = [a * (x - c) for a, x, c in zip(exact_normal, point, exact_anchor, strict=True)]
+        wanted = float(sum(terms) + exact_bias)
+        assert abs(float(score) - wanted) <= 2.0**-50 * float(sum(map(abs, terms))) + jnp.finfo(dtype).eps * abs(wanted)
+        assert np.sign(score) == np.sign(wanted)
 
 
 def test_directions_of_float32_enclose_any_direction(x64):
@@ -239,3 +258,21 @@ def test_64_bit_scope_works_inside_every_transformation():
         assert set(np.asarray(jax.jit(sharded)(x)).tolist()) == set(x.tolist())
     with pytest.raises(TypeError, match="64-bit results"):
         numerics.in_64_bits(lambda value: value.astype(jnp.float64))(x)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32])
+def test_scores_of_points_have_derivatives(kind):
+    """Those of normal . (x - anchor) + bias; points in whole numbers are constants."""
+    rng = np.random.default_rng(3)
+    points = rng.integers(-5, 6, (4, 2)).astype(kind)
+    normal, anchor, moved = (jnp.asarray(rng.normal(size=2), jnp.float32) for _ in range(3))
+
+    def scores(normal, anchor, bias):
+        return linear.score_points(points, normal, anchor, bias)
+
+    value, change = jax.jvp(scores, (normal, anchor, jnp.float32(0.5)), (moved, moved, jnp.float32(2.0)))
+    np.testing.assert_allclose(value, (points - np.asarray(anchor)) @ np.asarray(normal) + 0.5, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(change, (points - np.asarray(anchor)) @ np.asarray(moved) - normal @ moved + 2, rtol=1e-5, atol=1e-5)
+    if kind == np.float32:
+        slopes = jax.grad(lambda points: jnp.sum(linear.score_points(points, normal, anchor, jnp.float32(0.5))))(points)
+        np.testing.assert_allclose(slopes, np.tile(normal, (4, 1)), rtol=1e-6)

@@ -106,14 +106,14 @@ def random_float_sets(rng, num_sets, size, dtype):
 
 
 def assert_floats_certified(dtype, **options):
-    """The bound is the true optimum in every case; the loss is what the line loses, and equals it unless the status says why not."""
+    """The bound is the true optimum, or what floats lose if that is less; the loss is what the line loses, more only if the status says why."""
     points, labels, weights, mask = random_float_sets(np.random.default_rng(21), 400, 8, dtype)
     separators = solve_batch(points, labels, weights, mask, **options)
     for row in range(400):
         kept = points[row][mask[row]], labels[row][mask[row]], weights[row][mask[row]]
         optimum, result = optimal_pair(*kept), jax.tree.map(lambda leaf, row=row: leaf[row], separators)
-        assert float(result.lower_bound) == pytest.approx(float(optimum.loss), rel=4 * float(jnp.finfo(dtype).eps))
         loss, misclassified = check_separator(*kept, result.normal, result.anchor, result.bias)
+        assert float(result.lower_bound) == pytest.approx(float(min(optimum.loss, loss)), rel=4 * float(jnp.finfo(dtype).eps))
         assert float(result.loss) == pytest.approx(float(loss), rel=4 * float(jnp.finfo(dtype).eps))
         assert np.array_equal(misclassified, result.misclassified[mask[row]])
         if result.status == Status.OPTIMAL:
@@ -210,6 +210,43 @@ def test_what_the_cast_or_underflow_loses_is_not_called_optimal():
     far_apart = np.array([[1e20, 0], [1e-20, 0], [2e-20, 0]], np.float32)
     assert jboost.pair.optimal_separator(far_apart, [1, -1, 1], config=SweepConfig(word_bits=32)).status == Status.PRECISION_LIMIT
     assert jboost.pair.optimal_separator(far_apart, [1, -1, 1]).status == Status.OPTIMAL
+    vanishing = jboost.pair.optimal_separator(np.array([[3e38, 0], [2e-38, 0], [4e-38, 0]], np.float32), [1, -1, 1], config=SweepConfig(word_bits=32))
+    assert (int(vanishing.status), float(vanishing.lower_bound)) == (Status.PRECISION_LIMIT, 0)
+
+
+def assert_kept_by_prediction(points, labels):
+    """A separator without loss, and predictions that say the same."""
+    separator = jboost.pair.optimal_separator(points, labels)
+    assert (int(separator.status), float(separator.loss)) == (Status.OPTIMAL, 0)
+    assert jboost.predict(separator, points).tolist() == labels
+    return separator
+
+
+def test_predictions_are_judged_as_the_certificate_is():
+    """Scores that floats of 32 bits cannot tell apart, traced too."""
+    fibonacci = np.array([[6765, 4181], [-10946, -6765], [10946, 6765], [-6765, -4181]])
+    separator = assert_kept_by_prediction(fibonacci, [1, 1, -1, -1])
+    assert jax.vmap(jax.jit(jboost.predict), in_axes=(None, 0))(separator, fibonacci[None])[0].tolist() == [1, 1, -1, -1]
+    assert_kept_by_prediction(np.array([[16777217, 0], [16777216, 0], [16777217, 1], [16777216, 1]]), [1, -1, 1, -1])
+
+
+def test_a_gap_below_the_normal_numbers_of_the_float():
+    least = np.float32(2.0**-126)
+    assert_kept_by_prediction(np.array([[least, 0], [np.nextafter(least, np.float32(1)), 0]], np.float32), [-1, 1])
+    assert_kept_by_prediction(np.array([[1e30, 1e-20], [-1e30, 2e-20]], np.float32), [-1, 1])
+
+
+def test_both_ends_of_float64(x64):
+    assert_kept_by_prediction(np.array([[1e308, -1e308], [-1e308, 1e308], [-1e307, -1e307]]), [1, 1, -1])
+    vanishing = jboost.pair.optimal_separator(np.array([[1e300, 0.0], [1e-300, 0.0], [2e-300, 0.0]]), [1, -1, 1])
+    assert (int(vanishing.status), float(vanishing.lower_bound)) == (Status.PRECISION_LIMIT, 0)
+
+
+def test_weights_too_far_apart_are_not_called_optimal():
+    points, labels = np.float32([[0, 0], [1, 0], [2, 0], [3, 0]]), [1, -1, -1, -1]
+    for method in ("sweep", "branch_and_bound"):
+        found = jboost.pair.optimal_separator(points, labels, weights=np.float32([1e20, 1, 1, 1]), method=method)
+        assert found.loss == 0 or (found.status, found.lower_bound) == (Status.PRECISION_LIMIT, 0)
 
 
 def scaled_sets():

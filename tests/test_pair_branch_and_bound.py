@@ -10,7 +10,8 @@ import pytest
 import jboost
 from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
-from jboost.pair.branch_and_bound import scans
+from jboost.pair.branch_and_bound import scans, search
+from jboost.pair.branch_and_bound.solve import pad, read
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
 MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}  # relative; the margin is rounded at the end
@@ -146,6 +147,26 @@ def test_stops_with_a_valid_bound_and_goes_on():
         solve(points, labels, initial="state")
     with pytest.raises(ValueError, match="initial belongs to other data"):
         solve(points[:50], labels[:50], initial=state)
+
+
+def test_a_state_belongs_to_its_data_and_its_ties():
+    """Moving the positive makes the classes separable, and neither the number of places nor the weight says so."""
+    others, labels, states = [[2, 1], [1, 2], [-1, 1], [-2, -1], [-1, -2], [1, -1]], [1] + [-1] * 6, []
+    solve([[0, 0], *others], labels, tie_break=None, on_step=lambda state, info: states.append(state))
+    assert solve([[0, 0], *others], labels, tie_break=None, initial=states[-1]).loss == 1
+    with pytest.raises(ValueError, match="initial belongs to other data"):
+        solve([[10, 0], *others], labels, tie_break=None, initial=states[-1])
+    with pytest.raises(ValueError, match="initial is of a search with tie_break=None"):
+        solve([[0, 0], *others], labels, initial=states[-1])
+
+
+def test_whole_weights_share_a_word():
+    points, labels = two_gaussians(60)
+    for weights, channels in ((np.ones(60), 1), (np.full(60, 12.0), 1), (np.r_[np.ones(59), 2.0**31], 2)):
+        with jax.enable_x64(True):
+            sites, unit, heaviest, _ = read(*pad(*map(jnp.asarray, (points, labels, weights, np.ones(60, bool)))))
+            assert search.prepare(sites, all_optima=True).tree.weights.shape[0] == channels
+            assert (heaviest * unit, jnp.sum(sites.own + sites.other) * unit) == (weights.max(), weights.sum())
 
 
 def test_auto_is_the_sweep_where_it_is_traced():

@@ -1,14 +1,18 @@
 """Leave-one-out errors of the exact pair against the definition, in exact arithmetic."""
 
 import functools
+import sys
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import jboost
 from jboost.base.status import Status
 from jboost.pair import SweepConfig
+from jboost.pair.instance import Instance
+from jboost.pair.near_optimal_lines import holds_gaps
 from oracles.leave_one_out import leave_one_out
 from oracles.pair import random_degenerate_sets
 
@@ -154,7 +158,7 @@ def test_room_that_does_not_suffice_is_said_and_made():
 @pytest.mark.slow
 @pytest.mark.parametrize("model", MODELS)
 def test_room_grows_outside_of_jit(model, monkeypatch):
-    monkeypatch.setattr("jboost.pair.leave_one_out._FIRST_ROOM", 2)
+    monkeypatch.setattr(sys.modules["jboost.pair.leave_one_out"], "_FIRST_ROOM", 2)  # by its name it is the function in the module
     points, labels, weights, _ = (field[0] for field in random_degenerate_sets(66, 1, 8))
     result = jboost.pair.leave_one_out(points.astype(np.float32), labels, weights=weights, model=model)
     truth = leave_one_out(points, labels, weights, model=model)
@@ -218,6 +222,25 @@ def test_branch_and_bound_is_for_concrete_arrays_and_one_model():
     spoiled = jboost.pair.leave_one_out(np.full((3, 2), np.nan, np.float32), labels, method="branch_and_bound")
     assert int(spoiled.status) == Status.INVALID_INPUT
     assert np.isnan(spoiled.error)
+
+
+def test_coordinates_too_far_apart_for_gaps(x64):
+    coordinates = jnp.array([[1.0, 3.0], [2.0, 0.0]])
+    nothing = jnp.zeros(2)
+    for exponent, holds in ((-199, True), (-202, False)):
+        for x, y in ((coordinates[0], coordinates[1] * 2.0**exponent), (jnp.array([2.0, 2.0**exponent]), nothing)):
+            instance = Instance(nothing, nothing, x, y, nothing > 0, nothing > 0, nothing, nothing[0] > 0)
+            assert bool(holds_gaps(instance)) == holds
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exponent", [-60, -110, -190, -260])
+def test_axes_in_units_far_apart(x64, exponent):
+    """Along the short axis the bisector turns with every support point, however short it is; past 2^200 nothing is promised."""
+    points = np.array([[0, 4], [4, 4], [3, 1], [4, -1], [0, -4], [4, -4], [1, -1], [2, -9]]) * np.array([1, 2.0**exponent])
+    result = jboost.pair.leave_one_out(points, [1, 1, 1, 1, -1, -1, -1, -1])
+    assert result.status == (Status.OPTIMAL if exponent >= -190 else Status.PRECISION_LIMIT)
+    assert (result.errors.tolist(), result.kinds.tolist()) == ([0] * 6 + [1, 0], [1] * 6 + [2, 1])
 
 
 @pytest.mark.slow

@@ -206,6 +206,20 @@ def test_bad_values_and_short_room_end_in_a_status():
     assert np.all(np.isnan(bad.losses))
 
 
+@pytest.mark.slow
+def test_what_weights_or_units_too_far_apart_hide_is_not_called_optimal(x64):
+    points, labels = np.array([[0, 1], [1, 1], [3, 1], [9, 1]]), [-1, 1, -1, 1]
+    for factors, weights, status in (
+        ((1, 1), [1, 1, 1, 1], Status.OPTIMAL),
+        ((1, 1), [1e20, 1, 1, 1], Status.PRECISION_LIMIT),
+        ((1, 2.0**-300), [1, 1, 1, 1], Status.PRECISION_LIMIT),
+    ):
+        for method in ("sweep", "branch_and_bound"):
+            scaled, as_floats = points * np.array(factors), np.array(weights, float)
+            front = jboost.pair.pareto_front(scaled, labels, weights=as_floats, max_points=4, method=method)
+            assert front.status == status
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

@@ -34,7 +34,8 @@ def stacking(
     """Logistic regression on the scores: its own log-odds, with its own offset.
 
     The penalty is one on the coefficients of scores scaled to variance 1, under weights of mean 1: scikit-learn's `LogisticRegression` on such scores
-    with C = 1 / penalty. Takes, returns and raises what `jboost.combine.fit` does beside that; `lower_bound` is one on all combinations.
+    with C = 1 / penalty. Takes, returns and raises what `jboost.combine.fit` does beside that; `lower_bound` is one on all combinations. A traced
+    penalty below 0 or above 1e30 gives status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> vote = jboost.combine.stacking([[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, 1])
@@ -70,6 +71,7 @@ def _best_single(scores: Array, labels: Array, weights: Array, mask: Array) -> L
 @jax.jit
 def _stacking(scores: Array, labels: Array, weights: Array, mask: Array, penalty: Array) -> LinearVote:
     model = strategies.log_odds(scores, labels, weights, mask, penalty)
+    is_allowed = (penalty >= 0) & (penalty <= _MOST_PENALTY)
 
     def run(examples: Examples, arithmetic: Arithmetic, coefficients: Array, offset: Array) -> Found:
         del arithmetic
@@ -77,7 +79,7 @@ def _stacking(scores: Array, labels: Array, weights: Array, mask: Array, penalty
         wide = examples.columns.dtype
         return strategies.beside_conflicts(examples, jnp.pad(coefficients.astype(wide), (0, missing)), offset.astype(wide))
 
-    return strategies.solve_votes(run, scores, labels, weights, mask, *model)
+    return strategies.solve_votes(run, scores, labels, weights, mask, *model, is_allowed=is_allowed)
 
 
 @jax.jit

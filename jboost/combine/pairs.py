@@ -10,8 +10,7 @@ from jax import lax
 
 from jboost.base.types import Array
 from jboost.combine import votes
-from jboost.combine.types import linear_scores
-from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.combine.votes import Arithmetic, Examples, Vote, linear_scores
 from jboost.pair.separator import optimal_separator
 from jboost.pair.sweep import SweepConfig
 

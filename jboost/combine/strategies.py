@@ -21,10 +21,12 @@ from jboost.combine import agglomerate, bounds, coordinate, stacking, votes
 from jboost.combine.stacking import LogOdds
 from jboost.combine.types import LinearVote
 from jboost.combine.votes import Arithmetic, Examples, Vote
+from jboost.pair.instance import meets
 from jboost.pair.separator import optimal_separator
 
 STRATEGIES = ("greedy", "hierarchical", "coordinate", "exact")
 _MOST_EXACT = 3  # classifiers whose optimum the sweeps find
+_NUM_LENGTHS = 32  # an optimal direction is rounded at so many lengths, and the best vote along them is taken
 _PENALTIES = (1.0, 1e-3)  # of the stacking votes that take part: the usual one, and one that separates what can be separated
 
 
@@ -62,13 +64,13 @@ def fit(
 
     Two stacking votes (logistic regression on the scores, usual and light penalty) take part as further classifiers, unless told otherwise: the
     heuristics then lose at most what stacking loses, at any threshold, up to the rounding of the vote to its float type. All lose at most what
-    the best classifier does. Of two classifiers all strategies return the optimum. Few directions fit a float: where float32 holds none that keeps
-    what the exact search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data sets.
+    the best classifier does. Of two classifiers all strategies return the optimum. Votes are rounded to the float type, an optimum at 32 lengths:
+    where none of these keeps what the exact search found, the loss is higher, and 64-bit types help. It may be jitted and vmapped over data sets.
 
     Args:
       scores: [n, d], real; of d classifiers on n examples, in any units, as far as the float type holds all coefficients of a vote.
       labels: [n], +1 or -1.
-      weights: [n], positive; what it costs to misclassify each example. None for ones.
+      weights: [n], positive; what it costs to misclassify each example, counted as `jboost.pair.optimal_separator` does. None for ones.
       mask: [n] bool, False for rows that only pad.
       strategy: how pairs are chosen.
       with_stacking: whether stacking votes take part.
@@ -77,7 +79,8 @@ def fit(
     Returns:
       A `LinearVote`. `loss` is what the returned coefficients and offset lose on the scores; `lower_bound` is the optimum where it was searched for,
       of d <= 2 and by "exact", and else what examples with equal scores and opposite labels force on any combination. The status is OPTIMAL where
-      the two meet; else LOCAL_OPTIMUM (the strategy came to its end), and PRECISION_LIMIT of an exact search.
+      the two meet (to 2^-20 of the loss, where weights were rounded); else LOCAL_OPTIMUM (the strategy came to its end), and PRECISION_LIMIT of an
+      exact search.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed (NaN, other
@@ -149,11 +152,12 @@ def _optimum(examples: Examples, arithmetic: Arithmetic) -> Found:
     """The optimum of two classifiers or three; one that is missing has the score 0."""
     signs = jnp.where(examples.positive, 1, -1)
     separator = optimal_separator(examples.columns.T, signs, weights=examples.weights, mask=examples.live)
-    direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, directions_of(examples)[0])
+    alone = directions_of(examples)  # for where no direction of floats keeps the optimum
+    direction = jnp.where(jnp.any(separator.normal != 0), separator.normal, alone[0])
+    lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=direction.dtype) / _NUM_LENGTHS
+    directions = jnp.concatenate([lengths[:, None] * direction[None], alone])
     is_proven = examples.faithful & (separator.status == int(Status.OPTIMAL))
-    drawn = votes.vote_along(examples, direction, arithmetic)
-    alone = agglomerate.best_alone(examples, directions_of(examples), arithmetic)  # where no direction of floats keeps the optimum
-    return found(examples, votes.better(alone, drawn))._replace(
+    return found(examples, agglomerate.best_alone(examples, directions, arithmetic))._replace(
         least=jnp.where(is_proven, numerics.masked_sum(examples.integers, separator.misclassified), 0),
         lower_bound=jnp.where(examples.faithful, separator.lower_bound, 0.0),
     )
@@ -171,7 +175,14 @@ def log_odds(scores: Array, labels: Array, weights: Array, mask: Array, penalty:
 
 
 def solve_votes(
-    strategy: Strategy, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array, short: Status = Status.LOCAL_OPTIMUM
+    strategy: Strategy,
+    scores: Array,
+    labels: Array,
+    weights: Array,
+    mask: Array,
+    *beside: Array,
+    is_allowed: Array | bool = True,
+    short: Status = Status.LOCAL_OPTIMUM,
 ) -> LinearVote:
     """A `LinearVote` from what a strategy finds in the 64-bit scope.
 
@@ -179,6 +190,7 @@ def solve_votes(
       strategy: (examples, arithmetic, *beside) -> what it found; it sees two examples and two classifiers at least.
       scores: [n, d]; with labels, weights and mask as `fit` takes them.
       beside: what else the strategy is to be handed.
+      is_allowed: [] bool, whether further arguments are; INVALID_INPUT where not.
       short: the status of a vote that loses more than what no combination is below.
     """
     dtype = jnp.result_type(float)
@@ -187,22 +199,25 @@ def solve_votes(
     rows, columns = max(0, 2 - num_examples), max(0, 2 - num_classifiers)
     padded = (jnp.pad(lax.stop_gradient(part), (0, rows)) for part in (labels, weights, mask))
 
-    def solve(scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array) -> LinearVote:
+    def solve(is_allowed: Array, scores: Array, labels: Array, weights: Array, mask: Array, *beside: Array) -> LinearVote:
         examples = votes.gather(scores, labels, weights, mask)
+        valid = examples.valid & is_allowed
         best = strategy(examples, arithmetic, *beside)
         judged = votes.judge(examples, best.coefficients, best.offset, arithmetic)
-        is_optimal = numerics.masked_sum(examples.integers, judged.wrong) <= best.least
+        loss = numerics.masked_sum(examples.weights, judged.wrong)
+        is_optimal = (numerics.masked_sum(examples.integers, judged.wrong) <= best.least) & meets(loss, best.lower_bound)
         status = jnp.where(is_optimal, int(Status.OPTIMAL), int(short))
-        spoiled = jnp.where(examples.valid, 0, jnp.nan).astype(dtype)
+        spoiled = jnp.where(valid, 0, jnp.nan).astype(dtype)
         return LinearVote(
             coefficients=best.coefficients[:num_classifiers].astype(dtype) + spoiled,
             offset=best.offset.astype(dtype) + spoiled,
-            loss=numerics.masked_sum(examples.weights, judged.wrong).astype(dtype) + spoiled,
+            loss=loss.astype(dtype) + spoiled,
             lower_bound=numerics.round_down(best.lower_bound, dtype) + spoiled,
             margin=judged.margin.astype(dtype) + spoiled,
             misclassified=judged.wrong,
-            status=jnp.where(examples.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+            status=jnp.where(valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
         )
 
-    vote = numerics.in_64_bits(solve)(jnp.pad(lax.stop_gradient(scores), ((0, rows), (0, columns))), *padded, *lax.stop_gradient(beside))
+    scores = jnp.pad(lax.stop_gradient(scores), ((0, rows), (0, columns)))
+    vote = numerics.in_64_bits(solve)(jnp.asarray(is_allowed), scores, *padded, *lax.stop_gradient(beside))
     return vote._replace(misclassified=vote.misclassified[:num_examples])

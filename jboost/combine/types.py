@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import check, numerics
+from jboost.base import check
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike
-from jboost.geometry import exact
+from jboost.geometry.linear import score_points
 
 
 class LinearVote(NamedTuple):
@@ -29,19 +28,7 @@ class LinearVote(NamedTuple):
     status: Array  # [] int32
 
 
-def linear_scores(columns: Array, coefficients: Array) -> Array:
-    """The sums [n] of columns [d, n] times coefficients [d], in float64; to be called in the 64-bit scope."""
-    return jnp.sum(exact.rounded_product(columns, coefficients[:, None]), axis=0)
-
-
 @predict_scores.register
 def _(model: LinearVote, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.coefficients.shape[0]), kinds="fiu")
-    dtype = model.offset.dtype
-
-    def evaluate(features: Array, coefficients: Array, offset: Array) -> Array:
-        wide = jnp.dtype("float64")
-        scores = linear_scores(features.T.astype(wide), coefficients.astype(wide)) + offset.astype(wide)
-        return scores.astype(dtype)
-
-    return numerics.in_64_bits(evaluate)(lax.stop_gradient(features), model.coefficients, model.offset)
+    return score_points(features, model.coefficients, jnp.zeros_like(model.coefficients), model.offset)

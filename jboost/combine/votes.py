@@ -13,7 +13,6 @@ from jax import lax
 
 from jboost.base import numerics
 from jboost.base.types import Array
-from jboost.combine.types import linear_scores
 from jboost.geometry import exact
 from jboost.pair.instance import is_kept_by_cast, is_valid, scale_weights
 
@@ -72,6 +71,11 @@ def gather(scores: Array, labels: Array, weights: Array, mask: Array) -> Example
     integers, unit, rounding = scale_weights(weights)
     columns = scores.T.astype(wide) + jnp.zeros((), wide)
     return Examples(columns, live, live & (labels > 0), weights, integers, unit, rounding, valid, is_kept_by_cast(scores, wide))
+
+
+def linear_scores(columns: Array, coefficients: Array) -> Array:
+    """The sums [n] of columns [d, n] times coefficients [d]."""
+    return jnp.sum(exact.rounded_product(columns, coefficients[:, None]), axis=0)
 
 
 def shorten(coefficients: Array, arithmetic: Arithmetic) -> Array:
@@ -165,7 +169,9 @@ def judge(examples: Examples, coefficients: Array, offset: Array, arithmetic: Ar
 
 
 def _length(coefficients: Array) -> Array:
-    return jnp.sqrt(jnp.sum(exact.rounded_product(coefficients, coefficients)))
+    size = numerics.power_of_two_at_least(jnp.max(jnp.abs(coefficients), initial=0.0))
+    relative = coefficients / size
+    return jnp.sqrt(jnp.sum(exact.rounded_product(relative, relative))) * size
 
 
 def _tolerance(examples: Examples, coefficients: Array, arithmetic: Arithmetic) -> Array:

@@ -64,7 +64,7 @@ def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, star
       The distance and its direction; an upper bound of at most `floor` if the search ended early. Distance 0 if the hulls
       meet; the direction is then without meaning.
     """
-    masks, reach = jnp.stack([in_first, in_second]), jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(y))
+    masks, reach_x, reach_y = jnp.stack([in_first, in_second]), jnp.max(jnp.abs(x)), jnp.max(jnp.abs(y))
 
     def step(simplex: _Simplex) -> _Simplex:
         normal_x, normal_y, end, _ = simplex.nearest
@@ -72,7 +72,8 @@ def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, star
         along_x, along_y = _with_negative(normal_x), _with_negative(normal_y)
         new, drop = jax.vmap(_support, in_axes=(None, None, 0, 0, 0, 0))(x, y, along_x, along_y, masks, origin)
         gain = -exact.wide_add(*(Wide(drop.hi[side], drop.lo[side]) for side in range(2))).hi
-        improves = gain > (jnp.abs(normal_x.hi) + jnp.abs(normal_y.hi)) * reach * _RELATIVE_PROGRESS[x.dtype.itemsize]
+        size = jnp.abs(normal_x.hi) * reach_x + jnp.abs(normal_y.hi) * reach_y
+        improves = gain > size * _RELATIVE_PROGRESS[x.dtype.itemsize]
         first, second = (jnp.stack([old, jnp.broadcast_to(place, (2,))], axis=1) for old, place in zip(simplex[:2], new, strict=True))
         nearest = jax.vmap(_nearest, in_axes=(None, None, 0, 0))(x, y, first, second)
         closer = jnp.where(nearest.distance[0] < nearest.distance[1], 0, jnp.where(nearest.distance[1] < nearest.distance[0], 1, end))
@@ -85,7 +86,7 @@ def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, star
     corner = _Nearest(corner_x, corner_y, end, _length(corner_x, corner_y, corner_x, corner_y))
     places = jnp.stack([start[0], start[0]]), jnp.stack([start[1], start[1]])
     simplex = _Simplex(*places, corner, jnp.any(in_first) & jnp.any(in_second))
-    simplex, _ = loops.bounded_loop(step, lambda s: s.moving, simplex, max_checks=_MAX_STEPS)
+    simplex, _ = loops.bounded_loop(step, lambda s: s.moving, numerics.start_loop_beside(simplex, x), max_checks=_MAX_STEPS)
     nearest = simplex.nearest
     return HullDistance(nearest.normal_x.hi, nearest.normal_y.hi, nearest.distance)
 

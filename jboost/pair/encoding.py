@@ -10,7 +10,8 @@ from jax import lax
 from jboost.base import numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.pair.instance import Instance, bound_loss, is_kept_by_cast, is_valid, scale_points, scale_weights
+from jboost.geometry.linear import score_points
+from jboost.pair.instance import Instance, bound_loss, is_kept_by_cast, is_valid, meets, scale_points, scale_weights
 from jboost.pair.line import Line, in_data_units
 from jboost.pair.types import Separator
 
@@ -27,6 +28,8 @@ class Examples(NamedTuple):
 class Encoding(NamedTuple):
     """What it takes to read the answer of a search."""
 
+    points: Array  # [n, d] in the units of the data, 0 where not live
+    live: Array  # [n] bool
     positive: Array  # [n] bool
     own_is_positive: Array  # [] bool
     weights: Array  # [n] as given, 0 where masked
@@ -61,6 +64,8 @@ def read(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dt
     weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
     integers, weight_unit, rounding = scale_weights(weights)
     encoding = Encoding(
+        points=points,
+        live=usable,
         positive=positive,
         own_is_positive=own_is_positive,
         weights=weights,
@@ -74,15 +79,12 @@ def read(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dt
     return Examples(points.astype(real) + jnp.zeros((), real), own, usable, integers), encoding
 
 
-def certify(
-    encoding: Encoding, line: Line, wrong: Array, is_constant: Array, *, loss: Array, bound: Array, status: Array, result_dtype: jnp.dtype
-) -> Separator:
-    """What a line or plane in metric coordinates loses in float64 arithmetic, beside what is proven.
+def certify(encoding: Encoding, line: Line, is_constant: Array, *, loss: Array, bound: Array, status: Array, result_dtype: jnp.dtype) -> Separator:
+    """What a line or plane in metric coordinates loses, once it is written down in the units of the data, beside what is proven.
 
     Args:
       encoding: of the problem.
       line: in metric coordinates.
-      wrong: [n] bool, the points that it misclassifies.
       is_constant: [] bool, whether it is a constant classifier.
       loss: [] integer, what it was drawn to lose.
       bound: [] integer, no other loses less.
@@ -90,17 +92,22 @@ def certify(
       result_dtype: of the result.
     """
     valid = encoding.valid
-    proven = encoding.faithful & (numerics.masked_sum(encoding.integers, wrong) == loss)
+    line = in_data_units(line, is_constant, encoding.unit)
+    offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(line.normal.shape, bool))
+    normal, anchor, bias = (part.astype(result_dtype) for part in line[:3])
+    scores = score_points(encoding.points, normal, anchor, bias)
+    wrong = encoding.live & ~jnp.where(encoding.positive, scores > 0, scores < 0)
+    lost = numerics.masked_sum(encoding.weights, wrong)
+    is_told = meets(lost, bound_loss(loss, encoding.weight_unit, encoding.rounding))
+    proven = encoding.faithful & is_told & (numerics.masked_sum(encoding.integers, wrong) == loss)
     status = jnp.where(valid, jnp.where(proven, status, int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
     spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
     least = jnp.where(encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0)
-    line = in_data_units(line, is_constant, encoding.unit, result_dtype)
-    lost = numerics.masked_sum(encoding.weights, wrong).astype(result_dtype)
-    offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(line.normal.shape, bool))
+    lost = lost.astype(result_dtype)
     return Separator(
-        normal=line.normal.astype(result_dtype),
-        anchor=line.anchor.astype(result_dtype),
-        bias=line.bias.astype(result_dtype),
+        normal=normal,
+        anchor=anchor,
+        bias=bias,
         offset=offset.astype(result_dtype),
         loss=lost + spoiled,
         lower_bound=jnp.minimum(numerics.round_down(least, result_dtype), lost) + spoiled,  # floats may lose less than any real line

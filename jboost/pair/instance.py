@@ -66,7 +66,7 @@ def scale_axes(points: Array, bits: int, most_binades: int) -> tuple[Array, Arra
     units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
     unit = jnp.max(units)
     scaled = points / units[None]
-    smallest = jnp.min(jnp.where(scaled != 0, jnp.abs(scaled), jnp.inf))
+    smallest = jnp.min(jnp.where(points != 0, jnp.abs(scaled), jnp.inf))
     far_apart = unit / jnp.min(units) > 2.0**most_binades
     return scaled, scaled * (units / unit)[None], unit, (smallest >= 2.0 ** (bits - 1 - most_binades)) & ~far_apart
 
@@ -90,6 +90,14 @@ def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
     integers = jnp.round(relative / unit)
     errors = jnp.abs(relative - integers * unit)
     return integers.astype(integer), unit * scale, 2 * jnp.sum(errors, dtype=weights.dtype) * scale
+
+
+_GAP = {4: 2.0**-9, 8: 2.0**-20}  # of a loss, by bytes of its float: what rounding may take away of weights that are not very far apart
+
+
+def meets(loss: Array, bound: Array) -> Array:
+    """Whether a loss is its bound, but for weights that rounding changed a little, []."""
+    return loss - bound <= loss * _GAP[loss.dtype.itemsize]
 
 
 def bound_loss(loss: Array, unit: Array, rounding: Array) -> Array:

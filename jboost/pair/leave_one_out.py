@@ -33,7 +33,7 @@ from jboost.pair.encoding import Encoding, encode, pad_rows
 from jboost.pair.instance import Instance, weight_bits
 from jboost.pair.leave_one_out_verdicts import Near, Verdict, matters_to, tour_splits
 from jboost.pair.near_optimal import Occurrences, Room
-from jboost.pair.near_optimal_lines import compare_gaps
+from jboost.pair.near_optimal_lines import compare_gaps, holds_gaps
 from jboost.pair.separator import LARGEST_SWEEP, judge_config
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import LeaveOneOut
@@ -91,7 +91,8 @@ def leave_one_out(
 
     Returns:
       `LeaveOneOut`. If the room did not suffice the status is CAPACITY_LIMIT, errors are NaN and kinds 0. If rounding left the side of a
-      point or a tie of margins open, on points that are no integer grid, it is PRECISION_LIMIT.
+      point or a tie of margins open, on points that are no integer grid, it is PRECISION_LIMIT; so it is where coordinates, of one axis or of both,
+      lie more than 2^200 apart (2^20 with 32-bit words).
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
@@ -167,7 +168,7 @@ def _judge_splits(
     is_cheap = is_real[:, None] & (instance.weights[None] > (losses - optimum)[:, None])
     always_wrong = jnp.any(is_cheap & (on_own_side != instance.own[None]), axis=0)
     near = Near(near_optimal.list_rows(on_own_side, losses, count), optimum, instance.live & ~always_wrong)
-    return _conclude(encoding, mask, *_by_margin(instance, near), fits, result_dtype)
+    return _conclude(instance, encoding, mask, *_by_margin(instance, near), fits, result_dtype)
 
 
 @functools.partial(jax.jit, static_argnames=("by_margin", "num_splits", "config"))
@@ -182,10 +183,10 @@ def _by_sweep(points: Array, labels: Array, weights: Array, mask: Array, *, by_m
         near, own, other = _gather(instance, num_splits, by_margin, config)
         fits = near.splits.count <= num_splits
         if by_margin:
-            return _conclude(encoding, mask, *_by_margin(instance, near), fits, result_dtype)
+            return _conclude(instance, encoding, mask, *_by_margin(instance, near), fits, result_dtype)
         fits &= (own.count <= own.split.shape[0]) & (other.count <= other.split.shape[0])
         counts = _by_occurrence(instance, near, own, other)
-        return _conclude(encoding, mask, near.undecided, counts, fits, result_dtype)
+        return _conclude(instance, encoding, mask, near.undecided, counts, fits, result_dtype)
 
     result = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
     return result._replace(errors=result.errors[:num_points], kinds=result.kinds[:num_points])
@@ -199,13 +200,15 @@ class _Counts(NamedTuple):
     doubtful: Array  # [] bool, rounding left that open
 
 
-def _conclude(encoding: Encoding, mask: Array, undecided: Array, counts: _Counts, fits: Array, result_dtype: jnp.dtype) -> LeaveOneOut:
+def _conclude(
+    instance: Instance, encoding: Encoding, mask: Array, undecided: Array, counts: _Counts, fits: Array, result_dtype: jnp.dtype
+) -> LeaveOneOut:
     """Errors and kinds; points [n] that are not `undecided` are always wrong, and `fits` says whether all splits were listed."""
     real = encoding.weights.dtype
     share = counts.wrong.astype(real) / jnp.maximum(counts.right + counts.wrong, 1).astype(real)
     errors = jnp.where(undecided, share, 1) * encoding.weights
     kinds = jnp.where(undecided, jnp.where(counts.wrong == 0, 1, jnp.where(counts.right == 0, 2, 3)), 2)
-    proven = encoding.faithful & ~counts.doubtful & _is_fine(encoding)
+    proven = encoding.faithful & holds_gaps(instance) & ~counts.doubtful & _is_fine(encoding)
     status = jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
     status = jnp.where(fits, status, int(Status.CAPACITY_LIMIT))
     known = encoding.valid & fits

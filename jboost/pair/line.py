@@ -15,7 +15,7 @@ from jboost.pair.visits import Incumbent
 
 
 class Line(NamedTuple):
-    """A line, or a plane, whose numbers are all exact in the result's float type."""
+    """A line, or a plane, whose numbers are all exact in the result's float type, in the units of the data too."""
 
     normal: Array  # [d]
     anchor: Array  # [d]
@@ -23,8 +23,8 @@ class Line(NamedTuple):
     margin: Array  # []
 
 
-def draw_line(instance: Instance, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, result_dtype: jnp.dtype) -> Line:
-    """The bisector of the two sides, in metric coordinates, along the direction of the result's float type that leaves the widest gap."""
+def draw_line(instance: Instance, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, unit: Array, result_dtype: jnp.dtype) -> Line:
+    """The bisector of the two sides, in metric coordinates of a unit, along the direction of the result's float type that leaves the widest gap."""
     sign = jnp.where(own_is_positive, 1, -1).astype(instance.x.dtype)
     on_positive_side = best.on_own_side == own_is_positive
     kept = instance.live & (best.on_own_side == instance.own)
@@ -32,19 +32,33 @@ def draw_line(instance: Instance, best: Incumbent, own_is_positive: Array, flip_
     above, below = counted & on_positive_side, counted & ~on_positive_side
     normals_x, normals_y = fractions.enclosing_directions(sign * best.normal_x, sign * best.normal_y, result_dtype)
     lines = jax.vmap(lambda x, y: _bisect(instance, x, y, above, below, result_dtype))(normals_x, normals_y)
-    return choose(lines, best.is_constant, on_positive_side)
+    return choose(lines, best.is_constant, on_positive_side, unit, result_dtype)
 
 
-def choose(lines: Line, is_constant: Array, on_positive_side: Array) -> Line:
+def choose(lines: Line, is_constant: Array, on_positive_side: Array, unit: Array, result_dtype: jnp.dtype) -> Line:
     """The line of widest margin of several, fields [l], or the constant whose points [n] all lie on one side."""
     widest = jnp.minimum(numerics.first_true(lines.margin == jnp.max(lines.margin)), lines.margin.shape[0] - 1)
+    line = _at_length(jax.tree.map(lambda field: field[widest], lines), unit, result_dtype)
     constant = Line(
         normal=jnp.zeros_like(lines.normal[0]),
         anchor=jnp.zeros_like(lines.anchor[0]),
         bias=jnp.where(on_positive_side[0], 1, -1).astype(lines.bias.dtype),
         margin=jnp.full((), jnp.inf, lines.margin.dtype),
     )
-    return jax.tree.map(lambda flat, line: jnp.where(is_constant, flat, line[widest]), constant, lines)
+    return jax.tree.map(lambda flat, drawn: jnp.where(is_constant, flat, drawn), constant, line)
+
+
+def _at_length(line: Line, unit: Array, result_dtype: jnp.dtype) -> Line:
+    """The line with normal and bias made longer or shorter, where the result's float type does not hold them else; what is still too small is 0."""
+    number = jnp.finfo(result_dtype)
+    least, most = float(number.tiny), float(number.max) / 16
+    parts = jnp.append(line.normal, line.bias)
+    sizes, units = jnp.abs(parts), jnp.append(jnp.ones_like(line.normal), unit)
+    over_least = jnp.where(sizes > 0, sizes * (units / least), jnp.inf)
+    longer = numerics.power_of_two_at_least(1 / jnp.minimum(jnp.min(over_least), 1))
+    length = jnp.minimum(longer, 1 / numerics.power_of_two_at_least(jnp.max(sizes * (units / most))))
+    parts = jnp.where(over_least * length >= 1, parts * length, 0)
+    return line._replace(normal=parts[:-1], bias=parts[-1])
 
 
 def _bisect(instance: Instance, normal_x: Array, normal_y: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> Line:
@@ -84,9 +98,6 @@ def misclassified(instance: Instance, positive: Array, line: Line) -> Array:
     return instance.live & ~jnp.where(positive, score > 0, score < 0)
 
 
-def in_data_units(line: Line, is_constant: Array, unit: Array, result_dtype: jnp.dtype) -> Line:
-    """The line for points in the units of the data; its normal is shortened where the bias would leave the result's range."""
-    near_the_end = jnp.max(jnp.abs(line.anchor)) * unit >= jnp.finfo(result_dtype).max / 16
-    length = jnp.where(near_the_end, 1 / 16, 1).astype(unit.dtype)
-    bias = jnp.where(is_constant, line.bias, line.bias * length * unit)
-    return Line(line.normal * length, line.anchor * unit, bias, line.margin * unit)
+def in_data_units(line: Line, is_constant: Array, unit: Array) -> Line:
+    """The line for points in the units of the data."""
+    return Line(line.normal, line.anchor * unit, jnp.where(is_constant, line.bias, line.bias * unit), line.margin * unit)

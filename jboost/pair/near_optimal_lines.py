@@ -31,6 +31,7 @@ class FatLine(NamedTuple):
 
 _RESOLUTION = {4: 2.0**-40, 8: 2.0**-90}  # relative differences of squared gaps below this are ties
 _DOUBT = {4: 2.0**-20, 8: 2.0**-44}  # relative; what the direction of a normal, rounded, leaves open
+_MOST_BINADES = {4: 20, 8: 200}  # between two metric coordinates: products of four differences stay normal
 
 
 def fat_line(instance: Instance, own_side: Array, other_side: Array, start: tuple[Array, Array], floor: Array) -> FatLine:
@@ -75,6 +76,13 @@ def line_along(instance: Instance, normal_x: Array, normal_y: Array, own_side: A
         constant_side=jnp.where(none_other, 1, jnp.where(none_own, -1, 0)).astype(jnp.int32),
     )
     return lax.optimization_barrier(line)
+
+
+def holds_gaps(instance: Instance) -> Array:
+    """Whether no squared gap is spoiled by underflow, []."""
+    sizes = jnp.abs(jnp.stack([instance.metric_x, instance.metric_y]))
+    smallest = jnp.min(jnp.where(sizes > 0, sizes, jnp.inf), initial=jnp.inf)
+    return smallest >= jnp.max(sizes, initial=0) * 2.0 ** -_MOST_BINADES[sizes.dtype.itemsize]
 
 
 def height_over(instance: Instance, normal_x: Array, normal_y: Array, origin: Array) -> Wide:

@@ -21,7 +21,7 @@ from jboost.pair import branch_and_bound, space, sweep, visits
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
 from jboost.pair.branch_and_bound.types import OnStep
 from jboost.pair.encoding import certify, encode, pad_rows
-from jboost.pair.line import draw_line, misclassified
+from jboost.pair.line import draw_line
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
@@ -58,9 +58,9 @@ def optimal_separator(
         weights within a factor of 2^36 / n of each other. Losses that differ by less count as equal.
       * `loss` is the loss of the returned arrays, in float64 arithmetic; `lower_bound` is the optimum, rounded down. They are equal, up
         to that rounding, and the status is OPTIMAL, unless no line that the search could write in the result's float type stays within the
-        optimal set: PRECISION_LIMIT. Nor can optimality be claimed, and the bound is then 0, where points do not survive
-        the cast (integers beyond the float, subnormal floats) or span so many binades that products of differences would underflow (2^400; 2^40
-        with 32-bit words).
+        optimal set, or weights lie so far apart that this rounding is more than 2^-20 of the loss (2^-9 with 32-bit words): PRECISION_LIMIT.
+        Nor can optimality be claimed, and the bound is then 0, where points do not survive the cast (integers beyond the float, subnormal
+        floats) or span so many binades that products of differences would underflow (2^400; 2^40 with 32-bit words).
       * `margin` is that of the returned line, whose direction is the best one to the accuracy of a quotient of two floats (float32: 2^-46 as a
         rule, 2^-25 close to slopes of small integers). It falls short only where it is that small a part of the extent of the points.
       * With three classifiers the search is exact where each coordinate, scaled by its own power of two, is an integer of at most 25 bits. For other
@@ -86,7 +86,7 @@ def optimal_separator(
       config: static sizes, a `SweepConfig` or a `BranchAndBoundConfig`; chosen for the device where None.
       on_step: for branch and bound; called with (state, info) between steps, on the host, a `BranchAndBoundState` and a `BranchAndBoundInfo`; False
         ends the search with status TIME_LIMIT, the best separator so far and a valid bound.
-      initial: for branch and bound; a state that `on_step` was given for the same data, to go on from.
+      initial: for branch and bound; a state that `on_step` was given for the same data, to go on from; with the same `tie_break`, or with None.
 
     Returns:
       A `Separator`; `margin` is in the units of `points`, `loss` and `lower_bound` in those of `weights`. If the best is a
@@ -167,10 +167,9 @@ def _optimal_separator(
         centres, num_centres = sweep.list_centres(instance)
         brackets = sweep.bracket_centres(instance, centres, num_centres, config)
         best = visits.visit_centres(instance, centres, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
-        line = draw_line(instance, best, encoding.own_is_positive, flip_misclassified, result_dtype)
-        wrong = misclassified(instance, encoding.positive, line)
+        line = draw_line(instance, best, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype)
         status = jnp.full((), int(Status.OPTIMAL), jnp.int32)
-        return certify(encoding, line, wrong, best.is_constant, loss=best.loss, bound=best.loss, status=status, result_dtype=result_dtype)
+        return certify(encoding, line, best.is_constant, loss=best.loss, bound=best.loss, status=status, result_dtype=result_dtype)
 
     separator = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])

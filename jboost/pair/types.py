@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
-
 from jboost.base import check
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike
+from jboost.geometry.linear import score_points
 
 
 class Separator(NamedTuple):
@@ -21,7 +20,7 @@ class Separator(NamedTuple):
     anchor: Array  # [d], a support point
     bias: Array  # []
     offset: Array  # [], bias - normal . anchor, rounded: a convenience
-    loss: Array  # [], weight misclassified by the score evaluated in float64
+    loss: Array  # [], weight misclassified by the score evaluated in float64, as `jboost.predict` does
     lower_bound: Array  # [], no separator loses less
     margin: Array  # [], distance of the nearest point that counts
     misclassified: Array  # [n] bool
@@ -68,5 +67,4 @@ class TradeOff(NamedTuple):
 @predict_scores.register
 def _(model: Separator | TradeOff, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
-    products = model.normal[None] * (features.astype(model.normal.dtype) - model.anchor[None])
-    return jnp.sum(products, axis=-1) + model.bias
+    return score_points(features, model.normal, model.anchor, model.bias)

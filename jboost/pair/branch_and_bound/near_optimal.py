@@ -23,7 +23,7 @@ class NearSplits(NamedTuple):
 
     arrays: list[Array]  # points, labels, weights and mask, padded to [N, ...]
     on_own_side: np.ndarray  # [s, N] bool, of the smaller class; False for points that do not count
-    losses: np.ndarray  # [s] int64
+    losses: np.ndarray  # [s] int64, in integer weights of the points
     fits: bool  # whether all of them are here
 
 
@@ -68,4 +68,5 @@ def _distinct(problem: Problem, padded: list[Array], candidates: list[Candidate]
                 else:
                     fits = False
     splits, losses = zip(*rows.values(), strict=True) if rows else ((), ())
-    return NearSplits(padded, np.stack(splits) if splits else np.zeros((0, len(live)), bool), np.array(losses, np.int64), fits)
+    in_weights = np.array(losses, np.int64) * int(problem.points.grain)
+    return NearSplits(padded, np.stack(splits) if splits else np.zeros((0, len(live)), bool), in_weights, fits)

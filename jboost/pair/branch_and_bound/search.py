@@ -6,6 +6,7 @@ first in chunks, breadth first within a chunk, so that memory stays bounded. The
 
 from __future__ import annotations
 
+import zlib
 from typing import NamedTuple
 
 import jax
@@ -35,7 +36,6 @@ class Problem(NamedTuple):
     points: Sites
     tree: Tree
     frame: Frame
-    total_weight: int  # of both classes, in integer units
     constant_loss: int  # what the better constant classifier loses, in integer units
     all_optima: bool  # whether lines that tie with the best are wanted
     excess: int = 0  # lines that lose so much more than the best are wanted too, integer units
@@ -45,7 +45,7 @@ def prepare(points: Sites, *, all_optima: bool, excess: int = 0) -> Problem:
     """Boxes over the sites, and the constant classifiers."""
     own, other = np.asarray(sites.class_weights(points)).tolist()
     tree = sites.build_tree(points, packed=own + other < 2**sites.PACKED_BITS)
-    return Problem(points, tree, leaves.frame_of(points), own + other, min(own, other), all_optima, excess)
+    return Problem(points, tree, leaves.frame_of(points), min(own, other), all_optima, excess)
 
 
 def start(problem: Problem) -> BranchAndBoundState:
@@ -64,7 +64,15 @@ def start(problem: Problem) -> BranchAndBoundState:
     cell[: 2 * len(node)], nodes[: 2 * len(node)] = np.repeat([0, 1], len(node)), np.tile(node, 2)
     root = Frontier(ends, cell, nodes, np.int32(2), np.float64(1))
     frontiers = (root,) if len(node) else ()
-    return BranchAndBoundState(frontiers, (), np.int64(problem.constant_loss), np.asarray(points.count), np.int64(problem.total_weight))
+    return BranchAndBoundState(frontiers, (), np.int64(problem.constant_loss), np.bool_(problem.all_optima), checksum(points))
+
+
+def checksum(points: Sites) -> np.uint32:
+    """A number that two different data sets hardly share."""
+    found = 0
+    for part in (points.x, points.y, points.own, points.other):
+        found = zlib.crc32(np.ascontiguousarray(part).data, found)
+    return np.uint32(found)
 
 
 def _capacities(num_entries: int, num_cells: int, num_slots: int) -> tuple[int, int, int]:

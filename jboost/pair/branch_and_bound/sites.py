@@ -28,8 +28,9 @@ class Sites(NamedTuple):
 
     x: Array  # [N] as in `Instance`
     y: Array  # [N]
-    own: Array  # [N] integer weight of the class that serves as centres
+    own: Array  # [N] weight of the class that serves as centres, in units of `grain`
     other: Array  # [N]
+    grain: Array  # [] integer, the largest power of two that divides the weights of all points
     count: Array  # [] int32
     metric: Array  # [2] powers of two: metric coordinates are x * metric[0] and y * metric[1]
     on_grid: Array  # [] bool
@@ -66,7 +67,8 @@ def gather_sites(instance: Instance) -> Sites:
     ordered = lax.sort((key << index_bits) | lax.iota(jnp.uint64, size))
     place = (ordered & jnp.uint64(2**index_bits - 1)).astype(jnp.int32)
     x, y, live, own = instance.x[place], instance.y[place], instance.live[place], instance.own[place]
-    weights = instance.weights[place].astype(jnp.int64)
+    grain = _common_power_of_two(instance.weights.astype(jnp.int64))
+    weights = instance.weights[place] // grain
     again = jnp.concatenate([jnp.zeros(1, bool), (x[1:] == x[:-1]) & (y[1:] == y[:-1])])
     first = live & ~again
     rank = running_sum(first.astype(jnp.int32)) - 1
@@ -82,7 +84,13 @@ def gather_sites(instance: Instance) -> Sites:
     start = start[jnp.minimum(lax.iota(jnp.int32, size), last)]
     ratio = jnp.stack([_ratio(instance.metric_x, instance.x), _ratio(instance.metric_y, instance.y)])
     of_point = jnp.zeros(size, jnp.int32).at[place].set(jnp.clip(rank, 0, last))
-    return Sites(x[start], y[start], total(own & live), total(~own & live), count, ratio, instance.on_grid, of_point)
+    return Sites(x[start], y[start], total(own & live), total(~own & live), grain, count, ratio, instance.on_grid, of_point)
+
+
+def _common_power_of_two(weights: Array) -> Array:
+    """The largest power of two that divides all weights [n], 1 if all are 0."""
+    bits = lax.reduce(weights, jnp.zeros((), weights.dtype), lax.bitwise_or, (0,))
+    return jnp.where(bits == 0, 1, bits & -bits)
 
 
 def _ratio(metric: Array, scaled: Array) -> Array:
@@ -142,7 +150,7 @@ def unpack(words: Array) -> tuple[Array, Array]:
 
 @functools.partial(jax.jit, static_argnames="packed")
 def build_tree(sites: Sites, *, packed: bool) -> Tree:
-    """Boxes over the sites, rounded outwards; `packed` if all weights together are below 2^31."""
+    """Boxes over the sites, rounded outwards; `packed` if all weights together are below 2^31, in units of their grain."""
     capacity = sites.x.shape[0]
     middle, size = centre_and_scale(sites)
     x, y = (sites.x - middle[0]) / size[0], (sites.y - middle[1]) / size[1]

@@ -19,7 +19,7 @@ from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBo
 from jboost.pair.branch_and_bound.visits import Separation
 from jboost.pair.encoding import certify, encode, pad_rows
 from jboost.pair.instance import Instance
-from jboost.pair.line import draw_line, misclassified
+from jboost.pair.line import draw_line
 from jboost.pair.types import Separator
 from jboost.pair.visits import Incumbent
 
@@ -92,20 +92,19 @@ def _padded_size(num_points: int) -> int:
 
 @jax.jit
 def read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sites, Array, Array, Array]:
-    """The places of the points, the unit of weights, the weight of the heaviest point in it, and whether all values are allowed."""
+    """The places of the points, the unit of their weights, the weight of the heaviest point in it, and whether all values are allowed."""
     instance, encoding = encode(points, labels, weights, mask, _REAL)
-    return gather_sites(instance), encoding.weight_unit, jnp.max(instance.weights, initial=0), encoding.valid
+    sites = gather_sites(instance)
+    return sites, encoding.weight_unit * sites.grain, jnp.max(instance.weights, initial=0) // sites.grain, encoding.valid
 
 
 def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
     if not isinstance(initial, BranchAndBoundState):
         raise ValueError(f"initial is a {type(initial).__name__}: a jboost.pair.BranchAndBoundState, as `on_step` gets it, is wanted")
-    num_sites = int(problem.points.count)
-    if int(initial.num_sites) != num_sites or int(initial.total_weight) != problem.total_weight:
-        raise ValueError(
-            f"initial belongs to other data: {int(initial.num_sites)} places of total weight {int(initial.total_weight)}, "
-            f"these are {num_sites} of {problem.total_weight}; hand in a state of the same points, labels, weights and mask"
-        )
+    if initial.checksum != search.checksum(problem.points):
+        raise ValueError("initial belongs to other data: hand in a state of the same points, labels, weights and mask")
+    if problem.all_optima and not initial.keeps_ties:
+        raise ValueError("initial is of a search with tie_break=None, and tie_break is 'margin': hand in None, as lines that tie are no longer in it")
     return initial
 
 
@@ -169,7 +168,8 @@ def _finish(
     result_dtype: jnp.dtype,
 ) -> Separator:
     """The line of a separation, drawn through the sites nearest to it and evaluated on all points."""
-    instance, encoding = encode(points, labels, weights, mask, _REAL)
+    loss, bound = loss * sites.grain, bound * sites.grain
+    _, encoding = encode(points, labels, weights, mask, _REAL)
     incumbent = Incumbent(
         loss=loss,
         margin=best.margin,
@@ -178,9 +178,9 @@ def _finish(
         normal_x=best.normal[0],
         normal_y=best.normal[1],
     )
-    line = draw_line(_near_instance(sites, best.near), incumbent, encoding.own_is_positive, flip_misclassified, result_dtype)
-    wrong = misclassified(instance, encoding.positive, line)
-    return certify(encoding, line, wrong, best.is_constant, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
+    near = _near_instance(sites, best.near)
+    line = draw_line(near, incumbent, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype)
+    return certify(encoding, line, best.is_constant, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
 
 
 def _near_instance(sites: Sites, near: Array) -> Instance:

@@ -43,8 +43,8 @@ class BranchAndBoundState(NamedTuple):
     frontiers: tuple[Frontier, ...]  # a stack, the last is divided next
     open_leaves: tuple[OpenLeaves, ...]
     upper_bound: Array  # [] integer units, what the best line met so far loses
-    num_sites: Array  # [] int32, of the data that the state belongs to
-    total_weight: Array  # [] integer units, of the same
+    keeps_ties: Array  # [] bool, whether lines that tie with the best one met so far are still in it
+    checksum: Array  # [] uint32, of the data that the state belongs to
 
 
 class BranchAndBoundInfo(NamedTuple):

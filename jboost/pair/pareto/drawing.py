@@ -11,8 +11,9 @@ from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair import visits
 from jboost.pair.encoding import Encoding
-from jboost.pair.instance import Instance
+from jboost.pair.instance import Instance, bound_loss, meets
 from jboost.pair.line import Line, draw_line, in_data_units, misclassified
+from jboost.pair.near_optimal_lines import holds_gaps
 from jboost.pair.pareto.walk import Found, Point
 from jboost.pair.types import ParetoFront
 
@@ -32,10 +33,10 @@ def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtyp
             normals=_write(front.normals, row, line.normal),
             anchors=_write(front.anchors, row, line.anchor),
             biases=_write(front.biases, row, line.bias),
-            status=unless_lost(front.status, keeps),
+            status=unless_lost(front.status, keeps & meets(loss, bound_loss(point.loss, encoding.weight_unit, encoding.rounding))),
         )
 
-    proven = encoding.faithful & ~found.doubtful
+    proven = encoding.faithful & holds_gaps(instance) & ~found.doubtful
     status = jnp.where(found.ended, jnp.where(proven, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT)), int(Status.CAPACITY_LIMIT))
     status = jnp.where(encoding.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
     count = jnp.where(encoding.valid, found.count, 0)
@@ -67,6 +68,6 @@ def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit:
         normal_y=point.normal_y,
     )
     kept = instance._replace(live=point.kept)
-    drawn = draw_line(kept, best, own_is_positive, False, result_dtype)
+    drawn = draw_line(kept, best, own_is_positive, False, unit, result_dtype)
     keeps = is_constant | ~jnp.any(misclassified(kept, instance.own == own_is_positive, drawn))
-    return in_data_units(drawn, is_constant, unit, result_dtype), keeps
+    return in_data_units(drawn, is_constant, unit), keeps

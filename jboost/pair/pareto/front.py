@@ -64,8 +64,8 @@ def pareto_front(
 
     Returns:
       `ParetoFront` with k = max_points. If the front is longer the status is CAPACITY_LIMIT and its lightest k points are returned, which
-      are right. If rounding left open whether a lighter or wider slab exists, on points that are no integer grid, or if the float type holds no
-      line in one of the slabs, it is PRECISION_LIMIT.
+      are right. If rounding left open whether a lighter or wider slab exists, on points that are no integer grid, if the float type holds no
+      line in one of the slabs, or if coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with 32-bit words), it is PRECISION_LIMIT.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed

@@ -16,8 +16,8 @@ from jboost.pair.space.visits import Incumbent
 _NUM_LENGTHS = 32  # a direction is rounded at so many lengths, and the rounding that leaves the widest gap is taken
 
 
-def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, result_dtype: jnp.dtype) -> Line:
-    """The bisector of the two sides, in metric coordinates, along the direction of the result's float type that leaves the widest gap."""
+def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, unit: Array, result_dtype: jnp.dtype) -> Line:
+    """The bisector of the two sides, in metric coordinates of a unit, along the direction of the result's float type that leaves the widest gap."""
     real = problem.metric.dtype
     on_positive_side = best.on_own_side == own_is_positive
     kept = problem.live & (best.on_own_side == problem.own)
@@ -28,7 +28,7 @@ def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_m
     lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=real) / _NUM_LENGTHS
     normals = (lengths[:, None] * normal[None]).astype(result_dtype).astype(real)
     planes = jax.vmap(lambda direction: _bisect(problem, direction, above, below, result_dtype))(normals)
-    return choose(planes, best.is_constant, on_positive_side)
+    return choose(planes, best.is_constant, on_positive_side, unit, result_dtype)
 
 
 def _bisect(problem: Problem, normal: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> Line:
