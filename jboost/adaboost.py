@@ -163,8 +163,9 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
         bound on the margin is one over such votes.
       key: for learners that draw random numbers.
       max_rounds: how many hypotheses there is room for; static.
-      margin_precision: None for plain AdaBoost; else the margin is maximised to this precision, reached in 2 ln(m) / precision^2
-        rounds at most (Raetsch and Warmuth 2005, Theorem 2) and known to be reached from the certificate as a rule much earlier.
+      margin_precision: None for plain AdaBoost; else the margin is maximised to this precision, reached in 2 ln(1 / p) / precision^2
+        rounds at most, p the least share of the weights (Raetsch and Warmuth 2005, Theorem 2, where all are 1 / m), and known to be reached
+        from the certificate as a rule much earlier.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error and `certificate.upper_bound` the product of the normalisers;

@@ -65,6 +65,11 @@ def kl_projection_capped_simplex(log_weights: ArrayLike, cap: ArrayLike, *, mask
     return _kl_projection(*_arguments("log_weights", log_weights, cap, mask), method)
 
 
+def kl_projection_by_sums(log_weights: Array, cap: Array, mask: Array) -> Array:
+    """`kl_projection_capped_simplex` of vectors [m] by "newton", for a caller who answers for their values: these are never judged."""
+    return _kl_projection(log_weights, cap, mask, "newton")
+
+
 def projection_capped_simplex(x: ArrayLike, cap: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
     """The distribution with no entry above its cap that is nearest to x in Euclidean distance: clip(x - theta, 0, cap) for one theta.
 

@@ -13,6 +13,7 @@ import scipy.optimize
 import scipy.special
 
 from jboost import relaxations
+from jboost.relaxations import certify
 
 NUM_CASES, SIZE = 48, 400  # of every batch: one shape, one compilation per record and precision; smaller problems are padded with garbage
 LONG = np.longdouble
@@ -83,10 +84,10 @@ def _answers(relaxation, margins, strength, prior, example_weights):
     argmin = relaxation.smoothed_argmin(margins, strength, prior)
     return Answers(
         argmin=argmin,
-        argmin_charge=relaxation.charge(argmin, prior),
+        argmin_charge=jnp.stack(relaxation.charge(argmin, prior)),
         argmin_value=relaxation.value(argmin, prior),
         lower_bound=relaxation.lower_bound(margins, prior),
-        charge=relaxation.charge(example_weights, prior),
+        charge=jnp.stack(relaxation.charge(example_weights, prior)),
         value=relaxation.value(example_weights, prior),
         is_feasible=relaxation.is_feasible(prior),
         conjugate=relaxation.conjugate(margins, prior),
@@ -112,17 +113,19 @@ def ask(name, cases, dtype, garbage=np.nan):
         for index, case in enumerate(chunk):
             one = Answers(*(leaf[index] for leaf in batch))
             assert not np.any(one.argmin[len(case.margins) :]), "weight on padding"
-            answers.append(one._replace(argmin=one.argmin[: len(case.margins)]))
+            charge, argmin_charge = (np.sum(paid, dtype=LONG) for paid in (one.charge, one.argmin_charge))
+            answers.append(one._replace(argmin=one.argmin[: len(case.margins)], charge=charge, argmin_charge=argmin_charge))
     return answers
 
 
 def rounded(case, dtype):
-    """The case that the program is handed, in extended precision."""
+    """The case that the program is handed, in extended precision; shares are what the prior says of each other."""
+    prior = case.prior.astype(dtype).astype(LONG)
     weights = case.prior if case.example_weights is None else case.example_weights
     return Case(
         tuple(LONG(dtype(p)) for p in case.parameters),
         case.margins.astype(dtype).astype(LONG),
-        case.prior.astype(dtype).astype(LONG),
+        prior / prior.sum(),
         LONG(dtype(case.strength)),
         weights.astype(dtype).astype(LONG),
     )
@@ -379,6 +382,47 @@ def test_charges_are_above_the_exact_value_and_near_it(name, dtype):
                 assert excess <= charge <= excess + slack or most.sum() < 1
             elif np.isfinite(value):  # an argmin that rounding has moved out
                 assert abs(charge - value) <= slack * units(name, case)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_bounds_allow_for_the_rounding_of_the_shares(name, dtype):
+    """Shares are weights over their sum, and what is handed in has been rounded."""
+    rng = np.random.default_rng(14)
+    cases, handed = [], []
+    for index in range(NUM_CASES):
+        size = int(rng.choice([3, 41, SIZE]))
+        weights = [np.ones(size), rng.integers(1, 9, size), rng.integers(1, 2**20, size)][index % 3].astype(dtype)
+        margins = np.zeros(size) if index % 4 == 0 else random_margins(rng, size, "ties")
+        prior = weights / weights.sum(dtype=np.float64).astype(dtype)
+        cases.append(Case(random_parameters(rng, name, size), margins, prior, 10 ** rng.uniform(-6, 2), prior * rng.uniform(0.9, 1.1, size)))
+        handed.append(rounded(cases[-1], dtype)._replace(prior=weights.astype(LONG) / weights.sum(dtype=LONG)))
+    for case, answer in zip(handed, ask(name, cases, dtype), strict=True):
+        minimum = least(name, case.parameters, case.margins, case.prior)
+        assert LONG(answer.lower_bound) <= minimum + LONG(1e-17)
+        for weights, charge in ((answer.argmin.astype(LONG), answer.argmin_charge), (case.example_weights, answer.charge)):
+            price = exact_value(name, case.parameters, weights / weights.sum(), case.prior)
+            assert price <= charge or price == np.inf
+
+
+@pytest.mark.parametrize("name", ["cap", "ball1", "ball2", "penalty1", "penalty2", "penaltyinf"])
+def test_parameters_of_any_size(name, dtype):
+    """Balls and caps that hold all distributions leave the least margin; so do the least penalties, and the largest leave themselves alone."""
+    margins, prior, limits = np.array([0.3, 0.5, -0.2]), np.array([0.2, 0.3, 0.5]), np.finfo(dtype)
+    sizes = [1e15, limits.max, np.inf] if name in ("cap", "ball1", "ball2") else [limits.tiny, 1e-30, 1e-18, 1e15, limits.max / 4]
+    cases = [Case((size,), least_margin + margins, prior, strength) for size in sizes for strength in (1e-6, 1.0) for least_margin in (0.0, 0.2)]
+    for case, answer in zip(cases, ask(name, cases, dtype), strict=True):
+        size = LONG(dtype(case.parameters[0]))
+        wanted = case.margins.min() + (least(name, (size,), np.zeros(3, LONG), prior.astype(LONG)) if name.startswith("penalty") else 0)
+        if size <= 1 or not name.startswith("penalty"):
+            assert abs(answer.lower_bound - wanted) <= 4 * limits.eps
+        assert 0 <= 1 + wanted - answer.lower_bound <= 2 + 1e-5 * size * name.startswith("penalty")
+        assert abs(answer.argmin.sum() - 1) <= 4 * limits.eps
+        assert case.margins @ answer.argmin.astype(float) + answer.argmin_charge >= answer.lower_bound - 4 * limits.eps * abs(wanted)
+
+
+def test_conjugates_of_no_shortfall_are_nothing():
+    for relaxation in (relaxations.soft_margin(math.inf), relaxations.norm_ball(1, math.inf), relaxations.norm_ball(2, math.inf)):
+        assert [float(relaxation.conjugate(jnp.array([worst, 0.0]))) for worst in (0.0, 0.1)] == [0, np.inf]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -645,6 +689,31 @@ def test_what_is_infeasible_is_told():
             needs.is_feasible()
 
 
+def test_traced_parameters_that_no_factory_takes_are_told():
+    records = {
+        "cap": ([-1.0, 0.0], [0.01, np.inf]),
+        "nu": ([-1.0, 0.0], [0.5, 2.0]),
+        "ball1": ([-1.0, 0.0], [0.5, np.inf]),
+        "ball2": ([-0.8, 0.0], [0.1, np.inf]),
+        "penalty1": ([-1.0, 0.0, np.inf], [1e-30, 1e30]),
+        "penalty2": ([-1.0, 0.0, np.inf], [1e-30, 1e30]),
+        "penaltyinf": ([-1.0, 0.0, np.inf], [1e-30, 1e30]),
+        "votes": ([-1.0, 0.0, np.inf], [1e-30, 1e30]),
+        "scale": ([-1.0, 0.0, np.inf], [1e-18, 1e18]),
+        "chance": ([-1.0, 0.0, np.inf], [1e-18, 2.0]),
+    }
+    others = {
+        "votes": relaxations.squared_norm,
+        "scale": lambda scale: relaxations.binary_entropy(0.5, scale),
+        "chance": lambda nu: relaxations.binary_entropy(nu, 1.0),
+    }
+    for name, (bad, good) in records.items():
+        found = jax.vmap(lambda number, name=name: (FACTORIES | others)[name](number).is_valid())(jnp.array([np.nan, *bad, *good]))
+        assert found.tolist() == [False] * (1 + len(bad)) + [True] * len(good), name
+    assert relaxations.hard_margin().is_valid()
+    assert relaxations.unit_ball().is_valid()
+
+
 @pytest.mark.parametrize("name", ["nu", "ball2", "penaltyinf", "entropy"])
 def test_vmap_over_a_parameter_is_a_loop(name):
     cases = [c for c in exact(name, np.float32)[0] if len(c.margins) == SIZE][:3]
@@ -678,7 +747,9 @@ def test_vmap_over_a_parameter_is_a_loop(name):
         ("scale is -1", lambda: relaxations.norm_penalty(2, -1.0)),
         ("nu is 0", lambda: relaxations.binary_entropy(0.0, 1.0)),
         ("scale is 0", lambda: relaxations.binary_entropy(0.5, 0.0)),
+        ("scale is inf", lambda: relaxations.norm_penalty(math.inf, math.inf)),
         ("strength is 0", lambda: relaxations.squared_norm(0.0)),
+        ("strength is inf", lambda: relaxations.squared_norm(math.inf)),
         ("num_noisy is -1", lambda: relaxations.num_worst(-1, 0.5)),
         ("margin is 0", lambda: relaxations.num_worst(1, 0.0)),
         ("conjugate is a int", lambda: relaxations.from_functions(quadratic, 3, plain_softmax)),
@@ -740,3 +811,21 @@ def test_squared_norm_against_a_scalar_search(dtype):
 
         best = scipy.optimize.minimize(objective, np.zeros(12), method="L-BFGS-B", bounds=[(0, None)] * 12, options={"ftol": 1e-15, "gtol": 1e-10})
         np.testing.assert_allclose(found, best.x[:6] - best.x[6:], atol=2e-5)
+
+
+def test_prices_of_votes_are_not_charged_to_the_edge(dtype):
+    """g*(edge) + f(d) of what is allowed; of what is not, f(d') and the price of an edge that the move to d' may raise."""
+    weights, edge, strength = np.array([0.75, 0.25], dtype), dtype(0.5), 0.1
+    free = float(LONG(edge) ** 2 / (2 * LONG(dtype(strength))))
+    entropy = 0.5 * np.log(2) + 0.25 * np.sum(scipy_xlogx(np.array([0.75, 0.25, 0.25, 0.75])))
+    for relaxation, price in (
+        (relaxations.hard_margin(), 0),
+        (relaxations.norm_penalty(1, 0.5), 0.5),
+        (relaxations.norm_penalty(2, 0.5), 0.5 * np.sqrt(0.625)),
+        (relaxations.norm_penalty(math.inf, 0.5), 0.375),
+        (relaxations.binary_entropy(0.5, 0.5), entropy),
+        (FACTORIES["quadratic"](0.5), 0.15625),
+        (relaxations.soft_margin(0.5), 0.75**2 / 0.2 - free + (0.5 + 0.5) ** 2 / 0.2 - 0.75**2 / 0.2),
+    ):
+        upper = certify.upper_from_edge(edge, weights, relaxation, relaxations.squared_norm(strength), jnp.full(2, 0.5, dtype))
+        assert 0 <= upper - (free + price) <= 1e-4

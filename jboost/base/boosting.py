@@ -364,7 +364,7 @@ def advance(state: State, dataset: Dataset) -> State:
     proposal = _ask(state, dataset)
     proposal = proposal._replace(outputs=jnp.where(dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)))
     now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
-    sound = jnp.all(jnp.abs(proposal.outputs) <= 1)
+    sound = jnp.all(jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1)
     hypotheses = jax.tree.map(lambda slots, new: slots.at[now.slots].set(new, mode="drop"), state.ensemble.hypotheses, proposal.hypotheses)
     certificate = spoil_unless(sound, now.certificate)
     bounds = (now.edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)

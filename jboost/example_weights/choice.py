@@ -22,7 +22,7 @@ class PenaltyChoice(NamedTuple):
 
     penalty: Array  # []
     losses: Array  # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution
-    fold_losses: Array  # [folds, k]
+    fold_losses: Array  # [folds, k]; 0 where a fold is empty
     statuses: Array  # [folds, k] int32
 
 
@@ -99,7 +99,7 @@ def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, n
         return lax.scan(visit, first, penalties)[1]
 
     wrong, statuses = jax.vmap(one_fold)(held_out)
-    sizes = jnp.maximum(jnp.sum(held_out, axis=1, dtype=labels.dtype), 1)
-    losses = jnp.sum(wrong, axis=0) / jnp.sum(sizes)
+    sizes = jnp.sum(held_out, axis=1, dtype=labels.dtype)
+    losses = jnp.sum(wrong, axis=0) / jnp.maximum(jnp.sum(sizes), 1)
     best = jnp.min(jnp.where(losses == jnp.min(losses), penalties, jnp.inf))
-    return PenaltyChoice(jnp.where(jnp.isfinite(jnp.min(losses)), best, jnp.nan), losses, wrong / sizes[:, None], statuses)
+    return PenaltyChoice(jnp.where(jnp.isfinite(jnp.min(losses)), best, jnp.nan), losses, wrong / jnp.maximum(sizes, 1)[:, None], statuses)

@@ -101,6 +101,8 @@ def fit_large(
     for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
         check.count(name, value, low=1)
     check.number("tolerance", tolerance, low=0, open_low=True)
+    if not np.asarray(inputs.mask).any():
+        raise ValueError("points has no examples that count: hand in one at least")
     if not bool(is_sound(inputs) & is_price(price)):
         raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
     config = Config() if config is None else config

@@ -105,7 +105,7 @@ def solve_warm(
 
 def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: Array, is_used_up: Array) -> Array:
     gap = upper - lower
-    is_none = ((upper <= 4 * floor) & (gap <= 8 * floor)) | ((lower <= 0) & (upper <= nothing) & ~is_used_up)
+    is_none = (lower <= 0) & (((upper <= 4 * floor) & (gap <= 8 * floor)) | ((upper <= nothing) & ~is_used_up))
     status = jnp.where(is_used_up, int(Status.ITERATION_LIMIT), int(Status.PRECISION_LIMIT))
     is_optimal = jnp.isfinite(gap) & (gap <= tolerance * jnp.maximum(jnp.abs(lower), jnp.abs(upper)))
     status = jnp.where(is_optimal, int(Status.OPTIMAL), status)
@@ -178,6 +178,8 @@ def prepare(
 ) -> Inputs:
     """The arguments of `fit` as arrays. Raises ValueError at trace time, naming the argument."""
     points = as_points("points", points, "d")
+    if points.shape[0] == 0:
+        raise ValueError("points has no examples: one at least is wanted, which may be masked out")
     labels = check.numeric("labels", labels, shape=points.shape[:1], kinds="fiu").astype(points.dtype)
     _, mask = types.fill(None, mask, points.shape[0])
     if (radius is None) == (kernel is None):

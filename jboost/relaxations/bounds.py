@@ -53,8 +53,16 @@ def root_share_down(square: Array) -> Array:
     return jnp.minimum(2 * square / (1 + square), 1.0) * (1 - 4 * UNIT)
 
 
+def true_shares(prior: Array) -> Array:
+    """The shares with sum one, [m], in 64 bits; positive where the prior is."""
+    return jnp.where(prior > 0, jnp.maximum(prior / jnp.sum(prior), jnp.finfo(prior.dtype).tiny), 0.0)
+
+
 def share_rounding(prior: Array, dtype: jnp.dtype) -> float:
-    """How far, relative to it, a share in this dtype may be from a weight over the sum of all, the weights being what the user gave."""
+    """How far, relative to it, a share in this dtype may be from a weight over the sum of all, the weights being what the user gave.
+
+    No further are the `true_shares`: they differ from the shares by one factor, which does not depend on the rounding of each.
+    """
     return float(jnp.finfo(dtype).eps) + (prior.shape[0] + 8) * UNIT
 
 

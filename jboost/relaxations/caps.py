@@ -11,9 +11,9 @@ from jax import lax
 from jboost.base import check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.projections import kl_projection_capped_simplex
+from jboost.projections import kl_projection_by_sums
 from jboost.relaxations import bounds
-from jboost.relaxations.types import lifted, num_examples, number, safe_log, shares, softmax
+from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, safe_log, shares, softmax, times
 
 
 @register
@@ -38,11 +38,16 @@ class HardMargin:
         """The least margin."""
         return numerics.masked_min(margins, shares(prior, margins) > 0, fill=jnp.inf)
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
-        """0."""
-        return jnp.zeros((), example_weights.dtype)
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
+        """Nothing."""
+        nothing = jnp.zeros((), example_weights.dtype)
+        return Charge(nothing, nothing)
 
     def is_feasible(self, prior: Array | None = None) -> Array:
+        """Always."""
+        return jnp.ones((), bool)
+
+    def is_valid(self) -> Array:
         """Always."""
         return jnp.ones((), bool)
 
@@ -68,14 +73,14 @@ class SoftMargin:
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The capped sum of shortfalls: the hinge loss."""
         caps = self.caps(shares(prior, shortfalls))
-        return jnp.sum(jnp.where(caps > 0, caps * jnp.maximum(shortfalls, 0.0), 0.0))
+        return jnp.sum(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
         """A softmax, projected by relative entropy onto the capped simplex (Section 5.2)."""
         prior = shares(prior, margins)
         _, above = lifted(margins, prior)
         logits = jnp.where(prior > 0, safe_log(prior) - above / number(strength, margins), -jnp.inf)
-        return kl_projection_capped_simplex(logits, self.caps(prior), mask=prior > 0, method="newton")
+        return kl_projection_by_sums(logits, self.caps(prior), prior > 0)
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The mean of the smallest margins, by one sort."""
@@ -83,7 +88,7 @@ class SoftMargin:
         dtype = margins.dtype
 
         def bound(relaxation: SoftMargin, margins: Array, prior: Array) -> Array:
-            caps = relaxation.caps(prior) * (1 + bounds.share_rounding(prior, dtype))
+            caps = jnp.minimum(relaxation.caps(prior), 2.0) * (1 + bounds.share_rounding(prior, dtype))  # none above 1 binds
             keys, sorted_caps = lax.sort((jnp.where(prior > 0, margins, jnp.inf), caps), num_keys=1, is_stable=False)
             before = jnp.cumsum(sorted_caps) - sorted_caps
             place = jnp.sum((before < 1) & (sorted_caps > 0), dtype=jnp.int32) - 1
@@ -93,8 +98,8 @@ class SoftMargin:
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior)
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
-        """Twice the weight above the caps, which is rounding if d came from a projection; inf if the caps do not sum to one."""
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
+        """Moved is twice the weight above the caps, which is rounding if d came from a projection."""
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
 
@@ -103,7 +108,8 @@ class SoftMargin:
             grown = weights * (1 + (weights.shape[0] + 8) * bounds.UNIT)  # at least what they stand for
             return numerics.round_up(2 * bounds.sum_up(jnp.maximum(grown - caps, 0.0)), dtype)
 
-        return jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
+        moved = jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
+        return Charge(jnp.zeros_like(moved), moved)
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Whether the caps sum to one at least, up to rounding; a `cap` asks for the prior."""
@@ -112,6 +118,10 @@ class SoftMargin:
                 raise ValueError("prior is None: whether a cap is feasible depends on the number of examples")
             return self.nu <= 1
         return jnp.sum(self.caps(prior)) >= 1 - 16 * jnp.finfo(prior.dtype).eps
+
+    def is_valid(self) -> Array:
+        """Whether the cap is positive, or nu, which is finite."""
+        return jnp.asarray(self.cap) > 0 if self.nu is None else is_positive(self.nu)
 
 
 def hard_margin() -> HardMargin:
@@ -128,7 +138,7 @@ def soft_margin(cap: ArrayLike | None = None, *, nu: ArrayLike | None = None) ->
     """The relaxation that caps example weights: the mean of the worst 1 / cap margins is maximised (paper 004, Section 4.1).
 
     Args:
-      cap: [] positive, the largest weight of an example; with m examples, 1 / m at least. In data of unequal weights the cap of an
+      cap: [] positive, the largest weight of an example, inf for none; with m examples, 1 / m at least. In data of unequal weights the cap of an
         example is cap * m times its share.
       nu: [] in (0, 1], instead of `cap`: the share of the examples whose margins are averaged, cap = 1 / (nu m).
 

@@ -47,10 +47,10 @@ def scaled_edge(edge: Array, example_weights: Array) -> Array:
 
 
 def upper_from_edge(edge: Array, example_weights: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
-    """What no votes exceed, [], rounded up: g*(edge) + f(d), with d moved to where the relaxation allows it at the worst split of that charge."""
-    charge = relaxation.charge(example_weights, prior)
-    bound = jnp.maximum(votes.conjugate(edge) + charge, votes.conjugate(edge + charge))
-    return bound + 4 * jnp.finfo(bound.dtype).eps * jnp.abs(bound)
+    """What no votes exceed, [], rounded up: g*(edge) + f(d), with d moved to where the relaxation allows it, and the edge up by as much."""
+    value, moved = relaxation.charge(example_weights, prior)
+    paid = votes.conjugate(edge + moved)
+    return paid + value + 4 * jnp.finfo(paid.dtype).eps * (jnp.abs(paid) + jnp.abs(value))
 
 
 class Proven(NamedTuple):

@@ -11,7 +11,7 @@ from jboost.base import check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, PyTree
 from jboost.relaxations.roots import best_threshold
-from jboost.relaxations.types import shares
+from jboost.relaxations.types import Charge, shares
 
 
 @register
@@ -56,14 +56,18 @@ class CustomRelaxation:
         bound = threshold - loss
         return bound - _unit(margins) * (jnp.abs(loss) + jnp.abs(threshold)) - jnp.finfo(bound.dtype).tiny
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f(d), as the user computes it of weights that sum to one, rounded up."""
         prior = shares(prior, example_weights)
         kept = jnp.where(prior > 0, example_weights, 0.0)
         charged = self.value(kept / jnp.sum(kept), prior)
-        return charged + _unit(example_weights) * jnp.abs(charged) + jnp.finfo(charged.dtype).tiny
+        return Charge(charged + _unit(example_weights) * jnp.abs(charged) + jnp.finfo(charged.dtype).tiny, jnp.zeros_like(charged))
 
     def is_feasible(self, prior: Array | None = None) -> Array:
+        """Taken on trust."""
+        return jnp.ones((), bool)
+
+    def is_valid(self) -> Array:
         """Taken on trust."""
         return jnp.ones((), bool)
 

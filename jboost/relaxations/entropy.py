@@ -18,9 +18,10 @@ from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations import bounds
 from jboost.relaxations.roots import bracketed_root, newton
-from jboost.relaxations.types import lifted, number, shares
+from jboost.relaxations.types import Charge, lifted, number, shares
 
 _LOG_TWO = 0.6931471805599453
+_LEAST, _MOST = 2.0**-60, 2.0**60  # of the parameters, so that nu * scale is a float of 32 bits
 
 
 @register
@@ -52,7 +53,7 @@ class BinaryEntropy:
         strength = number(strength, margins)
         slope = number(self.nu, margins) * number(self.scale, margins)
         _, above = lifted(margins, prior)
-        ground, ease = above / (slope + strength), slope / (slope + strength)
+        ground, ease = above / (slope + strength), jnp.maximum(slope / (slope + strength), jnp.finfo(margins.dtype).tiny)
         log_odds = _log_odds(_level(ground, ease, number(self.nu, margins), prior) - ground, ease)
         weights = prior * jax.nn.sigmoid(log_odds)
         return weights / jnp.sum(weights)
@@ -74,7 +75,10 @@ class BinaryEntropy:
         def bound(relaxation: BinaryEntropy, threshold: Array, margins: Array, prior: Array, is_near: Array, rest: Array, errors: Array) -> Array:
             places = odds(relaxation, threshold, margins)
             linear = jnp.where(is_near, 0.5 * places, jnp.maximum(places, 0.0))
-            gain = relaxation.scale * jnp.sum(prior * (linear + rest))
+            prior, losses = bounds.true_shares(prior), linear + rest
+            mean = jnp.sum(prior * losses)
+            gain = relaxation.scale * mean
+            errors = errors + bounds.share_rounding(prior, dtype) * jnp.abs(losses - mean)  # shares are wrong, but not in sum
             slack = prior * (errors + (prior.shape[0] + 8) * bounds.UNIT * (jnp.abs(linear) + jnp.abs(rest)))
             return numerics.round_down(bounds.lowered(threshold - gain, threshold, gain) - relaxation.scale * bounds.sum_up(slack), dtype)
 
@@ -84,32 +88,42 @@ class BinaryEntropy:
         errors = 4 * jnp.finfo(dtype).eps * jnp.minimum(places * places, 1.0)
         return bounds.widely(bound)(self, threshold, clean, prior, is_near, rest, errors)
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
-        """f of d, after as much of the prior is mixed in as brings it below the caps, and how far that moves d; inf if nu is above 1."""
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
+        """f of d, after as much of the prior is mixed in as brings it below the caps, and how far that moves d; inf if nu is above 1.
+
+        The prior may be off by its rounding; for each share p, p (log 2 - H(nu d / p)) is convex in p, and so largest where p is off by all of it.
+        """
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
 
         def move(relaxation: BinaryEntropy, example_weights: Array, prior: Array) -> tuple[Array, Array, Array]:
-            weights, total = bounds.scaled(example_weights, prior), jnp.sum(prior)
+            weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
+            error = bounds.share_rounding(prior, dtype) + 2 * (weights.shape[0] + 8) * bounds.UNIT
             density, cap = bounds.densities(weights, prior), 1 / relaxation.nu
-            over = jnp.maximum(density * (1 + (weights.shape[0] + 8) * bounds.UNIT) - cap, 0.0)
-            share = jnp.max(numerics.safe_divide(over, jnp.maximum(density - 1 / total, over)), initial=0.0)
-            coins = jnp.clip(relaxation.nu * (density + share * (jnp.where(prior > 0, 1 / total, 0.0) - density)), 0.0, 1.0)
-            moved = share * (bounds.sum_up(jnp.abs(weights - prior / total)) + (weights.shape[0] + 8) * bounds.UNIT)
-            return (2 * coins - 1).astype(dtype), jnp.minimum(coins, 1 - coins).astype(dtype), numerics.round_up(moved, dtype)
+            over = jnp.maximum(density * (1 + error) - cap, 0.0)
+            share = jnp.max(numerics.safe_divide(over, jnp.maximum(density - 1, over)), initial=0.0)
+            coins = jnp.clip(relaxation.nu * (density + share * (jnp.where(prior > 0, 1.0, 0.0) - density)), 0.0, 1.0)
+            bias = jnp.minimum(jnp.abs(2 * coins - 1) + 2 * error * coins, 1.0)
+            less = jnp.maximum(jnp.minimum(coins, 1 - coins) - error * coins, 0.0)
+            moved = share * (bounds.sum_up(jnp.abs(weights - prior)) + error)
+            return bias.astype(dtype), less.astype(dtype), numerics.round_up(moved, dtype)
 
-        def bound(relaxation: BinaryEntropy, prior: Array, missing: Array, moved: Array) -> Array:
-            return numerics.round_up(relaxation.scale * bounds.sum_up(prior * missing) + moved, dtype)
+        def bound(relaxation: BinaryEntropy, prior: Array, missing: Array) -> Array:
+            total = bounds.sum_up(bounds.true_shares(prior) * missing)
+            return numerics.round_up(relaxation.scale * total * (1 + 2 * bounds.share_rounding(prior, dtype)), dtype)
 
         bias, less, moved = bounds.widely(move)(self, example_weights, prior)
         missing = _missing_entropy(bias, less) * (1 + 16 * jnp.finfo(dtype).eps)
-        error = (prior.shape[0] + 16) * bounds.UNIT  # of the coins, in 64 bits
-        missing = missing + error * jnp.where(jnp.abs(bias) <= 0.5, 3 * jnp.abs(bias) + 2 * error, 40.0)
-        return jnp.where(self.is_feasible(), bounds.widely(bound)(self, prior, missing, moved), jnp.inf)
+        return Charge(bounds.widely(bound)(self, prior, missing), jnp.where(self.is_feasible(), moved, jnp.inf))
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Whether the caps p_i / nu sum to one."""
         return jnp.asarray(self.nu) <= 1
+
+    def is_valid(self) -> Array:
+        """Whether nu and the scale are in their ranges, or nu above."""
+        nu, scale = jnp.asarray(self.nu), jnp.asarray(self.scale)
+        return (nu >= _LEAST) & (nu < jnp.inf) & (scale >= _LEAST) & (scale <= _MOST)
 
 
 def _missing_entropy(bias: Array, less: Array) -> Array:
@@ -182,8 +196,8 @@ def binary_entropy(nu: ArrayLike, scale: ArrayLike) -> BinaryEntropy:
     scale * log((1 + exp((gamma - margin) / (nu scale))) / 2) instead of [gamma - margin]_+ / nu.
 
     Args:
-      nu: [] in (0, 1]: no example weighs more than 1 / nu of its share.
-      scale: [] positive, in units of the margin.
+      nu: [] in [2^-60, 1]: no example weighs more than 1 / nu of its share.
+      scale: [] in [2^-60, 2^60], in units of the margin.
 
     Raises:
       ValueError: naming the argument that is out of range.
@@ -193,5 +207,5 @@ def binary_entropy(nu: ArrayLike, scale: ArrayLike) -> BinaryEntropy:
     >>> bool(relaxation.lower_bound(jnp.array([0.5, -0.25])) <= 0.125)
     True
     """
-    nu = check.number("nu", nu, low=0, high=1, open_low=True).astype(float)
-    return BinaryEntropy(nu, check.number("scale", scale, low=0, open_low=True).astype(float))
+    nu = check.number("nu", nu, low=_LEAST, high=1).astype(float)
+    return BinaryEntropy(nu, check.number("scale", scale, low=_LEAST, high=_MOST).astype(float))

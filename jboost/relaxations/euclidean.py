@@ -18,7 +18,7 @@ from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.relaxations import bounds
 from jboost.relaxations.roots import bracketed_root, newton
-from jboost.relaxations.types import lifted, num_examples, number, shares
+from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, shares, times
 
 
 @register
@@ -35,7 +35,7 @@ class EuclideanBall:
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """radius times the norm of the shortfalls."""
-        return number(self.radius, shortfalls) * _shortfall_norm(shortfalls, shares(prior, shortfalls))
+        return times(number(self.radius, shortfalls), _shortfall_norm(shortfalls, shares(prior, shortfalls)))
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
         """The softmax with the least quadratic charge that brings it into the ball."""
@@ -80,18 +80,17 @@ class EuclideanBall:
         def squares(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array) -> tuple[Array, Array]:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             square = bounds.shortfall_sum_up(least + reach, margins, prior, 2) / (reach * reach)
-            return square.astype(dtype), _cauchy(relaxation.radius, margins, prior)[1].astype(dtype)
+            return square.astype(dtype), _cauchy(relaxation.radius, margins, prior, dtype)[1].astype(dtype)
 
         def bound(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array, guess: Array, other_guess: Array) -> Array:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             threshold = least + reach
             shortfall = threshold - least
-            size = num_examples(prior)
-            square = bounds.shortfall_sum_up(threshold, margins, prior, 2) / (reach * reach) * size
-            loss = relaxation.radius * reach * bounds.root_up(square, guess)
+            total = bounds.shortfall_sum_up(threshold, margins, bounds.true_shares(prior), 2) * (1 + bounds.share_rounding(prior, dtype))
+            loss = relaxation.radius * reach * bounds.root_up(total / (reach * reach) * num_examples(prior), guess)
             by_threshold = bounds.lowered(threshold - loss, threshold, shortfall, loss, loss)
-            mean, square = _cauchy(relaxation.radius, margins, prior)
-            loss = bounds.root_up(square, other_guess)
+            mean, square = _cauchy(relaxation.radius, margins, prior, dtype)
+            loss = jnp.where(square < jnp.inf, bounds.root_up(square, other_guess), jnp.inf)
             by_mean = bounds.lowered(mean - loss, loss)
             return numerics.round_down(jnp.maximum(jnp.where(is_apart, by_threshold, least), by_mean), dtype)
 
@@ -100,24 +99,30 @@ class EuclideanBall:
         guess = jnp.sqrt(jnp.maximum(square * size, jnp.finfo(dtype).tiny))
         return bounds.widely(bound)(self, clean, prior, reach, guess, jnp.sqrt(jnp.maximum(other, jnp.finfo(dtype).tiny)))
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """How far d moves when as much of the prior is mixed in as brings it into the ball; inf if that is empty."""
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
 
-        def bound(relaxation: EuclideanBall, example_weights: Array, prior: Array) -> Array:
-            weights = bounds.scaled(example_weights, prior)
-            share = 1 - _kept_share(relaxation.radius, weights, prior, jnp.zeros_like(relaxation.radius))
-            moved = bounds.sum_up(jnp.abs(weights - prior / jnp.sum(prior)))
-            return numerics.round_up(share * (moved + (weights.shape[0] + 8) * bounds.UNIT), dtype)
+        def bound(relaxation: EuclideanBall, example_weights: Array, prior: Array, guess: Array) -> Array:
+            weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
+            error = _deviation_error(prior, dtype)
+            share = 1 - _kept_share(relaxation.radius, weights, prior, guess, error)
+            return numerics.round_up(share * (bounds.sum_up(jnp.abs(weights - prior)) + error), dtype)
 
-        return jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
+        moved = bounds.widely(bound)(self, example_weights, prior, self._deviation(prior))
+        moved = jnp.where(self.is_feasible(prior), moved, jnp.inf)
+        return Charge(jnp.zeros_like(moved), moved)
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Whether the radius is m ** -0.5 at least, up to rounding."""
         if prior is None:
             raise ValueError("prior is None: whether a radius is feasible depends on the number of examples")
         return self._variance(prior) >= -32 * jnp.finfo(prior.dtype).eps
+
+    def is_valid(self) -> Array:
+        """Whether the radius is positive."""
+        return jnp.asarray(self.radius) > 0
 
     def _variance(self, prior: Array) -> Array:
         """m radius^2 - 1, without loss: the variance that the densities may have."""
@@ -128,18 +133,21 @@ class EuclideanBall:
 
         return bounds.widely(variance)(self.radius, prior)
 
+    def _deviation(self, prior: Array) -> Array:
+        """The root of that, or the nearest to it whose square is positive and finite."""
+        limits = jnp.finfo(prior.dtype)
+        return jnp.sqrt(jnp.clip(self._variance(prior), limits.eps**2, limits.max))
+
     def _pulled_inside(self, weights: Array, prior: Array) -> Array:
-        """Weights a hair outside the ball, moved inside by mixing in the prior."""
+        """Weights a hair outside the ball, moved so far inside by mixing in the prior that their own rounding does not move them out."""
         dtype = weights.dtype
-        allowed = jnp.maximum(self._variance(prior), 0.0)
-        hair = jnp.finfo(dtype).eps * jnp.sqrt(allowed * (1 + allowed))
 
-        def mix(relaxation: EuclideanBall, weights: Array, prior: Array, hair: Array) -> Array:
-            weights = bounds.scaled(weights, prior)
-            kept = _kept_share(relaxation.radius, weights, prior, hair)
-            return (kept * weights + (1 - kept) * prior / jnp.sum(prior)).astype(dtype)
+        def mix(relaxation: EuclideanBall, weights: Array, prior: Array, guess: Array) -> Array:
+            weights, prior = bounds.scaled(weights, prior), bounds.true_shares(prior)
+            kept = _kept_share(relaxation.radius, weights, prior, guess, 3 * _deviation_error(prior, dtype))
+            return (kept * weights + (1 - kept) * prior).astype(dtype)
 
-        return bounds.widely(mix)(self, weights, prior, hair)
+        return bounds.widely(mix)(self, weights, prior, self._deviation(prior))
 
     def _best_reach(self, above: Array, prior: Array) -> Array:
         """The threshold of the best lower bound, above the least margin, []: there the weights p_i [threshold - margin_i]_+ have norm radius."""
@@ -184,6 +192,7 @@ class EuclideanPenalty:
         _, above = lifted(margins, prior)
         above = above / number(strength, margins)
         wanted = number(self.scale, margins) / number(strength, margins) / jnp.sqrt(num_examples(prior))
+        wanted = jnp.minimum(wanted, jnp.sqrt(jnp.finfo(margins.dtype).max) / 16)  # there the weights are the prior
 
         def excess(level: Array) -> tuple[Array, Array]:
             """Of the level at which equal margins would have this norm."""
@@ -209,49 +218,55 @@ class EuclideanPenalty:
         prior = shares(prior, margins)
         dtype = margins.dtype
         _, above = lifted(margins, prior)
-        scale, size = number(self.scale, margins), num_examples(prior)
+        unit = number(self.scale, margins) / jnp.sqrt(num_examples(prior))
 
         def excess(reach: Array) -> tuple[Array, Array]:
             count, mean, variance = _below(reach, above, prior)
-            height = jnp.maximum(reach - mean, 0.0)
-            value = jnp.sqrt(variance + count * height * height) * jnp.sqrt(size) / scale - 1
-            rest = jnp.maximum((scale / jnp.sqrt(size)) ** 2 - variance, 0.0) / count
-            return value, mean + jnp.sqrt(rest)
+            height, spread = jnp.maximum(reach - mean, 0.0), jnp.sqrt(variance)
+            value = jnp.hypot(spread, jnp.sqrt(count) * height) / unit - 1
+            return value, mean + jnp.sqrt(jnp.maximum(unit - spread, 0.0)) * jnp.sqrt((unit + spread) / count)
 
-        low = scale / jnp.sqrt(size)
-        high = jnp.min(above + low / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), initial=jnp.inf, where=prior > 0)
+        high = jnp.min(above + unit / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), initial=jnp.inf, where=prior > 0)
         eps = jnp.finfo(dtype).eps
-        reach = bracketed_root(excess, low * (1 - 8 * eps), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
+        reach = bracketed_root(excess, unit * (1 - 8 * eps), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
+        reach = jnp.maximum(reach, jnp.finfo(dtype).tiny)
 
         def bound(relaxation: EuclideanPenalty, margins: Array, prior: Array, reach: Array) -> Array:
+            """In units of the reach, which may be far below the rounding of the margins, or far above them."""
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
-            target = relaxation.scale * relaxation.scale / num_examples(prior)
+            target = (relaxation.scale / reach) ** 2 / num_examples(prior)
+            prior = bounds.true_shares(prior)
             clean = jnp.where(prior > 0, margins, least)
-            gaps = jnp.maximum(least + reach - clean, 0.0)
-            reach = reach - (jnp.sum(prior * gaps * gaps) - target) / (2 * jnp.sum(prior * gaps))
-            threshold = least + reach
-            square = bounds.shortfall_sum_up(threshold, clean, prior, 2)
-            share = bounds.root_share_down(target / jnp.maximum(square, target))
+            gaps = jnp.maximum(1 - (clean - least) / reach, 0.0)
+            threshold = least + reach * (1 - (jnp.sum(prior * gaps * gaps) - target) / (2 * jnp.sum(prior * gaps)))
+            square = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach) ** 2) * (1 + bounds.share_rounding(prior, dtype))
+            share = bounds.root_share_down(jnp.where(square > target, target / square, 1.0))
             return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
         guess = _norm(example_weights / jnp.sum(jnp.where(prior > 0, example_weights, 0.0)), prior)
 
         def bound(relaxation: EuclideanPenalty, example_weights: Array, prior: Array, guess: Array) -> Array:
-            weights = bounds.scaled(example_weights, prior)
-            square = bounds.sum_up(weights * bounds.densities(weights, prior)) * (1 + (2 * weights.shape[0] + 8) * bounds.UNIT)
+            weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
+            slack = bounds.share_rounding(prior, dtype) + (2 * weights.shape[0] + 8) * bounds.UNIT
+            square = bounds.sum_up(weights * bounds.densities(weights, prior)) * (1 + slack)
             return numerics.round_up(relaxation.scale * bounds.root_up(square / num_examples(prior), guess) * (1 + 4 * bounds.UNIT), dtype)
 
-        return bounds.widely(bound)(self, example_weights, prior, guess)
+        value = bounds.widely(bound)(self, example_weights, prior, guess)
+        return Charge(value, jnp.zeros_like(value))
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Always."""
         return jnp.ones((), bool)
+
+    def is_valid(self) -> Array:
+        """Whether the scale is positive and finite."""
+        return is_positive(self.scale)
 
 
 # --- norms -----------------------------------------------------------------------------------------------------------------
@@ -271,29 +286,33 @@ def _root(square: Array) -> Array:
     return jnp.where(is_positive, jnp.sqrt(jnp.where(is_positive, square, 1.0)), 0.0)
 
 
-def _kept_share(radius: Array, weights: Array, prior: Array, hair: Array) -> Array:
+def _deviation_error(prior: Array, dtype: jnp.dtype) -> float:
+    """How far |d / p - 1|, in the norm of the shares p, may be off, relative to 1 and to itself, as these and the scaled weights are rounded."""
+    return bounds.share_rounding(prior, dtype) + 4 * (prior.shape[0] + 8) * bounds.UNIT
+
+
+def _kept_share(radius: Array, weights: Array, prior: Array, guess: Array, error: float) -> Array:
     """A share of d that is in the ball when the rest is the prior, [], nearly the greatest; in the 64-bit scope.
 
-    The square of the norm is that of the prior and a part that shrinks with the square of the share.
+    The square of the norm, times m, is 1 and a variance that shrinks with the square of the share. Its root v may be off by error * (1 + v), and
+    (v + error)^2 <= (1 + error / guess) v^2 + error (error + guess) for any guess, which is best where it is near v.
     """
-    total = jnp.sum(prior)
-    slack = (2 * weights.shape[0] + 16) * bounds.UNIT
-    square = jnp.sum(weights * bounds.densities(weights, prior)) * (1 + slack) + hair
-    allowed = num_examples(prior) * radius * radius * (1 - slack)
-    room, variance = allowed - (1 + slack) / total, square - (1 - slack) / total
-    share = bounds.root_share_down(jnp.clip(room / jnp.where(variance > 0, variance, 1.0), 0.0, 1.0))
-    return jnp.where(square <= allowed, 1.0, share)
+    apart = weights - prior
+    variance = (1 + error / guess) * bounds.sum_up(apart * bounds.densities(apart, prior)) + error * (error + guess)
+    variance = variance * (1 + 3 * error)
+    allowed = num_examples(prior) * radius * radius * (1 - 4 * bounds.UNIT) - 1
+    share = bounds.root_share_down(jnp.clip(allowed / jnp.where(variance > 0, variance, 1.0), 0.0, 1.0))
+    return jnp.where(variance <= allowed, 1.0, share)
 
 
-def _cauchy(radius: Array, margins: Array, prior: Array) -> tuple[Array, Array]:
+def _cauchy(radius: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
     """A mean and a square such that no d in the ball has <margins, d> below mean - sqrt(square); in the 64-bit scope."""
-    total = jnp.sum(prior)
-    slack = (margins.shape[0] + 8) * bounds.UNIT
-    mean = jnp.sum(prior * margins) / total
-    rounding = slack * jnp.sum(prior * jnp.abs(margins)) / total
-    allowed = jnp.maximum(num_examples(prior) * radius * radius * (1 + slack) - (1 - slack) / total, 0.0)
+    allowed = jnp.maximum(num_examples(prior) * radius * radius * (1 + 4 * bounds.UNIT) - 1, 0.0)
+    prior, error = bounds.true_shares(prior), bounds.share_rounding(prior, dtype)
+    mean = jnp.sum(prior * margins)
+    rounding = (margins.shape[0] + 8) * bounds.UNIT * jnp.sum(prior * jnp.abs(margins))
     deviations = jnp.where(prior > 0, jnp.abs(margins - mean), 0.0)
-    return mean - 2 * rounding, bounds.sum_up(prior * deviations**2) * allowed
+    return mean - 2 * rounding - error * bounds.sum_up(prior * deviations), bounds.sum_up(prior * deviations**2) * (1 + error) * allowed
 
 
 def _below(reach: Array, above: Array, prior: Array) -> tuple[Array, Array, Array]:

@@ -19,7 +19,7 @@ from jboost.relaxations import bounds
 from jboost.relaxations.caps import HardMargin, SoftMargin
 from jboost.relaxations.euclidean import EuclideanBall, EuclideanPenalty
 from jboost.relaxations.roots import bracketed_root
-from jboost.relaxations.types import lifted, num_examples, number, shares, softmax
+from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, positive, shares, softmax, times
 
 
 def norm_ball(order: float, radius: ArrayLike) -> Any:
@@ -27,7 +27,8 @@ def norm_ball(order: float, radius: ArrayLike) -> Any:
 
     Args:
       order: 1, 2 or infinity; static.
-      radius: [], for m examples at least 1 for order 1, m ** -0.5 for order 2 and 1 / m for order infinity, or the ball misses the simplex.
+      radius: [], for m examples at least 1 for order 1, m ** -0.5 for order 2 and 1 / m for order infinity, or the ball misses the simplex;
+        inf for no bound.
 
     Returns:
       A relaxation; for order infinity that is `soft_margin(cap=radius)`.
@@ -57,14 +58,14 @@ def norm_penalty(order: float, scale: ArrayLike) -> Any:
       A relaxation. For order 1 it is constant on the simplex, and lifts the hard margin by `scale`.
 
     Raises:
-      ValueError: naming the argument, for another order or a scale that is not positive.
+      ValueError: naming the argument, for another order or a scale that is not positive and finite.
 
     >>> import jax.numpy as jnp, jboost
     >>> round(float(jboost.relaxations.norm_penalty(1, 0.5).lower_bound(jnp.array([0.0, 1.0]))), 3)
     0.5
     """
     _judge_order(order)
-    scale = check.number("scale", scale, low=0, open_low=True).astype(float)
+    scale = positive("scale", scale)
     if order == 1:
         return AbsolutePenalty(scale)
     return EuclideanPenalty(scale) if order == 2 else LargestPenalty(scale)
@@ -89,7 +90,7 @@ class AbsoluteBall:
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """radius times the largest shortfall."""
-        return number(self.radius, shortfalls) * numerics.masked_max(jnp.maximum(shortfalls, 0.0), shares(prior, shortfalls) > 0, fill=0.0)
+        return times(number(self.radius, shortfalls), numerics.masked_max(jnp.maximum(shortfalls, 0.0), shares(prior, shortfalls) > 0, fill=0.0))
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
         """A softmax."""
@@ -99,13 +100,18 @@ class AbsoluteBall:
         """The least margin."""
         return HardMargin().lower_bound(margins, prior)
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
-        """0, or inf if the ball misses the simplex."""
-        return jnp.where(self.is_feasible(), 0.0, jnp.inf).astype(example_weights.dtype)
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
+        """Nothing, or inf if the ball misses the simplex."""
+        value = jnp.where(self.is_feasible(), 0.0, jnp.inf).astype(example_weights.dtype)
+        return Charge(value, jnp.zeros_like(value))
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Whether the radius is 1 at least."""
         return jnp.asarray(self.radius) >= 1
+
+    def is_valid(self) -> Array:
+        """Whether the radius is positive."""
+        return jnp.asarray(self.radius) > 0
 
 
 @register
@@ -137,13 +143,18 @@ class AbsolutePenalty:
 
         return bounds.widely(bound)(self.scale, least)
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """The scale."""
-        return bounds.widely(lambda scale: numerics.round_up(scale, example_weights.dtype))(self.scale)
+        value = bounds.widely(lambda scale: numerics.round_up(scale, example_weights.dtype))(self.scale)
+        return Charge(value, jnp.zeros_like(value))
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Always."""
         return jnp.ones((), bool)
+
+    def is_valid(self) -> Array:
+        """Whether the scale is positive and finite."""
+        return is_positive(self.scale)
 
 
 @register
@@ -181,34 +192,43 @@ class LargestPenalty:
         prior = shares(prior, margins)
         dtype = margins.dtype
         _, above = lifted(margins, prior)
-        reach = _water_level(number(self.scale, margins), above, prior)
+        reach = jnp.maximum(_water_level(number(self.scale, margins), above, prior), jnp.finfo(dtype).tiny)
 
         def bound(relaxation: LargestPenalty, margins: Array, prior: Array, reach: Array) -> Array:
+            """In units of the reach, which may be far below the rounding of the margins, or far above them."""
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
-            target = relaxation.scale / num_examples(prior)
+            target = relaxation.scale / reach / num_examples(prior)
+            prior = bounds.true_shares(prior)
             clean = jnp.where(prior > 0, margins, least)
-            active = jnp.where(clean < least + reach, prior, 0.0)
-            threshold = least + (target + jnp.sum(active * (clean - least))) / jnp.sum(active)
-            total = bounds.shortfall_sum_up(threshold, clean, prior, 1)
-            share = target / jnp.maximum(total, target) * (1 - 4 * bounds.UNIT)
+            gaps = (clean - least) / reach
+            active = jnp.where(gaps < 1, prior, 0.0)
+            threshold = least + reach * ((target + jnp.sum(active * gaps)) / jnp.sum(active))
+            total = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach)) * (1 + bounds.share_rounding(prior, dtype))
+            share = jnp.where(total > target, target / total, 1.0) * (1 - 4 * bounds.UNIT)
             return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
 
         return bounds.widely(bound)(self, jnp.where(prior > 0, margins, 0.0), prior, reach)
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         dtype = example_weights.dtype
 
         def bound(relaxation: LargestPenalty, example_weights: Array, prior: Array) -> Array:
-            density = jnp.max(bounds.densities(bounds.scaled(example_weights, prior), prior), initial=0.0)
+            weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
+            density = jnp.max(bounds.densities(weights, prior), initial=0.0) * (1 + bounds.share_rounding(prior, dtype))
             slack = 1 + (example_weights.shape[0] + 8) * bounds.UNIT
             return numerics.round_up(relaxation.scale * density / num_examples(prior) * slack, dtype)
 
-        return bounds.widely(bound)(self, example_weights, shares(prior, example_weights))
+        value = bounds.widely(bound)(self, example_weights, shares(prior, example_weights))
+        return Charge(value, jnp.zeros_like(value))
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Always."""
         return jnp.ones((), bool)
+
+    def is_valid(self) -> Array:
+        """Whether the scale is positive and finite."""
+        return is_positive(self.scale)
 
 
 def _water_level(volume: Array, ground: Array, prior: Array) -> Array:

@@ -8,12 +8,19 @@ weight two counts like two: caps are cap m p_i, norms are those of d_i / (m p_i)
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import numerics
-from jboost.base.types import Array
+from jboost.base import check, numerics
+from jboost.base.types import Array, ArrayLike
+
+
+class Charge(NamedTuple):
+    """What is paid for example weights d by way of an allowed d' near them: both numbers rounded up."""
+
+    value: Array  # [] f(d')
+    moved: Array  # [] |d' - d|_1, which the best edge may rise by
 
 
 class Relaxation(Protocol):
@@ -31,11 +38,14 @@ class Relaxation(Protocol):
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The minimum over the simplex of <margins, d> + f(d), [], never rounded up: the value that these margins prove."""
 
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Array:
-        """At least f(d') + |d' - d|_1 for some allowed d', where d is `example_weights` scaled to sum to one: what d adds to the best edge."""
+    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
+        """That of some allowed d', where d is `example_weights` scaled to sum to one; inf if no distribution is allowed."""
 
     def is_feasible(self, prior: Array | None = None) -> Array:
         """Whether any distribution is allowed, [] bool."""
+
+    def is_valid(self) -> Array:
+        """Whether f is one at all, its parameters being what its factory would take, [] bool."""
 
 
 def shares(prior: Array | None, like: Array) -> Array:
@@ -46,6 +56,23 @@ def shares(prior: Array | None, like: Array) -> Array:
 def number(value: Any, like: Array) -> Array:
     """A parameter in the dtype of the data."""
     return jnp.asarray(value).astype(like.dtype)
+
+
+def positive(name: str, value: ArrayLike) -> Array:
+    """A parameter [] in the default float type. Raises ValueError, where it is known, unless it is positive, normal and finite."""
+    limits = jnp.finfo(jnp.result_type(float))
+    return check.number(name, value, low=float(limits.tiny), high=float(limits.max)).astype(float)
+
+
+def is_positive(value: Array) -> Array:
+    """Whether a parameter is positive, normal and finite, [] bool."""
+    value = jnp.asarray(value)
+    return (value >= jnp.finfo(value.dtype).tiny) & (value < jnp.inf)
+
+
+def times(rate: Array, amount: Array) -> Array:
+    """rate * amount, and 0 where the amount is 0, at a rate of inf too."""
+    return jnp.where(amount > 0, rate * amount, 0.0)
 
 
 def num_examples(prior: Array) -> Array:

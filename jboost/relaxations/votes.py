@@ -11,10 +11,10 @@ from typing import Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import brackets, check, loops, numerics
+from jboost.base import brackets, loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations.types import number
+from jboost.relaxations.types import is_positive, number, positive
 
 
 class VotePenalty(Protocol):
@@ -31,6 +31,9 @@ class VotePenalty(Protocol):
 
     def allowed(self, votes: Array) -> Array:
         """The votes [n], scaled by rounding's worth if their price would else be infinite."""
+
+    def is_valid(self) -> Array:
+        """Whether it is a price at all, its parameters being what its factory would take, [] bool."""
 
 
 @register
@@ -68,6 +71,10 @@ class UnitBall:
         norm = norm_bound(votes)
         return jnp.where(norm <= 1, votes, votes * ((1 - 4 * jnp.finfo(votes.dtype).eps) / jnp.maximum(norm, 1.0)))
 
+    def is_valid(self) -> Array:
+        """Always."""
+        return jnp.ones((), bool)
+
 
 @register
 @dataclasses.dataclass(frozen=True)
@@ -96,6 +103,10 @@ class SquaredNorm:
         """As they are."""
         return votes
 
+    def is_valid(self) -> Array:
+        """Whether the strength is positive and finite."""
+        return is_positive(self.strength)
+
 
 def unit_ball() -> UnitBall:
     """The paper's constraint |w|_1 <= 1: the default."""
@@ -109,13 +120,13 @@ def squared_norm(strength: ArrayLike) -> SquaredNorm:
       strength: [] positive; the larger, the smaller the votes.
 
     Raises:
-      ValueError: if it is not positive.
+      ValueError: if it is not positive and finite.
 
     >>> import jax.numpy as jnp, jboost
     >>> float(jboost.relaxations.squared_norm(2.0).conjugate(jnp.array(0.5))) >= 0.0625
     True
     """
-    return SquaredNorm(check.number("strength", strength, low=0, open_low=True).astype(float))
+    return SquaredNorm(positive("strength", strength))
 
 
 def _raised(value: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check
+from jboost.base import boosting, check, numerics
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -59,10 +59,11 @@ class RelaxedMargin:
         lower = certify.lower_from_margins(jnp.zeros_like(prior), norm_bound(no_votes), self.relaxation, self.price, prior)
         proven = Proven(no_votes, lower, weights, zero, zero + jnp.inf, zero + jnp.inf)
         columns = jnp.zeros((capacity, prior.shape[0]), prior.dtype)
-        is_feasible = self.relaxation.is_feasible(prior)
+        is_feasible, is_valid = self.relaxation.is_feasible(prior), self.relaxation.is_valid() & self.price.is_valid()
         memory = Memory(columns, prior, Votes(no_votes, jnp.zeros_like(prior), weights), proven)
         first = boosting.before_first_round(memory, weights, _certificate(proven), capacity)
-        return first._replace(status=jnp.where(is_feasible, first.status, int(Status.INFEASIBLE)))
+        status = jnp.where(is_feasible, first.status, int(Status.INFEASIBLE))
+        return first._replace(status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)))
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: columns in, an upper bound from what was asked, votes moved, a lower bound from them."""
@@ -105,12 +106,13 @@ class RelaxedMargin:
         return certify.upper_from_edge(edge, weights, self.relaxation, self.price, game.prior)
 
     def _strength(self, proven: Proven, prior: Array) -> Array:
-        """beta = eps / (2 log m), with eps the tolerance, or while the gap is wide half the gap."""
+        """beta = eps / (2 log(1 / least share)), with eps the tolerance, or while the gap is wide half the gap: no relative entropy is larger."""
         accuracy = self.tolerance.astype(prior.dtype)
         if self.update != "analytic":
             gap = proven.goal(self.stop_on) - proven.lower
             accuracy = jnp.maximum(accuracy, jnp.where(gap < jnp.inf, gap / 2, 1.0))
-        return accuracy / (2 * jnp.log(jnp.maximum(jnp.sum(prior > 0, dtype=prior.dtype), 2.0)))
+        least = numerics.masked_min(prior, prior > 0, fill=0.5)
+        return accuracy / (-2 * jnp.log(least))
 
     def _move(self, votes: Votes, game: Game, target: updates.Corner, strength: Array) -> Votes:
         if self.update == "fully_corrective":
@@ -176,7 +178,8 @@ def fit(
       relaxation: f; `jboost.relaxations.soft_margin(nu=0.1)` where None.
       tolerance: [] the gap between the bounds at which to stop.
       update: how votes move: "fully_corrective" over all columns seen, "pairwise" or "line_search" along one direction, or "analytic", the
-        paper's own step, which is eps-accurate after 32 log(m) / eps^2 rounds at most (Theorem 8) and as a rule not long before.
+        paper's own step, which is eps-accurate after 32 log(1 / p) / eps^2 rounds at most and as a rule not long before, p the least share of the
+        weights (Theorem 8, where all are 1 / m).
       votes: g, what votes cost; |w|_1 <= 1 where None. Another price asks for "fully_corrective".
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
         seen where it proves none ("provable").
@@ -188,7 +191,7 @@ def fit(
 
     Raises:
       ValueError: at trace time, naming the argument; on concrete arrays also if no distribution meets the relaxation. Traced, that is
-        status INFEASIBLE. A hard margin of 0 is status NO_EDGE.
+        status INFEASIBLE, and parameters that no factory takes are INVALID_INPUT. A hard margin of 0 is status NO_EDGE.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost.base import batching, boosting, check, types
 from jboost.base.status import Status
@@ -58,7 +59,8 @@ def solve(
 
     Raises:
       ValueError: at trace time, naming the argument; on concrete arrays also if no distribution meets the relaxation (a cap below 1 / m). Traced,
-        that is status INFEASIBLE, as entries outside [-1, 1] and NaN are INVALID_INPUT.
+        that is status INFEASIBLE, as entries outside [-1, 1], NaN, and parameters that no factory takes are INVALID_INPUT. NUMERICAL_ERROR says
+        that the bounds cross, as from `jboost.relaxations.from_functions` whose functions contradict each other.
 
     >>> import jboost
     >>> solution = jboost.relaxed_margin.solve([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]], jboost.relaxations.hard_margin())
@@ -66,6 +68,8 @@ def solve(
     (True, True)
     """
     margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
+    if margins.shape[0] == 0:
+        raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     weights, mask = types.fill(weights, mask, margins.shape[0])
     first_order.judge_config(config)
@@ -86,12 +90,11 @@ def judge_prices(relaxation: Any, votes: Any) -> None:
 
 def check_feasible(relaxation: Any, dataset: Dataset) -> None:
     """Raises ValueError where all values are concrete and no distribution over the examples meets the relaxation."""
-    leaves = [*jax.tree.leaves(relaxation), dataset.weights, dataset.mask]
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves) or not bool(boosting.has_sound_weights(dataset)):
-        return
-    if not bool(relaxation.is_feasible(boosting.initial_distribution(dataset))):
+    with jax.ensure_compile_time_eval():
+        is_empty = boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(boosting.initial_distribution(dataset))
+    if not isinstance(is_empty, jax.core.Tracer) and is_empty:
         raise ValueError(
-            f"relaxation {relaxation} allows no distribution over {int(dataset.mask.sum())} examples: "
+            f"relaxation {relaxation} allows no distribution over {int(np.asarray(dataset.mask).sum())} examples: "
             "raise its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
         )
 
@@ -104,11 +107,12 @@ def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, 
 
 def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
     dtype = jnp.result_type(float)
-    margins = examples.features
+    margins = examples.features.astype(dtype)
     is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(margins) <= 1) | ~examples.mask[:, None])
+    is_valid = is_valid & relaxation.is_valid() & votes.is_valid()
     is_real = examples.mask & is_valid
     num_columns = margins.shape[1]
-    matrix = jnp.where(is_real[:, None], margins.astype(dtype), 0.0)
+    matrix = jnp.where(is_real[:, None], margins, 0.0)
     matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
     prior = boosting.initial_distribution(examples._replace(mask=is_real))
     is_feasible = relaxation.is_feasible(prior) | ~is_valid
@@ -131,11 +135,13 @@ def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, toleran
 
 
 def judge(relaxation: Any, lower: Array, upper: Array, tolerance: Array, is_valid: Array, is_feasible: Array) -> Array:
-    """The status that bounds deserve, [] int32; ROUND_LIMIT where they are further apart than the tolerance."""
+    """The status that bounds deserve, [] int32; ROUND_LIMIT where they are further apart than the tolerance, NUMERICAL_ERROR where they cross."""
     is_useless = isinstance(relaxation, (HardMargin, AbsoluteBall)) & (lower <= 0)
-    is_precise = upper - lower <= 256 * jnp.finfo(upper.dtype).eps
+    rounding = 256 * jnp.finfo(upper.dtype).eps
+    is_precise = upper - lower <= rounding
     converged = jnp.where(is_useless, int(Status.NO_EDGE), int(Status.OPTIMAL))
     missed = jnp.where(is_precise, int(Status.PRECISION_LIMIT), int(Status.ROUND_LIMIT))
     status = jnp.where(upper - lower <= tolerance, converged, missed)
+    status = jnp.where(lower - upper > rounding * jnp.maximum(jnp.abs(upper), 1.0), int(Status.NUMERICAL_ERROR), status)
     status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
     return jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
