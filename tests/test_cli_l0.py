@@ -179,6 +179,7 @@ def test_prediction_reads_raw_rows(folder, report, run):
     assert polars.read_csv(run("predict", "out", "--data", "data.csv")[1].encode()).columns == ["score", "prediction"]
 
 
+@pytest.mark.usefixtures("said")
 def test_prediction_of_a_row_is_that_of_its_file(folder, run):
     """Text that looks like numbers alone, and a number that is missing everywhere, are what they were in training."""
     frame = make_frame().with_columns(polars.when(polars.col("colour") == "07").then(None).otherwise(polars.col("age")).alias("age"))
@@ -190,6 +191,7 @@ def test_prediction_of_a_row_is_that_of_its_file(folder, run):
     assert predict(frame.filter(colour="07")).equals(predict(frame).filter(frame["colour"] == "07"))
 
 
+@pytest.mark.usefixtures("said")
 def test_prediction_of_rows_unlike_those_of_training(folder, run):
     polars.DataFrame({"colour": ["violet", None, "7"], "same": [None, 2.5, 1.5], "age": [None, 99.5, 1e9], "more": ["x", "y", "z"]}).write_csv(
         folder / "new.csv"

@@ -359,6 +359,7 @@ def test_no_strategy_loses_more_than_the_best_classifier():
     assert jboost.combine.fit(scores, labels, weights=weights).loss <= best
 
 
+@pytest.mark.slow
 def test_an_optimum_that_only_some_lengths_keep():
     band, neighbours = [[1000000, -3999998], [1000004, -3999996], [1000003, -3999997]], [[100000000, 0], [100000000, 0], [100000008, 0]]
     for scores in (band, neighbours):

@@ -237,6 +237,32 @@ def test_other_measures_and_a_kernel_of_ones_own(x64):
         assert float(model.lower_bound) == pytest.approx(oracle.solve(table, labels, 0.1).objective, rel=2e-7, abs=1e-12)
 
 
+@pytest.mark.slow
+def test_no_edge_is_said_only_where_none_is_proven(x64):
+    """A margin of 1e-6 that is proven counts, however wide the tolerance is; with nothing proven it is nothing."""
+    model = example_weights.fit([[-1.0], [-4e-6], [4e-6], [1.0]], [-1, -1, 1, 1], penalty=1.0, radius=2.0, tolerance=0.1)
+    assert int(model.status) == Status.OPTIMAL
+    assert 0 < model.lower_bound <= model.upper_bound <= 1.2e-6
+    for lower, wanted in ((1e-9, Status.PRECISION_LIMIT), (0.0, Status.NO_EDGE)):
+        assert int(solve._judge(jnp.float64(lower), jnp.float64(2e-9), 0.1, 1e-8, 1e-9, jnp.zeros((), bool))) == wanted
+
+
+@pytest.mark.slow
+def test_folds_without_examples_count_for_none():
+    options = {"penalties": [1.0], "radius": 4.0, "key": jax.random.key(0)}
+    choice = example_weights.choose_penalty([[-1.0], [1.0], [2.0]], [-1, 1, 1], num_folds=5, **options)
+    assert float(choice.losses[0]) == pytest.approx(float(choice.fold_losses.sum()) / 3)
+    assert float(choice.fold_losses.sum()) == 1
+
+
+def test_no_examples_are_named():
+    for points, mask in ((np.zeros((0, 1)), []), ([[1.0], [2.0]], [False, False])):
+        with pytest.raises(ValueError, match="points has no examples"):
+            example_weights.fit_large(points, np.ones(len(points)), penalty=1.0, radius=5.0, mask=np.array(mask, bool))
+    with pytest.raises(ValueError, match="points has no examples"):
+        example_weights.fit(np.zeros((0, 1)), [], penalty=1.0, radius=5.0)
+
+
 def test_bad_values_inside_jit_give_a_status_and_no_numbers():
     points, labels, masks, penalties = batch()
     points, labels, penalties = points.astype(np.float32), labels.copy(), penalties.astype(np.float32)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jboost
+from jboost.l0 import margins as searches
 from oracles import l0 as oracle
 from test_l0 import MAX_ORDER, TOLERANCE, every_monomial, mdl_costs
 
@@ -68,6 +69,16 @@ def test_the_search_for_the_margin_bounds_the_best_of_a_grid():
     few = jboost.l0.search_margin(dataset, learner_of(KAPPA), penalty=0.02, margin_tolerance=1e-4, max_margins=2, max_rounds=40)
     assert jboost.status.Status(int(few.status)).name == "ITERATION_LIMIT"
     assert float(few.lower_bound) <= np.max(grid - 0.02 * relaxed) <= float(few.upper_bound)
+
+
+def test_promises_of_any_penalty_are_numbers():
+    """Where z is 3 or more from a margin of 0.5 on, nothing from there is worth more than 1 - 3 penalty, however much that is."""
+    tried, floors = jnp.array([0.5, jnp.inf], jnp.float32), jnp.array([3.0, 0.0], jnp.float32)
+    search = searches.MarginSearch(None, *jnp.zeros(3), tried, floors, tried, jnp.int32(1), jnp.int32(0))
+    for penalty in (0.1, 1e30, 2e38, float(jnp.finfo(jnp.float32).max)):
+        promises = np.asarray(searches._intervals(search, jnp.float32(penalty))[1], np.float64)
+        assert 1 - 3 * float(np.float32(penalty)) <= promises[0] <= max(1 - 3 * penalty * (1 - 1e-6), -3.4e38) + 1e-6
+        assert promises[1] == -np.inf
 
 
 @pytest.mark.slow

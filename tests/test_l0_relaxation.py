@@ -12,7 +12,7 @@ from jboost import l0
 from jboost.base.status import Status
 from jboost.l0 import all_pairs, certify, newton
 from jboost.l0 import cuts as pair_cuts
-from jboost.l0.relaxation import make_instance, with_distances
+from jboost.l0.relaxation import judge_features, make_instance, with_distances
 from jboost.l0.types import Cuts, Dual, Primal
 from jboost.lp import FirstOrderConfig, InteriorPointConfig
 from oracles import l0 as oracle
@@ -170,6 +170,13 @@ def test_distances_are_counted_in_bits():
     assert int(traced(jnp.array([[0.0], [0.5]])).status) == Status.INVALID_INPUT
     with pytest.raises(ValueError, match=r"config.distance_factor is 0.5"):
         l0.RelaxationConfig(distance_factor=0.5)
+
+
+def test_features_of_rows_that_only_pad_are_not_judged():
+    config, mask = l0.RelaxationConfig(distance_factor=1.5), jnp.array([True, True, False])
+    assert judge_features([[0], [1], [7]], mask, config).tolist() == [[0], [1], [0]]
+    with pytest.raises(ValueError, match=r"features\[2, 0\] is 7"):
+        judge_features([[0], [1], [7]], ~mask, config)
 
 
 @pytest.mark.slow

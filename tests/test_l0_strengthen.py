@@ -75,6 +75,9 @@ def test_an_odd_cycle_is_closed():
     assert float(found.lower_bound) == pytest.approx(0.6, abs=1e-3)
     assert found.lower_bound <= optimum + 1e-5
     assert int(found.num_cuts) > 0
+    few = l0.strengthen(outputs, labels, costs, margin=0.05, config=l0.StrengthenConfig(num_pairs=2))
+    assert int(few.status) == Status.LOCAL_OPTIMUM  # a cut that was not looked at is violated
+    assert float(few.lower_bound) == pytest.approx(0.45, abs=1e-3)
 
 
 def test_what_is_not_allowed():

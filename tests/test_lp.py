@@ -596,6 +596,7 @@ HARD_TO_JUDGE = {  # by what bounds it, and its optimum
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig(max_iterations=4000)], ids=["interior point", "first order"])
 def test_what_is_hard_to_judge(config):
     """No bound is false, no ray is seen where bounds say that there is none, and what is called optimal is."""

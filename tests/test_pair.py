@@ -242,6 +242,7 @@ def test_both_ends_of_float64(x64):
     assert (int(vanishing.status), float(vanishing.lower_bound)) == (Status.PRECISION_LIMIT, 0)
 
 
+@pytest.mark.slow
 def test_weights_too_far_apart_are_not_called_optimal():
     points, labels = np.float32([[0, 0], [1, 0], [2, 0], [3, 0]]), [1, -1, -1, -1]
     for method in ("sweep", "branch_and_bound"):

@@ -11,6 +11,7 @@ from scipy.optimize import linprog
 import jboost
 from jboost import learners, relaxations, relaxed_margin
 from jboost.relaxed_margin import SolverConfig
+from jboost.relaxed_margin.solve import judge as judge_bounds
 
 ROWS, COLUMNS = 12, 7
 
@@ -374,3 +375,82 @@ def test_wrong_arguments_are_named():
         relaxed_margin.fit(dataset, None)
     with pytest.raises(ValueError, match="dataset has no examples"):
         relaxed_margin.fit(jboost.make_dataset(np.zeros((0, 2)), []), learners.pool())
+    with pytest.raises(ValueError, match="margins has no rows"):
+        relaxed_margin.solve(np.zeros((0, 3)), relaxations.soft_margin(nu=0.5))
+
+
+def test_a_price_of_votes_and_a_penalty_meet():
+    """One vote of edge 1 for one example: 1 / (2 strength) and the penalty."""
+    solution = relaxed_margin.solve([[1.0]], relaxations.norm_penalty(1, 0.5), votes=relaxations.squared_norm(0.1), config=SolverConfig(4000))
+    assert int(solution.status) == jboost.status.Status.OPTIMAL
+    assert solution.lower_bound <= 5.5 <= solution.upper_bound
+
+
+def test_data_from_outside_a_trace_are_taken_as_they_are():
+    dataset, soft, caps = jboost.make_dataset([[0.0], [1.0]], [1, -1]), relaxations.soft_margin(nu=0.5), relaxations.soft_margin(0.3)
+
+    def fit(tolerance, relaxation):
+        state = relaxed_margin.init(dataset, learners.stumps(), relaxation=relaxation, tolerance=tolerance)
+        weights = {"weights": dataset.weights, "mask": dataset.mask}
+        solution = relaxed_margin.solve(jnp.ones((2, 1)), relaxation, tolerance=tolerance, **weights)
+        return relaxed_margin.fit(dataset, learners.stumps(), relaxation=relaxation, tolerance=tolerance).status, state.status, solution.status
+
+    jax.eval_shape(lambda tolerance: fit(tolerance, soft), 0.05)
+    jax.eval_shape(lambda tolerances: jax.lax.map(lambda tolerance: fit(tolerance, soft), tolerances), jnp.full(2, 0.05))
+    with pytest.raises(ValueError, match="allows no distribution over 2 examples"):
+        jax.eval_shape(lambda tolerance: fit(tolerance, caps), 0.05)
+
+
+def test_init_says_what_fit_says_of_weights_that_are_not_allowed():
+    for wrong in ({"weights": [np.nan, 1.0]}, {"mask": [False, False]}):
+        state = relaxed_margin.init(jboost.make_dataset([[1.0], [2.0]], [1, -1], **wrong), learners.stumps())
+        assert int(state.status) == jboost.status.Status.INVALID_INPUT
+        assert np.isnan(state.certificate.upper_bound)
+
+
+@pytest.mark.parametrize("update", ["pairwise", "line_search", "analytic"])
+def test_every_update_moves_votes_towards_examples_of_little_weight(update):
+    """The hard margin 1 / 2 does not depend on weights; the promise of the paper's step is one about the least share."""
+    weights, tolerance = [1e6, 1.0], 0.5 if update == "analytic" else 0.01
+    dataset = jboost.make_dataset([[1.0, 0.0], [0.0, 1.0]], [1, 1], weights=weights)
+    promised = int(32 * np.log(sum(weights)) / tolerance**2) if update == "analytic" else 20
+    options = {"relaxation": relaxations.hard_margin(), "update": update, "tolerance": tolerance, "max_rounds": promised}
+    fitted = relaxed_margin.fit(dataset, learners.pool(), **options)
+    assert int(fitted.status) == jboost.status.Status.OPTIMAL
+    assert fitted.certificate.lower_bound <= 0.5 <= fitted.certificate.upper_bound <= fitted.certificate.lower_bound + tolerance
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda number: (relaxations.soft_margin(nu=1.0), relaxations.squared_norm(number)),
+        lambda number: (relaxations.norm_ball(2, number), relaxations.unit_ball()),
+    ],
+)
+def test_traced_parameters_that_are_not_allowed_end_in_a_status(build):
+    def solve(number):
+        relaxation, votes = build(number)
+        return relaxed_margin.solve([[1.0]], relaxation, votes=votes)
+
+    solutions = jax.jit(jax.vmap(solve))(jnp.array([1.0, -1.0]))
+    assert solutions.status.tolist() == [jboost.status.Status.OPTIMAL, jboost.status.Status.INVALID_INPUT]
+    assert np.isnan([solutions.lower_bound[1], solutions.upper_bound[1]]).all()
+    dataset = jboost.make_dataset([[1.0], [2.0]], [1, -1])
+    state = jax.jit(lambda number: relaxed_margin.init(dataset, learners.stumps(), relaxation=build(number)[0], votes=build(number)[1]))(-1.0)
+    assert int(state.status) == jboost.status.Status.INVALID_INPUT
+    assert np.isnan(state.certificate.lower_bound)
+
+
+def test_bounds_that_cross_are_not_optimal():
+    yes = jnp.ones((), bool)
+    for lower, upper, wanted in ((1.0, 0.5, "NUMERICAL_ERROR"), (1.0, 1 - 1e-6, "OPTIMAL"), (0.5, 1.0, "ROUND_LIMIT")):
+        status = judge_bounds(relaxations.soft_margin(nu=0.5), jnp.float32(lower), jnp.float32(upper), jnp.float32(1e-3), yes, yes)
+        assert jboost.status.Status(int(status)).name == wanted
+
+
+@pytest.mark.slow
+def test_integers_have_no_magnitude_that_overflows():
+    assert int(relaxed_margin.solve(np.array([[-128]], np.int8), relaxations.soft_margin(nu=1.0)).status) == jboost.status.Status.INVALID_INPUT
+    fitted = relaxed_margin.fit(jboost.make_dataset(np.array([[-128]], np.int8), [1]), learners.pool(), relaxation=relaxations.hard_margin())
+    assert int(fitted.status) == jboost.status.Status.INVALID_INPUT

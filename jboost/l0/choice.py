@@ -35,8 +35,8 @@ class Choice(NamedTuple):
     margin: Array  # [] rho
     kappa: Array  # []
     place: Array  # [3] int32: which kappa, margin and search
-    errors: Array  # [K, L, S] mean held-out error of each kappa, margin and search, as shares of the held-out weight
-    standard_errors: Array  # [K, L, S] of those means, over folds
+    errors: Array  # [K, L, S] mean held-out error of each kappa, margin and search, as shares of the held-out weight; folds without any do not count
+    standard_errors: Array  # [K, L, S] of those means, over the same folds
     status: Array  # [] int32, that of `fit`
 
 
