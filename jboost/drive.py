@@ -7,10 +7,10 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-OnStep = Callable[[Any, Any], bool]
+from jboost.base.loops import OnStep
 
 
 @contextlib.contextmanager

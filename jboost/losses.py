@@ -51,7 +51,7 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
     shares = jnp.exp(loss.log_losses - shift)
     _, total = brackets.bracket_dot(shares, jnp.ones_like(shares))
     number = jnp.finfo(shares.dtype)
-    mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny
+    mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny * shares.size
     return jnp.where(largest == -jnp.inf, 0.0, mean)
 
 

@@ -232,3 +232,9 @@ def test_both_kinds_of_keys_are_taken():
     for key in (jax.random.key(1), jax.random.PRNGKey(1), np.asarray(jax.random.PRNGKey(1))):
         held_out = jboost.folds.stratified_folds(key, [1, 1, -1, -1], num_folds=2)
         np.testing.assert_array_equal(held_out, jboost.folds.stratified_folds(jax.random.key(1), [1, 1, -1, -1], num_folds=2))
+
+
+def test_a_watcher_ends_a_loop_by_false_alone():
+    assert loops.goes_on(None, 0, 0)
+    for answers, wanted in (((None, True, np.True_), True), ((False, np.False_), False)):
+        assert {loops.goes_on(lambda state, info, answer=answer: answer, 0, 0) for answer in answers} == {wanted}

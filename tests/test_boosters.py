@@ -836,3 +836,8 @@ def test_names_of_features_in_words():
     assert jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"]) == "inf * [+1 if age (years) > 1234567.5 else -1]"
     with pytest.raises(ValueError, match="names holds 0 texts"):
         jboost.ensemble.describe(fitted.ensemble, [])
+
+
+def test_mean_losses_that_hardly_are_numbers():
+    loss = jboost.losses.ExponentialLoss(jnp.full(1000, -92.0), jnp.float32(4))
+    assert float(jboost.losses.mean_exponential(loss)) >= 1000 * np.exp(-92.0)

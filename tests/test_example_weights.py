@@ -406,3 +406,27 @@ def test_column_generation_is_certified_and_near_the_optimum(x64, monkeypatch):
     )
     assert int(stopped.status) == Status.TIME_LIMIT
     assert float(stopped.lower_bound) <= float(whole.upper_bound) <= float(stopped.upper_bound) * (1 + 1e-7)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"penalty": np.inf, "radius": 5.0}, "penalty is inf"),
+        ({"radius": np.inf}, "radius is inf"),
+        ({"centre": [np.nan, 0.0], "kernel": kernels.central_hyperplanes()}, "centre holds a number that is not finite"),
+    ],
+)
+def test_numbers_that_are_not_finite_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        example_weights.validate([[-2.0, 0.0], [1.0, 0.0]], [-1, 1], **arguments)
+
+
+def test_every_penalty_is_judged():
+    with pytest.raises(ValueError, match=r"penalties\[0\] is -1"):
+        example_weights.choose_penalty([[-2.0], [1.0]], [-1, 1], penalties=[-1.0, 1.0], radius=5.0, key=jax.random.key(0), num_folds=2)
+
+
+def test_both_ways_see_that_there_is_no_edge():
+    for fit in (example_weights.fit, example_weights.fit_large):
+        model = fit([[0.0, 1.0], [0.0, 1.0]], [1, -1], penalty=1.0, kernel=kernels.central_hyperplanes())
+        assert int(model.status) == Status.NO_EDGE

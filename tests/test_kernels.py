@@ -198,3 +198,14 @@ def test_bad_input():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_angles_between_points_of_very_different_lengths():
+    others = jnp.array([[-1e-8, 0.0], [-1e-8, 1e-8], [3e-30, 3e-30], [0.0, 1e30], [0.0, 0.0]])
+    found = kernels.central_hyperplanes().disagreement(jnp.array([[1.0, 0.0]]), others)
+    np.testing.assert_allclose(found, [[1.0, 0.75, 0.25, 0.5, 0.5]], rtol=1e-6)
+
+
+def test_stumps_have_a_range_for_each_coordinate():
+    with pytest.raises(ValueError, match="points has 1 columns, and the stumps have ranges for 3"):
+        kernels.stumps([0.0, 0.0, 0.0], [1.0, 2.0, 4.0]).disagreement(jnp.zeros((2, 1)), jnp.zeros((1, 1)))

@@ -564,3 +564,28 @@ def test_folds_that_hold_nothing_out_do_not_count(num_folds):
     chosen = jboost.l0.choose(equal, lambda kappa: jboost.learners.monomials(1, kappa=kappa), **grid)
     assert (chosen.errors == 1).all()
     assert (chosen.standard_errors == 0).all()
+
+
+@pytest.mark.slow
+def test_a_tolerance_that_float64_carries_is_met(x64):
+    rng = np.random.default_rng(0)
+    features = rng.integers(0, 2, (40, 6)).astype(float)
+    labels = np.where((features[:, 0] + features[:, 1] > 0) ^ (rng.random(40) < 0.2), 1, -1)
+    learner = jboost.learners.monomials(2, kappa=0.2, num_proposed=4)
+    fitted = jboost.l0.fit(jboost.make_dataset(features, labels), learner, margin=0.2, tolerance=1e-9, bound_integer=False)
+    assert int(fitted.status) == Status.OPTIMAL
+    assert fitted.certificate.upper_bound - fitted.certificate.lower_bound <= 1e-9 * fitted.certificate.upper_bound
+
+
+def test_what_is_wrong_with_features_and_margins_is_said():
+    dataset = jboost.make_dataset([[0.3], [0.9], [0.1], [0.8]], [-1, 1, -1, 1])
+    with pytest.raises(ValueError, match=r"features\[0, 0\] is 0.3: distances"):
+        jboost.l0.fit(dataset, jboost.learners.stumps(), margin=0.1, config=jboost.l0.RelaxationConfig(distance_factor=2.0))
+
+
+@pytest.mark.slow
+def test_a_margin_that_is_no_number_bounds_nothing():
+    dataset = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
+    fitted = jax.jit(lambda margin: jboost.l0.fit(dataset, jboost.learners.monomials(1), margin=margin, max_rounds=3))(jnp.nan)
+    assert int(fitted.status) == Status.INVALID_INPUT
+    assert np.isnan([fitted.certificate.lower_bound, fitted.certificate.integer_lower_bound, fitted.certificate.integer_upper_bound]).all()

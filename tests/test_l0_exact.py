@@ -136,8 +136,9 @@ def test_a_model_may_be_watched_and_stopped():
     assert kinds == sorted(kinds)
     assert (sum(kinds) > 0) == (int(watched.num_nodes) > 0)
     assert len(kinds) - sum(kinds) == int(watched.columns.num_rounds)
-    stopped = l0.fit_exact(dataset, learner, **options, on_step=lambda state, info: False)
-    assert (int(stopped.status), int(stopped.columns.num_rounds), int(stopped.num_nodes)) == (Status.TIME_LIMIT, 1, 0)
+    for last in (20, 1):  # in the second fit the first round is the last
+        stopped = l0.fit_exact(dataset, learner, **{**options, "max_rounds": last}, on_step=lambda state, info: np.False_)
+        assert (int(stopped.status), int(stopped.columns.num_rounds), int(stopped.num_nodes)) == (Status.TIME_LIMIT, 1, 0)
     assert stopped.certificate.integer_lower_bound <= whole.certificate.integer_upper_bound + 1e-5
     assert stopped.certificate.integer_upper_bound >= whole.certificate.integer_lower_bound - 1e-5
 
@@ -175,6 +176,11 @@ def test_arguments_are_judged():
         l0.solve_exact([[2]], [1], [0.0], margin=0.1)
     with pytest.raises(ValueError, match='cuts="either" is wanted'):
         l0.ExactConfig(relaxation=l0.RelaxationConfig())
+    with pytest.raises(ValueError, match=r"config.search is a HingeConfig: a jboost.l0.SearchConfig is wanted"):
+        l0.ExactConfig(search=l0.HingeConfig())
+    for make in (l0.ExactConfig, l0.StrengthenConfig):
+        with pytest.raises(ValueError, match=r"config.relaxation is a NoneType"):
+            make(relaxation=None)
     with pytest.raises(ValueError, match="config is a int"):
         l0.solve_exact([[1]], [1], [0.0], margin=0.1, config=3)
 
@@ -266,3 +272,11 @@ def test_every_hypothesis_is_listed():
     listed = columns.every(columns.init(None, dataset))
     assert np.array_equal(listed.outputs, np.concatenate([dataset.features.T, -dataset.features.T]) * np.asarray(dataset.mask))
     assert listed.costs.tolist() == pytest.approx([0.3] * 8)
+
+
+@pytest.mark.slow
+def test_masked_columns_are_no_hypotheses():
+    solved = l0.solve_exact([[1, 1, 1], [1, -1, 1]], [1, -1], [0.0, 5.0, 5.0], margin=0.1, column_mask=[False, True, True])
+    assert float(solved.loss) == pytest.approx(5.0, abs=1e-4)  # the second is right on both, for its cost; the last loses one more
+    np.testing.assert_array_equal(solved.coefficients, [0, 1, 0])
+    assert float(solved.lower_bound) == pytest.approx(5.0, abs=1e-3)

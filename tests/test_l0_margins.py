@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jboost
+from jboost.base.status import Status
 from jboost.l0 import margins as searches
 from oracles import l0 as oracle
 from test_l0 import MAX_ORDER, TOLERANCE, every_monomial, mdl_costs
@@ -137,3 +138,24 @@ def test_arguments_are_judged():
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=[jboost.l0.SearchConfig(), "hinge"])
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.choose(dataset, lambda kappa: jboost.slipper.rules(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))
+
+
+@pytest.mark.slow
+def test_every_kappa_has_the_costs_of_its_learner():
+    dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 6, [1] * 24)
+
+    def learner(kappa):
+        return jboost.learners.monomials(1, kappa=kappa, constant_cost=kappa)
+
+    options = {"margins": [0.2], "key": jax.random.key(0), "num_folds": 2, "max_rounds": 4}
+    chosen = jboost.l0.choose(dataset, learner, kappas=[0.0, 5.0], **options)
+    assert (float(chosen.kappa), float(chosen.fit.certificate.upper_bound)) == pytest.approx((5.0, 5.0), abs=1e-3)  # no hypothesis costs less
+
+
+@pytest.mark.slow
+def test_a_choice_ends_when_it_is_told_to():
+    dataset = jboost.make_dataset([[1.0, -1.0], [-1.0, 1.0]] * 6, [1, -1] * 6)
+    options = {"margins": [0.2], "key": jax.random.key(0), "num_folds": 2, "max_rounds": 3}
+    chosen = jboost.l0.choose(dataset, lambda kappa: jboost.learners.pool(cost=kappa), kappas=[0.1, 1.0], on_step=lambda *_: np.False_, **options)
+    assert int(chosen.status) == Status.TIME_LIMIT
+    assert (float(chosen.kappa), chosen.errors[:, 0, 0].tolist()) == (pytest.approx(0.1), [0.0, pytest.approx(np.nan, nan_ok=True)])

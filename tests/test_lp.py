@@ -614,3 +614,16 @@ def test_what_is_hard_to_judge(config):
     statuses = dict(zip(HARD_TO_JUDGE, found.status.tolist(), strict=True))
     solved = ["one variable is large", "bounds one rounding apart", "a bound beyond what one is to be told from"]
     assert [statuses[name] for name in solved] == [Status.OPTIMAL] * 3
+
+
+@pytest.mark.parametrize("big", [1e18, 1e20, 1e30])
+def test_bounds_whose_squares_overflow(big):
+    rows, columns = [1.0, 1.0], [[1.0, 2.0], [3.0, 1.0]]
+    for bounds in ({"row_upper": [big, np.inf]}, {"upper": [big, np.inf]}):
+        solved = lp.solve(lp.make_program(rows, columns, row_lower=1.0, **bounds))
+        assert float(solved.primal_objective) == pytest.approx(0.6, abs=1e-5)
+
+
+def test_a_box_too_narrow_to_matter():
+    solved = lp.solve(lp.make_program([1.0, 1.0], [[1.0, 2.0]], row_lower=3.0, upper=[1e-20, 10.0]))
+    assert (int(solved.status), float(solved.primal_objective)) == (Status.OPTIMAL, pytest.approx(1.5, abs=1e-4))

@@ -430,7 +430,23 @@ def test_small_and_degenerate_data():
         assert fits.certificate.upper_bound[index] - fits.certificate.lower_bound[index] <= 1.001e-3
 
 
+def test_large_tables_are_not_kept():
+    booster = lpboost.booster.make_booster(learners.stumps())
+    assert [type(booster.method(capacity)) for capacity in (100, 50_000)] == [lpboost.SimplexConfig, InteriorPointConfig]
+
+
+@pytest.mark.slow
+def test_an_example_of_hardly_any_weight():
+    margins, weights = np.array([[1.0, -1.0], [1.0, -1.0], [1.0, -1.0], [-1.0, 1.0]]), np.array([1.0, 1.0, 1.0, 1e-22])
+    for config in (lpboost.SimplexConfig(), InteriorPointConfig()):
+        solved = lpboost.solve(margins, nu=0.1, weights=weights, config=config)
+        assert int(solved.status) == Status.OPTIMAL
+        np.testing.assert_allclose(solved.coefficients, [1, 0], atol=1e-3)
+
+
 def test_bad_values_and_arguments():
+    with pytest.raises(ValueError, match="nu is .*e-41"):
+        lpboost.solve([[1.0]], nu=1e-40)
     dataset = jboost.make_dataset(np.ones((3, 2)), np.ones(3))
     for nu in (0.0, -0.5, 1.5, np.nan):
         with pytest.raises(ValueError, match="nu"):

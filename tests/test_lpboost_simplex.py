@@ -191,3 +191,13 @@ def test_a_batch_of_solutions_is_no_start():
     batch = jax.vmap(lambda one: lpboost.solve(one, nu=0.5))(margins)
     with pytest.raises(ValueError, match="initial is a solution of a batch of margins"):
         lpboost.solve(margins[0], nu=0.5, initial=batch)
+
+
+@pytest.mark.parametrize("noise", [1e-4, 1e-3])
+def test_a_solution_of_almost_the_same_is_corrected(x64, noise):
+    rng = np.random.default_rng(0)
+    games = rng.uniform(-1, 1, (5, 60, 20))
+    others = np.clip(games + noise * rng.uniform(-1, 1, games.shape), -1, 1)
+    for game, other in zip(games, others, strict=True):
+        before = lpboost.solve(game, nu=0.2, config=lpboost.SimplexConfig())
+        assert int(lpboost.solve(other, nu=0.2, initial=before).status) == Status.OPTIMAL

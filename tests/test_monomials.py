@@ -964,3 +964,8 @@ def test_known_optima(key, weights_key):
     assert want - 1e-8 <= float(solved.upper_bound) <= want + 1e-5
     inside = oracle.covers(np.asarray(solved.literals)[None], features.astype(float))[0]
     assert int(solved.sign) * float(weights @ (labels * inside)) == pytest.approx(want, abs=1e-6)
+
+
+def test_costs_of_orders_of_a_million_attributes():
+    wanted = (1 + np.log2(1e6)) / 20 + 1.5
+    np.testing.assert_allclose(costs.mdl(1.5)(jnp.array([1]), 1_000_000, jnp.asarray(2**20), 1), wanted, rtol=1e-6)

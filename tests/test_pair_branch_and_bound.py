@@ -176,8 +176,13 @@ def test_auto_is_the_sweep_where_it_is_traced():
     steps = []
     jboost.pair.optimal_separator(points, labels, config=DEEP, on_step=lambda state, info: steps.append(info))
     assert steps
-    with pytest.raises(ValueError, match="method is 'branch_and_bound', which the host drives, and the arguments are traced"):
-        jax.eval_shape(functools.partial(jboost.pair.optimal_separator, method="branch_and_bound"), points, labels)
+    for options, name in (
+        ({"method": "branch_and_bound"}, "method is 'branch_and_bound'"),
+        ({"config": DEEP}, "config is a"),
+        ({"on_step": print}, "on_"),
+    ):
+        with pytest.raises(ValueError, match=f"{name}.*, which the host drives, and the arguments are traced"):
+            jax.eval_shape(functools.partial(jboost.pair.optimal_separator, **options), points, labels)
 
 
 @pytest.mark.parametrize(

@@ -351,3 +351,11 @@ def test_distance_programs_of_any_size(solve):
     assert wide.lower_bound < 0.1
     merged = solve(np.array([[16777216, 0], [16777217, 0]], np.int32), [-1, 1])
     assert (merged.status, merged.lower_bound) == (Status.PRECISION_LIMIT, 0)
+
+
+@pytest.mark.slow
+def test_the_best_constant_for_one_class():
+    found = jboost.pair.least_squared_distance_separator([[0.0, 0.0], [1.0, 0.0]], [-1, -1], ridge=1.0)
+    assert (float(found.objective), float(found.bias)) == pytest.approx((1 / 3, -2 / 3), abs=1e-6)  # of (1 - b)^2 + b^2 / 2
+    assert int(found.status) == Status.OPTIMAL
+    assert 0.333 < float(found.lower_bound) <= 1 / 3

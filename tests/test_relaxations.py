@@ -827,3 +827,15 @@ def test_prices_of_votes_are_not_charged_to_the_edge(dtype):
     ):
         upper = certify.upper_from_edge(edge, weights, relaxation, relaxations.squared_norm(strength), jnp.full(2, 0.5, dtype))
         assert 0 <= upper - wanted <= 1e-4
+
+
+def test_squared_norms_of_tiny_strengths():
+    rounding = 2 * Fraction(float(np.finfo(np.float32).tiny))
+    for strength, edge in ((1.2e-38, 1e-23), (1e-37, 1e-19), (1.0, 1e-30)):
+        price = relaxations.squared_norm(strength)
+        found, exact = (
+            Fraction(float(price.conjugate(jnp.float32(edge)))),
+            Fraction(float(np.float32(edge))) ** 2 / (2 * Fraction(float(price.strength))),
+        )
+        assert exact <= found <= exact * Fraction(1001, 1000) + rounding
+    assert float(relaxations.squared_norm(1.2e-38).price(jnp.float32(1e18))) >= 0.5 * 1.2e-2

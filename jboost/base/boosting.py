@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check, loops, numerics
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
 
@@ -364,7 +365,7 @@ def advance(state: State, dataset: Dataset) -> State:
     proposal = _ask(state, dataset)
     proposal = proposal._replace(outputs=jnp.where(dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)))
     now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
-    sound = jnp.all(jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1)
+    sound = jnp.all(jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1) & (now.status != int(Status.INVALID_INPUT))
     hypotheses = jax.tree.map(lambda slots, new: slots.at[now.slots].set(new, mode="drop"), state.ensemble.hypotheses, proposal.hypotheses)
     certificate = spoil_unless(sound, now.certificate)
     bounds = (now.edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)
@@ -409,7 +410,7 @@ def drive(
     booster: Booster,
     learner: Learner,
     dataset: Dataset,
-    on_step: Callable[[State, Info], bool | None],
+    on_step: OnStep,
     *,
     key: Array | None,
     max_rounds: int,
@@ -427,8 +428,7 @@ def drive(
     state = _start(booster, learner, dataset, key, max_rounds=max_rounds)
     while bool(unfinished(state)):
         state, info = _step(state, dataset)
-        answer = on_step(state, info)
-        if answer is not None and not answer:
+        if not loops.goes_on(on_step, state, info):
             state = state._replace(status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(jnp.int32))
     return finish(state, dataset)
 

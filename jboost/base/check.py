@@ -88,6 +88,21 @@ def watcher(name: str, value: Any) -> None:
         raise ValueError(f"{name} is {value!r}: a function of state and info is wanted, or None")
 
 
+def config(name: str, value: Any, *kinds: type[Any]) -> Any:
+    """`value`, or the first of the kinds as it comes where it is None. Raises ValueError unless it is of one of the kinds."""
+    if value is None:
+        return kinds[0]()
+    record(name, value, *kinds)
+    return value
+
+
+def record(name: str, value: Any, *kinds: type[Any]) -> None:
+    """Raises ValueError unless `value` is a record of one of the kinds."""
+    if not isinstance(value, kinds):
+        wanted = " or ".join(".".join([*kind.__module__.split(".")[:2], kind.__name__]) for kind in kinds)
+        raise ValueError(f"{name} is a {type(value).__name__}: a {wanted} is wanted")
+
+
 def count(name: str, value: Any, *, low: int) -> None:
     """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:

@@ -1,9 +1,9 @@
-"""The one loop of jboost: K inner steps, then one check, and a cap."""
+"""The one loop of jboost: K inner steps, then one check, and a cap; and the word that a watcher has in loops that the host drives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +13,7 @@ from jboost.base import numerics
 from jboost.base.types import Array
 
 State = TypeVar("State")
+OnStep = Callable[[Any, Any], bool | None]  # state and info of a loop that the host drives -> False to end it
 
 
 def bounded_loop(
@@ -48,3 +49,9 @@ def bounded_loop(
 
     none = numerics.start_loop_beside(jnp.zeros((), jnp.int32), jax.tree.leaves(state)[0])
     return lax.while_loop(keep_on, inner, (state, none))
+
+
+def goes_on(on_step: OnStep | None, state: Any, info: Any) -> bool:
+    """Shows a step to the watcher, if there is one; False where that answers so. To answer nothing, None, is to go on."""
+    answer = None if on_step is None else on_step(state, info)
+    return answer is None or bool(answer)

@@ -11,8 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import adaboost, drive, infoboost, learners, lp, lpboost, relaxations, relaxed_margin
+from jboost import adaboost, infoboost, learners, lp, lpboost, relaxations, relaxed_margin
 from jboost.base.boosting import Ensemble, Fit
+from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.types import Dataset
 from jboost.cli import inputs
@@ -123,7 +124,7 @@ def normalized_margins(ensemble: Ensemble, values: np.ndarray, labels: np.ndarra
     return labels * values / (norm or 1.0)
 
 
-def choose_nu(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: drive.OnStep | None = None) -> Choice:
+def choose_nu(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None) -> Choice:
     """The nu of least mean loss in stratified cross-validation on the rows where `chosen` is True; among equals the greatest.
 
     Args:

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from jboost import drive
+from jboost.base import loops
+from jboost.base.loops import OnStep
 from jboost.cli import boost, boost_evaluate, combine_evaluate, example_weights, example_weights_evaluate, inputs, l0_evaluate, pair_evaluate
 from jboost.cli.inputs import Source
 from jboost.cli.options import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, Settings
@@ -62,7 +64,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
         say(f"written     {report_path}")
 
 
-def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarray], *, on_step: drive.OnStep | None = None) -> list[Losses]:
+def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarray], *, on_step: OnStep | None = None) -> list[Losses]:
     """The losses of all rules on every fold.
 
     Args:
@@ -75,7 +77,7 @@ def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarra
     folds: list[Losses] = []
     for number in range(len(masks)):
         folds.append(judge(number))
-        if on_step is not None and not on_step(folds, f"fold {number + 1}"):
+        if not loops.goes_on(on_step, folds, f"fold {number + 1}"):
             break
     return folds
 

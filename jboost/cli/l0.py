@@ -12,7 +12,9 @@ import numpy as np
 from jax.tree_util import Partial
 
 from jboost import drive, l0, learners
+from jboost.base import loops
 from jboost.base.boosting import Ensemble, Fit
+from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
@@ -109,7 +111,7 @@ def fit(
     num_attributes: int,
     has_gaps: bool,
     num_rows: int | None = None,
-    on_step: drive.OnStep | None = None,
+    on_step: OnStep | None = None,
 ) -> Found:
     """One fit on the rows where `chosen` [m] is True, equal ones as one; equal shapes share one compilation.
 
@@ -155,26 +157,26 @@ def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
     return make_learner
 
 
-def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
+def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: OnStep | None) -> Found:
     """The vote for one kappa, margin and kind of vote."""
 
     def watch(state: Any, info: Any) -> bool:
-        return on_step is None or on_step(state, _bounds(info))
+        return loops.goes_on(on_step, state, _bounds(info))
 
     ((kappa,), (margin,), (vote,)) = settings.kappa, settings.margin, settings.vote
     fitted = l0.fit(dataset, make_learner(kappa), margin=float(margin), search=_VOTES[vote], on_step=watch, **room)
     return Found(jax.block_until_ready(fitted), settings, ())
 
 
-def _prove(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: drive.OnStep | None) -> Found:
+def _prove(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: OnStep | None) -> Found:
     """The vote that branch and bound over all rules comes to within its seconds, for one kappa and margin."""
     limit = functools.cache(lambda: drive.time_limit(settings.exact))  # from the first batch of nodes on
 
     def watch(state: Any, info: Any) -> bool:
         is_search = hasattr(info, "num_nodes")
         nodes = f", {int(info.num_nodes)} nodes" if is_search else ""
-        goes_on = on_step is None or on_step(state, f"{_bounds(info)}{nodes}")
-        return goes_on and (not is_search or limit()(state, info))
+        goes_on = loops.goes_on(on_step, state, f"{_bounds(info)}{nodes}")
+        return goes_on and (not is_search or bool(limit()(state, info)))
 
     ((kappa,), (margin,)) = settings.kappa, settings.margin
     proven = jax.block_until_ready(l0.fit_exact(dataset, make_learner(kappa), margin=float(margin), on_step=watch, **room))
@@ -189,9 +191,8 @@ def _bounds(info: Any) -> str:
 def _choose(
     merged: merging.Merged, make_learner: Partial, held_out: np.ndarray, settings: Settings, rhos: list[float], room: dict[str, Any], on_step: Any
 ) -> Found:
-    def watch(errors: Any, progress: tuple[int, int]) -> None:
-        if on_step is not None:
-            on_step(errors, f"held-out loss {float(errors.min()):.2%}")
+    def watch(errors: Any, progress: tuple[int, int]) -> bool:
+        return loops.goes_on(on_step, errors, f"held-out loss {float(errors.min()):.2%}")
 
     votes = [_VOTES[name] for name in settings.vote]
     grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes, "held_out": held_out}

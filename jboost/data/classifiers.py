@@ -99,6 +99,8 @@ def fit_base(
                     columns.append(score(pipelines[-1], matrix))
                 else:
                     columns.append(_out_of_fold(name, matrix, table.labels, len(numeric), seed, folds))
+                if not np.all(np.isfinite(columns[-1])):
+                    raise ValueError("its scores are not finite; are all columns constant?")
     return BaseFit(tuple(classifiers), tuple(pipelines), numeric, categorical, np.stack(columns, axis=1), scores, _as_notes(messages))
 
 
@@ -252,8 +254,6 @@ def _out_of_fold(name: str, matrix: np.ndarray, labels: np.ndarray, num_numeric:
     scores = np.empty(len(labels))
     for held_out in folds:
         scores[held_out] = score(_fit(name, matrix[~held_out], labels[~held_out], num_numeric, seed), matrix[held_out])
-    if not np.all(np.isfinite(scores)):
-        raise ValueError("its scores are not finite; are all columns constant?")
     return scores
 
 

@@ -66,13 +66,18 @@ def choose_penalty(
     (0.5, [0.0, 0.0])
     """
     inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
-    penalties = check.numeric("penalties", penalties, shape=("k",), kinds="fiu").astype(inputs.points.dtype)
-    if penalties.shape[0] == 0:
-        raise ValueError("penalties is empty: hand in one at least")
+    penalties = check.numbers("penalties", penalties, low=0, high=check.LARGEST, open_low=True).astype(inputs.points.dtype)
     check.count("num_folds", num_folds, low=2)
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
-    return _choose(inputs, penalties, key, tolerance, num_folds=num_folds, config=Config(sparse=False) if config is None else config)
+    return _choose(
+        inputs,
+        penalties,
+        key,
+        tolerance,
+        num_folds=num_folds,
+        config=check.config("config", Config(sparse=False) if config is None else config, Config),
+    )
 
 
 @functools.partial(jax.jit, static_argnames=("num_folds", "config"))

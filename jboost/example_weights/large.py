@@ -8,14 +8,14 @@ examples and any weights a lower bound, so that the gap is certified in every ro
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, numerics
+from jboost.base import check, loops, numerics
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import certify
@@ -63,7 +63,7 @@ def fit_large(
     num_entering: int = 32,
     max_rounds: int = 40,
     config: Config | None = None,
-    on_step: Callable[[State, Info], bool | None] | None = None,
+    on_step: OnStep | None = None,
 ) -> ExampleWeightModel:
     """`fit` by column generation over examples, for tens of thousands; host-driven, not under jit or vmap.
 
@@ -85,7 +85,8 @@ def fit_large(
       on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
 
     Returns:
-      An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples.
+      An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples. Statuses: OPTIMAL, NO_EDGE, ROUND_LIMIT, TIME_LIMIT
+      and PRECISION_LIMIT.
 
     Raises:
       ValueError: as `fit`; and for bad values, as `validate`, of which only the status speaks there.
@@ -101,11 +102,12 @@ def fit_large(
     for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
         check.count(name, value, low=1)
     check.number("tolerance", tolerance, low=0, open_low=True)
+    check.watcher("on_step", on_step)
     if not np.asarray(inputs.mask).any():
         raise ValueError("points has no examples that count: hand in one at least")
     if not bool(is_sound(inputs) & is_price(price)):
         raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
-    config = Config() if config is None else config
+    config = check.config("config", config, Config)
     places, signs = centred(inputs)
     state, status = _generate(inputs, places, signs, price, tolerance, capacity, num_entering, max_rounds, config, on_step)
     weights = np.zeros(len(places), places.dtype)
@@ -127,7 +129,7 @@ def _generate(
     num_entering: int,
     max_rounds: int,
     config: Config,
-    on_step: Callable[[State, Info], bool | None] | None,
+    on_step: OnStep | None,
 ) -> tuple[State, tuple[Status, int]]:
     live = np.flatnonzero(np.asarray(signs) != 0)
     capacity = min(capacity, len(live))
@@ -147,12 +149,14 @@ def _generate(
         if upper < state.upper_bound:
             state = state._replace(row_weights=rows, upper_bound=upper)
         info = Info(number, len(state.columns), state.lower_bound, state.upper_bound)
-        goes_on = on_step is None or on_step(state, info) is not False
+        goes_on = loops.goes_on(on_step, state, info)
         if _relative_gap(state) <= tolerance:
             return state, (Status.OPTIMAL, number)
         if not goes_on:
             return state, (Status.TIME_LIMIT, number)
         entering = _entering(inputs.kernel, places, np.asarray(low), live, state.columns, float(solution.upper_bound), min(num_entering, capacity))
+        if len(entering) == 0 and int(solution.status) == int(Status.NO_EDGE):
+            return state, (Status.NO_EDGE, number)
         if len(entering) == 0 and wanted <= 0.2 * tolerance:
             return state, (Status.PRECISION_LIMIT, number)
         state = state._replace(columns=_exchanged(state.columns, weights, entering, capacity))

@@ -160,7 +160,7 @@ def fit(
     penalty = judge_penalty(penalty, inputs.mask)
     tolerance = default_tolerance() if tolerance is None else tolerance
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
-    return _fit(inputs, penalty, tolerance, config=Config() if config is None else config)
+    return _fit(inputs, penalty, tolerance, config=check.config("config", config, Config))
 
 
 class Inputs(NamedTuple):
@@ -200,7 +200,7 @@ def _mean(points: Array, mask: Array) -> Array:
 
 def judge_penalty(penalty: ArrayLike, mask: Array) -> Array:
     """The penalty [], on the host where it is concrete; ValueError below 1 / m, which it names."""
-    penalty = jnp.asarray(check.number("penalty", penalty, low=0, open_low=True), float)
+    penalty = jnp.asarray(check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True), float)
     if not isinstance(penalty, jax.core.Tracer) and not isinstance(mask, jax.core.Tracer):
         count = int(np.asarray(mask).sum())
         if count and float(penalty) * count < 1 - 4 * jnp.finfo(penalty.dtype).eps:
@@ -240,6 +240,9 @@ def validate(
     if not bool(np.asarray(inputs.mask).any()):
         raise ValueError("points has no examples that count: hand in one at least")
     judge_penalty(penalty, inputs.mask)
+    for name, part in (("centre", inputs.centre), ("kernel", inputs.kernel)):
+        if not all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part)):
+            raise ValueError(f"{name} holds a number that is not finite: hand in finite ones")
     centred = inputs.points - inputs.centre[None, :]
     outside = np.asarray(~inputs.kernel.is_inside(centred) & inputs.mask)
     if not outside.any():

@@ -62,7 +62,7 @@ def hyperplanes(radius: ArrayLike) -> Hyperplanes:
     >>> jboost.kernels.hyperplanes(5.0).is_inside(jax.numpy.array([[1.0, 2.0], [9.0, 0.0]])).tolist()
     [True, False]
     """
-    return Hyperplanes(check.number("radius", radius, low=0, open_low=True).astype(float))
+    return Hyperplanes(check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float))
 
 
 def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) -> Array:
@@ -89,7 +89,7 @@ def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) ->
     """
     points_a = as_points("points_a", points_a, "d")
     points_b = as_points("points_b", points_b, points_a.shape[1])
-    return _jitted(check.number("radius", radius, low=0, open_low=True).astype(float), points_a, points_b)
+    return _jitted(check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float), points_a, points_b)
 
 
 def least_radius(points: ArrayLike) -> Array:

@@ -24,12 +24,19 @@ class RandomStumps(Kernel):
 
     def disagreement(self, points_a: Array, points_b: Array) -> Array:
         """mean_k |x_k - z_k| / (upper_k - lower_k)."""
+        self._judge(points_a)
         return jnp.mean(jnp.abs(points_a[:, None, :] - points_b[None, :, :]) / (self.upper - self.lower)[None, None, :], axis=-1)
 
     def is_inside(self, points: Array) -> Array:
         """Whether points lie in the box of thresholds."""
+        self._judge(points)
         is_box = (self.lower < self.upper)[None, :]
         return jnp.all((points >= self.lower[None, :]) & (points <= self.upper[None, :]) & is_box, axis=1)
+
+    def _judge(self, points: Array) -> None:
+        """Raises ValueError unless there is a range for each coordinate."""
+        if points.shape[1] != self.lower.shape[-1]:
+            raise ValueError(f"points has {points.shape[1]} columns, and the stumps have ranges for {self.lower.shape[-1]}: hand in as many")
 
 
 @register
@@ -80,10 +87,19 @@ def central_hyperplanes() -> CentralHyperplanes:
     return CentralHyperplanes()
 
 
+def _levelled(points_a: Array, points_b: Array) -> tuple[Array, Array]:
+    """All pairs, [a, b, d] each or broadcast to it, those of very different lengths brought to about one: neither is to vanish beside the other."""
+    sizes = [numerics.power_of_two_at_least(jnp.max(jnp.abs(lax.stop_gradient(points)), axis=1)) for points in (points_a, points_b)]
+    sizes_a, sizes_b = sizes[0][:, None], sizes[1][None, :]
+    is_uneven = (sizes_a > 4 * sizes_b) | (sizes_b > 4 * sizes_a)
+    units = (jnp.where(is_uneven, size, 1.0)[..., None] for size in (sizes_a, sizes_b))
+    return tuple(points / unit for points, unit in zip((points_a[:, None, :], points_b[None, :, :]), units, strict=True))
+
+
 def _angle(points_a: Array, points_b: Array) -> Array:
     """By |x ^ z| = |x + z| |(x - z) orthogonal to x + z| / 2, or with the two exchanged, the shorter one projected: near points cancel nothing."""
-    difference = points_a[:, None, :] - points_b[None, :, :]
-    total = points_a[:, None, :] + points_b[None, :, :]
+    left, right = _levelled(points_a, points_b)
+    difference, total = left - right, left + right
     largest = jnp.maximum(jnp.max(jnp.abs(difference), axis=-1), jnp.max(jnp.abs(total), axis=-1))
     scale = lax.stop_gradient(jnp.where(largest > 0, largest, 1.0))[..., None]
     difference, total = difference / scale, total / scale

@@ -7,7 +7,6 @@ the `constant` of the ensemble, lambda its votes. Every round proves a lower bou
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +14,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, numerics
-from jboost.base.boosting import Absorbed, Ensemble, Fit, Info, State
+from jboost.base.boosting import Absorbed, Ensemble, Fit, State
+from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
@@ -35,6 +35,7 @@ _AS_HOPED, _LESS_PULL = 0.5, 0.5  # a round that proves so much of what columns 
 _MORE_PULL = 1.4  # what another round does to it
 _DEFAULT_CONFIG = RelaxationConfig(max_rounds=8)  # of a round of columns: the next one goes on
 _MAX_IDLE = 12  # rounds with hardly better bounds, and no new column or no room for more
+_FINEST = {4: 1e-6, 8: 1e-10}  # by the size of a float: what a relaxation may be asked for
 _FINER = 0.5  # what is asked of the relaxation after each such round, of what was asked before
 _LEAST_GAIN = 0.98  # of the gap, what may be left of it once rounds have brought something
 _WORTHLESS = 1e-3  # mu + lambda of a column that may go, less the share of its cost that it is too dear by
@@ -133,7 +134,8 @@ class L0:
         upper, lower = _bounds(memory)
         gap = jnp.where(upper < jnp.inf, (upper - lower) / jnp.maximum(upper, 1.0), jnp.inf)
         finer = _FINER ** memory.num_idle.astype(gap.dtype)
-        tolerance = jnp.clip(_SHARE_OF_GAP * finer * gap, jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), 1e-6), _COARSEST)
+        finest = jnp.maximum(_SHARE_OF_TOLERANCE * jnp.asarray(self.tolerance, gap.dtype), _FINEST[gap.dtype.itemsize])
+        tolerance = jnp.clip(_SHARE_OF_GAP * finer * gap, finest, _COARSEST)
         heaviest = jnp.max(jnp.where(dataset.mask, dataset.weights, 0).astype(gap.dtype), initial=0)
         tolerance = jnp.where(upper < heaviest, tolerance * jnp.maximum(upper, 1.0) / heaviest, tolerance)  # the relaxation's is relative to that
         most_rounds = jnp.where(gap > _WIDE, min(_EARLY_ROUNDS, self.config.max_rounds), self.config.max_rounds)
@@ -302,7 +304,6 @@ def make_booster(
     *,
     margin: ArrayLike,
     tolerance: ArrayLike = 1e-3,
-    constant_cost: ArrayLike = 0.0,
     config: RelaxationConfig | None = None,
     search: VoteConfig | None = None,
     max_columns: int = 256,
@@ -311,22 +312,15 @@ def make_booster(
     """The booster of these options. Raises ValueError, naming the argument."""
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
-    constant_cost = check.number("constant_cost", constant_cost, low=0, high=check.LARGEST).astype(float)
     check.count("max_columns", max_columns, low=1)
-    settings = _DEFAULT_CONFIG if config is None else config
-    if not isinstance(settings, RelaxationConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
+    settings = check.config("config", _DEFAULT_CONFIG if config is None else config, RelaxationConfig)
     check.choice("bound_integer", bound_integer, (True, False))
-    return L0(margin, tolerance, constant_cost, settings, judge_search(search), max_columns, bound_integer)
+    return L0(margin, tolerance, 0.0, settings, judge_search(search), max_columns, bound_integer)
 
 
 def judge_search(search: Any) -> VoteConfig:
     """The kind of final vote, a local search for None. Raises ValueError where it is none."""
-    if search is None:
-        return integer.SearchConfig()
-    if not isinstance(search, VoteConfig):
-        raise ValueError(f"search is a {type(search).__name__}: a jboost.l0.SearchConfig or jboost.l0.HingeConfig is wanted")
-    return search
+    return check.config("search", search, integer.SearchConfig, hinge.HingeConfig)
 
 
 def judge_learner(learner: Any) -> None:
@@ -343,7 +337,15 @@ def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any
     judge_learner(learner)
     boosting.judge_arguments(learner, dataset, max_rounds)
     boosting.judge_size(dataset)
-    return make_booster(constant_cost=_constant_cost(learner), **options)
+    booster = for_learner(make_booster(**options), learner)
+    relaxation.judge_features(dataset.features, dataset.mask, booster.config)
+    return booster
+
+
+def for_learner(booster: L0, learner: Any) -> L0:
+    """The booster with the two constants at the learner's price."""
+    cost = check.number("constant_cost", getattr(learner, "constant_cost", 0.0), low=0, high=check.LARGEST)
+    return dataclasses.replace(booster, constant_cost=cost.astype(float))
 
 
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
@@ -365,10 +367,6 @@ def reopen(state: State, margin: Array, dataset: Dataset) -> State:
         certificate=booster.certificate(memory),
         status=jnp.full((), int(Status.UNFINISHED), jnp.int32),
     )
-
-
-def _constant_cost(learner: Any) -> ArrayLike:
-    return getattr(learner, "constant_cost", 0.0)
 
 
 def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.SearchConfig) -> integer.Vote:
@@ -414,7 +412,7 @@ def fit(
     search: VoteConfig | None = None,
     max_columns: int = 256,
     bound_integer: bool = True,
-    on_step: Callable[[State, Info], bool | None] | None = None,
+    on_step: OnStep | None = None,
 ) -> Fit:
     """L0-RBoost: few hypotheses and few errors, by column generation on the tightened relaxation, then a local search (paper 001, Algorithm 1).
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -16,16 +17,17 @@ import numpy as np
 from jax import lax
 from jax.tree_util import Partial
 
-from jboost.base import boosting, check, folds
+from jboost.base import boosting, check, folds, loops
 from jboost.base.boosting import Fit, State
+from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
+from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, judge_search
+from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, for_learner, judge_search
 from jboost.l0.margins import walk_margins
 from jboost.l0.types import RelaxationConfig
 
 MakeLearner = Callable[[Any], Any]
-OnStep = Callable[[Array, tuple[int, int]], object]
 
 
 class Choice(NamedTuple):
@@ -37,7 +39,7 @@ class Choice(NamedTuple):
     place: Array  # [3] int32: which kappa, margin and search
     errors: Array  # [K, L, S] mean held-out error of each kappa, margin and search, as shares of the held-out weight; folds without any do not count
     standard_errors: Array  # [K, L, S] of those means, over the same folds
-    status: Array  # [] int32, that of `fit`
+    status: Array  # [] int32, that of `fit`; TIME_LIMIT where `on_step` ended the paths
 
 
 def choose(
@@ -76,7 +78,7 @@ def choose(
       max_columns: as for `fit`.
       num_at_once: how many paths are walked at the same time, each as long as the longest; static. 1 suits a CPU.
       on_step: called after each path with (errors [L, S] of that path, (paths so far, all of them)), on the host; the paths are walked one by one
-        then. Not under jit or vmap.
+        then, and False ends them: the choice is among what was walked, NaN the errors of the rest. Not under jit or vmap.
 
     Returns:
       A `Choice`.
@@ -154,7 +156,8 @@ class _Part:
         is_left = (fold == 0) | (fold < dataset.weights)  # weights that are not allowed stay, and are seen
         rows = dataset._replace(weights=dataset.weights - fold, mask=dataset.mask & is_left)
         rounds = self.max_rounds * margins.shape[0]
-        fits = walk_margins(self.booster, self.make_learner(kappa), rows, None, margins, max_rounds=rounds, finish=self.finish)
+        learner = self.make_learner(kappa)
+        fits = walk_margins(for_learner(self.booster, learner), learner, rows, None, margins, max_rounds=rounds, finish=self.finish)
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *fits)
 
     def finish(self, state: State, rows: Dataset) -> tuple[Fit, ...]:
@@ -172,7 +175,7 @@ class _Part:
         num_folds = jnp.sum(holds_out, axis=1)
         errors = jnp.nanmean(rates, axis=1)
         spread = jnp.sqrt(jnp.nansum((rates - errors[:, None]) ** 2, axis=1) / (num_folds * jnp.maximum(num_folds - 1, 1)))
-        place = _first_of_least(errors, kappas, margins)
+        place = _first_of_least(jnp.where(jnp.isnan(errors), jnp.inf, errors), kappas, margins)
         kappa, margin = kappas[place[0]], margins[place[1]]
         nothing = jnp.zeros(self.dataset.labels.shape, rates.dtype)
         fit = jax.tree.map(lambda leaf: leaf[0, place[2]], self.walk(kappa, nothing, margin[None]))
@@ -190,12 +193,16 @@ def _choose(part: _Part, margins: Array, kappas: Array, held_out: Array, *, num_
 def _drive(part: _Part, margins: Array, kappas: Array, held_out: Array, on_step: OnStep) -> Choice:
     """`_choose`, one compiled path at a time."""
     num_paths = kappas.shape[0] * held_out.shape[0]
-    rates = []
-    for kappa in kappas:
-        for fold in held_out.astype(jnp.result_type(float)):
-            rates.append(_judge(part, kappa, fold, margins))
-            on_step(rates[-1], (len(rates), num_paths))
-    return _conclude(part, jnp.stack(rates).reshape(kappas.shape[0], held_out.shape[0], *rates[0].shape), margins, kappas)
+    rates: list[Array] = []
+    for kappa, fold in itertools.product(kappas, held_out.astype(jnp.result_type(float))):
+        rates.append(_judge(part, kappa, fold, margins))
+        if not loops.goes_on(on_step, rates[-1], (len(rates), num_paths)):
+            break
+    num_missing = num_paths - len(rates)
+    table = jnp.stack(rates + num_missing * [jnp.full_like(rates[0], jnp.nan)])
+    choice = _conclude(part, table.reshape(kappas.shape[0], held_out.shape[0], *rates[0].shape), margins, kappas)
+    is_cut_short = (num_missing > 0) & (choice.status != int(Status.INVALID_INPUT))
+    return choice._replace(status=jnp.where(is_cut_short, int(Status.TIME_LIMIT), choice.status).astype(jnp.int32))
 
 
 _judge, _conclude = jax.jit(_Part.judge), jax.jit(_Part.conclude)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -18,6 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import batching, brackets, check, loops, numerics
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import integer, relaxation
@@ -50,6 +50,8 @@ class ExactConfig:
     def __post_init__(self) -> None:
         for name in ("batch", "capacity", "max_batches"):
             check.count(f"config.{name}", getattr(self, name), low=1)
+        check.record("config.relaxation", self.relaxation, RelaxationConfig)
+        check.record("config.search", self.search, integer.SearchConfig)
         if self.relaxation.cuts != "either":
             raise ValueError('config.relaxation has cuts "ordered", which do not hold of all points of (15): cuts="either" is wanted')
         if self.relaxation.distance_factor is not None:
@@ -63,7 +65,7 @@ class Exact(NamedTuple):
     loss: Array  # [] of them, rounded up
     lower_bound: Array  # [] no point of (15) loses less
     num_nodes: Array  # [] int32, relaxations solved
-    status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, CAPACITY_LIMIT, PRECISION_LIMIT, INFEASIBLE, INVALID_INPUT
+    status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, TIME_LIMIT, CAPACITY_LIMIT, PRECISION_LIMIT, INFEASIBLE, INVALID_INPUT
 
 
 class _Node(NamedTuple):
@@ -101,9 +103,6 @@ class Info(NamedTuple):
     num_open: Array  # [] int32
     lower_bound: Array  # [] no point of (15) loses less
     upper_bound: Array  # [] a loss that is attained, here or, by the cutoff, elsewhere
-
-
-OnStep = Callable[[State, Info], bool | None]
 
 
 def solve_exact(
@@ -151,9 +150,7 @@ def solve_exact(
     >>> round(float(found.loss), 4), round(float(found.lower_bound), 4), jboost.status.Status(int(found.status)).name
     (0.5, 0.5, 'OPTIMAL')
     """
-    settings = ExactConfig() if config is None else config
-    if not isinstance(settings, ExactConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.ExactConfig is wanted")
+    settings = check.config("config", config, ExactConfig)
     data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     tolerance = judge_tolerance("tolerance", tolerance)
@@ -181,8 +178,7 @@ def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactCon
         if not goes_on or not bool(_unfinished(state, config)):
             break
         state, info = _advance(data, state, tolerance, config=config)
-        answer = on_step(state, info)
-        goes_on = answer is None or bool(answer)
+        goes_on = loops.goes_on(on_step, state, info)
     return _finish(data, is_valid, state, tolerance, jnp.asarray(not goes_on), config=config)
 
 

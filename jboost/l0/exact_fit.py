@@ -6,15 +6,15 @@ of u. So hypotheses whose reduced cost reaches the gap cannot matter, and branch
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, numerics
+from jboost.base import boosting, check, loops, numerics
 from jboost.base.boosting import Ensemble, Everything, Fit
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
 from jboost.l0 import booster, exact, pricing
@@ -44,7 +44,7 @@ def fit_exact(
     max_columns: int = 128,
     exact_tolerance: ArrayLike = 1e-4,
     exact_config: ExactConfig | None = None,
-    on_step: Callable[[Any, Any], bool | None] | None = None,
+    on_step: OnStep | None = None,
     **options: Any,
 ) -> ExactFit:
     """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by `fit`, reduced costs, and branch and bound.
@@ -80,18 +80,29 @@ def fit_exact(
         raise ValueError(
             f"learner is a {type(learner).__name__}, which cannot list its hypotheses: hand in one with `every`, as jboost.learners.monomials or pool"
         )
-    settings = ExactConfig() if exact_config is None else exact_config
-    if not isinstance(settings, ExactConfig):
-        raise ValueError(f"exact_config is a {type(exact_config).__name__}: a jboost.l0.ExactConfig is wanted")
+    settings = check.config("exact_config", exact_config, ExactConfig)
     tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance)
     options = {**options, "max_columns": max_columns}
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
-    fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=on_step, **options)
+    watcher = None if on_step is None else _Watcher(on_step)
+    fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, **options)
     play = _put_in_play(rounds, fitted, dataset, key)
-    if on_step is not None and int(fitted.status) == int(Status.TIME_LIMIT):
-        return ExactFit(fitted.ensemble, fitted.certificate, fitted, play.num_hypotheses, jnp.zeros((), jnp.int32), fitted.status)
+    if watcher is not None and not watcher.goes_on:
+        status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, int(Status.TIME_LIMIT)).astype(jnp.int32)
+        return ExactFit(fitted.ensemble, fitted.certificate, fitted, play.num_hypotheses, jnp.zeros((), jnp.int32), status)
     found = exact.search_pool(play.data, tolerance, fitted.certificate.integer_upper_bound, config=settings, on_step=on_step)
     return _conclude(fitted, play, found, tolerance)
+
+
+class _Watcher:
+    """A watcher whose last word is kept: the end of the rounds does not hide it."""
+
+    def __init__(self, on_step: OnStep) -> None:
+        self.on_step, self.goes_on = on_step, True
+
+    def __call__(self, state: Any, info: Any) -> bool:
+        self.goes_on = loops.goes_on(self.on_step, state, info)
+        return self.goes_on
 
 
 class _Play(NamedTuple):

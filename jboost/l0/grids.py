@@ -33,4 +33,5 @@ def _filled_up(coefficients: Array, is_column: Array) -> Array:
     """The largest gets what is missing to one."""
     if coefficients.shape[0] == 0:
         return coefficients
-    return coefficients.at[jnp.argmax(coefficients)].add(jnp.where(jnp.any(is_column), 1 - jnp.sum(coefficients), 0.0))
+    largest = jnp.argmax(jnp.where(is_column, coefficients, -1.0))
+    return coefficients.at[largest].add(jnp.where(jnp.any(is_column), 1 - jnp.sum(coefficients), 0.0))

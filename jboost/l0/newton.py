@@ -431,7 +431,7 @@ def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -
 
 
 def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
-    """Iterates until gap and residuals are within the tolerance; returns the last sound iterate, its error, and the number of iterations."""
+    """Iterates until gap and residuals are within the tolerance; returns the best iterate, its error, and the number of iterations."""
     is_in = _is_in_cover(program)
     most = pair_cuts.num_few_places(is_in.shape[0])
     fewer = int(_FEWER * most)

@@ -80,9 +80,7 @@ def solve_relaxation(
     if tolerance is None:
         tolerance = 1e-6 if dtype == jnp.dtype("float64") else 3e-4
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(dtype)
-    config = RelaxationConfig() if config is None else config
-    if not isinstance(config, RelaxationConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.RelaxationConfig is wanted")
+    config = check.config("config", config, RelaxationConfig)
     shape = data[0].shape
     bits = judge_features(features, data[4], config)
     if 0 in shape:

@@ -43,6 +43,7 @@ class StrengthenConfig:
     def __post_init__(self) -> None:
         for name in ("num_rounds", "num_pairs", "cuts_per_round"):
             check.count(f"config.{name}", getattr(self, name), low=1)
+        check.record("config.relaxation", self.relaxation, RelaxationConfig)
         if self.relaxation.cuts != "either" or self.relaxation.distance_factor is not None:
             raise ValueError(
                 'config.relaxation is to have cuts="either" of all pairs: others do not hold of all points of (15), or are not looked for'
@@ -115,9 +116,7 @@ def strengthen(
     >>> bool(found.lower_bound >= found.relaxation_bound)
     True
     """
-    settings = StrengthenConfig() if config is None else config
-    if not isinstance(settings, StrengthenConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.l0.StrengthenConfig is wanted")
+    settings = check.config("config", config, StrengthenConfig)
     data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     size = data[0].shape[0]

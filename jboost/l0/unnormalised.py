@@ -78,11 +78,11 @@ def solve_unnormalised(
     (0.5, True)
     """
     data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
-    largest = check.number("largest", largest, low=0, open_low=True).astype(float)
+    largest = check.number("largest", largest, low=0, high=check.LARGEST, open_low=True).astype(float)
     if tolerance is not None:
         tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
-    if config is not None and not isinstance(config, InteriorPointConfig | FirstOrderConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+    if config is not None:
+        check.record("config", config, InteriorPointConfig, FirstOrderConfig)
     shape = data[0].shape
     found = _solve(relaxation.with_one_masked(data) if 0 in shape else data, largest, tolerance, config=config)
     return found._replace(coefficients=found.coefficients[: shape[1]], example_weights=found.example_weights[: shape[0]])

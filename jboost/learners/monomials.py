@@ -211,7 +211,5 @@ def monomials(
     elif jax.tree_util.all_leaves([cost]):
         cost = costs.OwnCost(cost)
     constant_cost = check.number("constant_cost", constant_cost, low=0, high=check.LARGEST)
-    settings = SearchConfig() if config is None else config
-    if not isinstance(settings, SearchConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.monomials.SearchConfig is wanted")
+    settings = check.config("config", config, SearchConfig)
     return Monomials(cost, constant_cost, max_order, dataclasses.replace(settings, num_best=num_proposed))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check
-from jboost.base.types import Array
+from jboost.base.types import Array, ArrayLike
 
 
 class Worth(NamedTuple):
@@ -16,6 +17,12 @@ class Worth(NamedTuple):
 
     own: Array  # [n]
     negated: Array  # [n]
+
+
+def judge_cost(cost: ArrayLike) -> ArrayLike:
+    """What a hypothesis costs, [], a plain number where it is known, so that learners can be hashed. Raises ValueError for what is not allowed."""
+    judged: Array = check.number("cost", cost, low=0, high=check.LARGEST).astype(float)
+    return judged if isinstance(judged, jax.core.Tracer) else float(judged)
 
 
 def judge_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:

@@ -83,7 +83,11 @@ class Trained:
 
     def outputs(self, hypothesis: Model, features: Array) -> Array:
         """tanh of the model's scores on features [k, N], or its negation, [k]."""
-        return hypothesis.sign * jnp.tanh(self.apply(hypothesis.params, _as_floats(features)))
+        try:
+            scores = self.apply(hypothesis.params, _as_floats(features))
+        except TypeError as error:
+            raise ValueError(f"features has shape {list(jnp.shape(features))}, which `apply` does not take with these params: {error}") from error
+        return hypothesis.sign * jnp.tanh(scores)
 
     def _fit(self, params: PyTree, state: TrainedState, example_weights: Array, key: Array) -> PyTree:
         total = jnp.sum(example_weights)

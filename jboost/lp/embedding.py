@@ -63,11 +63,12 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     bounds_nothing = (problem.row_lower == -jnp.inf) & (problem.row_upper == jnp.inf)
     low = jnp.concatenate([problem.lower, jnp.where(bounds_nothing, 0.0, problem.row_lower)])
     high = jnp.concatenate([problem.upper, jnp.where(bounds_nothing, 0.0, problem.row_upper)])
-    bound, is_fixed = jnp.stack([low, high]), _are_one(low, high)
+    cost = jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)])
+    bound, is_fixed = jnp.stack([low, high]), _are_one(low, high, cost)
     has_bound = jnp.isfinite(bound) & ~is_fixed[None, :]
     return Embedded(
         matrix=jnp.where(bounds_nothing[:, None], 0.0, matrix),
-        cost=jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)]),
+        cost=cost,
         bound=jnp.where(has_bound, bound, 0.0),
         has_bound=has_bound,
         is_fixed=is_fixed,
@@ -75,10 +76,11 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     )
 
 
-def _are_one(low: Array, high: Array) -> Array:
-    """Whether bounds are equal, or so close that rounding leaves no place between them."""
-    largest = jnp.maximum(jnp.abs(low), jnp.abs(high))
-    return (low == high) | (jnp.isfinite(largest) & (high - low <= _ROUNDINGS * jnp.finfo(low.dtype).eps * largest))
+def _are_one(low: Array, high: Array, cost: Array) -> Array:
+    """Whether bounds are equal, or so close that rounding leaves no place between them, or none that matters in a program of sizes about 1."""
+    largest, width, eps = jnp.maximum(jnp.abs(low), jnp.abs(high)), high - low, jnp.finfo(low.dtype).eps
+    is_idle = width * jnp.maximum(jnp.abs(cost), 1.0) <= eps**2
+    return (low == high) | (jnp.isfinite(largest) & (is_idle | (width <= _ROUNDINGS * eps * largest)))
 
 
 def forward(program: Embedded, primal: Array) -> Array:

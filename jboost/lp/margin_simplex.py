@@ -25,7 +25,8 @@ from jboost.base.types import Array
 _RAISED = 0.75  # by which power of the rounding unit margins are raised, and steeper than what a slope must be
 _LEAST_PIVOT = 0.6  # the same for entries of the table to divide by
 _LEAST_GAIN = 0.5  # a new table has to leave so much of the gap, or less
-_NEAR = 1e-3  # what an inverse and votes may miss to begin with
+_NEAR, _MOST_CORRECTIONS = 1e-3, 3  # what an inverse may miss to begin with, and how often it is corrected until it misses no more than rounding
+_LEAST_VOTE = 0.5  # by which power of the rounding unit votes may be below 0 to begin with
 _STEEP = 0.01  # slopes this far below the tolerance are flat
 
 
@@ -210,10 +211,22 @@ def _corrected(program: _Program, basis: Basis) -> Basis:
 
 def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
     """A basis from elsewhere, corrected, and whether its inverse is one here, and no vote negative, but for rounding."""
-    basis = _corrected(program, basis)
-    missed = _product(basis.inverse, _equations(program, basis).T) - jnp.eye(basis.inverse.shape[0], dtype=basis.inverse.dtype)
-    votes = _product(jnp.concatenate([-_lift(program, basis.slots), jnp.ones((1,), missed.dtype)]), basis.inverse[:, :-1])
-    return basis, (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -_NEAR)
+    equations, eps = _equations(program, basis).T, jnp.finfo(basis.inverse.dtype).eps
+    unit = jnp.eye(equations.shape[0], dtype=equations.dtype)
+
+    def correct(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        inverse, missed = state
+        inverse = inverse - _product(missed, inverse)
+        return inverse, _product(inverse, equations) - unit
+
+    def is_near(state: tuple[Array, Array]) -> Array:
+        missed = jnp.max(jnp.abs(state[1]))
+        return (missed > eps**_RAISED) & (missed <= _NEAR)
+
+    first = correct((basis.inverse, _product(basis.inverse, equations) - unit))
+    (inverse, missed), _ = loops.bounded_loop(correct, is_near, first, max_checks=_MOST_CORRECTIONS)
+    votes = _product(jnp.concatenate([-_lift(program, basis.slots), jnp.ones((1,), missed.dtype)]), inverse[:, :-1])
+    return basis._replace(inverse=inverse), (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -(eps**_LEAST_VOTE))
 
 
 def _table(program: _Program, basis: Basis, is_free: Array) -> _Table:

@@ -125,8 +125,9 @@ class _Newton(NamedTuple):
 
 def _prepare_newton(program: Embedded, point: Point, inverses: _Inverses, residual: Residuals, targets: _Targets) -> tuple[_Newton, _Pair]:
     """The factor, the direction for a unit of tau, and the direction to the targets at a fixed tau, solved beside it."""
-    ratio = point.multiplier * inverses.slack
-    curvature, slope, bend = (jnp.sum(ratio * program.bound**power, axis=0) for power in range(3))
+    share = program.bound * inverses.slack  # about 1 for a bound that is far, whose square no float may hold
+    curvature, slope = (jnp.sum(point.multiplier * part, axis=0) for part in (inverses.slack, share))
+    bend = jnp.sum(point.multiplier * share * program.bound, axis=0)
     inverse = jnp.where(program.is_fixed, 0.0, 1 / jnp.maximum(curvature, jnp.finfo(curvature.dtype).eps ** 0.5))
     solve = _factor(program, inverse)
     push, target = _right_hand_side(program, inverses, residual, targets, jnp.ones((), curvature.dtype))

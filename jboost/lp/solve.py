@@ -63,9 +63,7 @@ def solve(
     if tolerance is None:
         tolerance = 1e-8 if problem.objective.dtype == jnp.dtype("float64") else 1e-5
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(problem.objective.dtype)
-    config = _default_config(problem) if config is None else config
-    if not isinstance(config, InteriorPointConfig | FirstOrderConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.lp.InteriorPointConfig or FirstOrderConfig is wanted")
+    config = check.config("config", _default_config(problem) if config is None else config, InteriorPointConfig, FirstOrderConfig)
     if initial is not None and isinstance(config, InteriorPointConfig):
         raise ValueError("initial is for the first-order method: hand in config=jboost.lp.FirstOrderConfig() as well, or leave it out")
     if initial is not None:

@@ -10,7 +10,6 @@ are dear is asked at vertices, where few examples have weight, and for its best 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -18,7 +17,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, loops
-from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Info, Proposal, State, finish, step
+from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -36,6 +36,7 @@ _SHARE_OF_TOLERANCE = 0.05  # how much of the votes may be dropped with the smal
 _MAX_DROPS, _PART_DROPPED = 10, 4  # masters without the smallest votes, once the gap is closed; which part of the votes goes at a time
 _DROP_ERROR = 0.03  # of the tolerance, how precise these masters are
 _PULL = 0.8  # where the learner is asked: this far from the master's example weights towards the best so far, while that finds columns
+_MOST_IN_TABLE = 2048  # columns, up to which the simplex method's table of them is small
 _FINER = 0.01  # where a round changes nothing
 _FINEST = {4: 1e-5, 8: 1e-10}  # by the size of a float: what a solver may be asked for
 
@@ -60,7 +61,7 @@ class LPBoost:
     nu: Array  # []
     tolerance: Array  # []
     stop_on: str = dataclasses.field(metadata={"static": True})
-    config: Config = dataclasses.field(metadata={"static": True})
+    config: Config | None = dataclasses.field(metadata={"static": True})  # None to choose by the number of columns that there is room for
 
     @property
     def relaxation(self) -> SoftMargin:
@@ -80,12 +81,18 @@ class LPBoost:
         """All proposed columns are taken."""
         return max_rounds * num_proposed
 
+    def method(self, capacity: int) -> Config:
+        """How masters with room for so many columns are solved."""
+        if self.config is not None:
+            return self.config
+        return SimplexConfig() if capacity <= _MOST_IN_TABLE else InteriorPointConfig()
+
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """No votes: the example weights are the user's, which every nu up to 1 allows."""
         boosting.judge_size(dataset)
         prior = boosting.initial_distribution(dataset)
         no_votes = jnp.zeros((capacity,), prior.dtype)
-        warm = master.start(self.config, prior.shape[0], capacity, prior.dtype)
+        warm = master.start(self.method(capacity), prior.shape[0], capacity, prior.dtype)
         solved = Solved(no_votes, prior, warm, jnp.zeros((), jnp.int32))
         proven = _nothing_proven(solved)
         columns, one = jnp.zeros((capacity, prior.shape[0]), prior.dtype), jnp.ones((), prior.dtype)
@@ -154,6 +161,7 @@ class LPBoost:
         finest, tolerance = _FINEST[gap.dtype.itemsize], self.tolerance.astype(gap.dtype)
         wanted = _SHARE_OF_GAP * gap * memory.fineness
         is_used = jnp.arange(memory.columns.shape[0]) < count
+        config = self.method(memory.columns.shape[0])
 
         def again(carry: tuple[Memory, Array, Array]) -> tuple[Memory, Array, Array]:
             memory, num_dropped, is_first = carry
@@ -165,7 +173,7 @@ class LPBoost:
                 before=memory.solved,
                 tolerance=jnp.maximum(jnp.where(is_first, wanted, _DROP_ERROR * tolerance), finest),
                 spare=_SHARE_OF_TOLERANCE * tolerance,
-                config=self.config,
+                config=config,
             )
             lower = jnp.maximum(value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0)  # no votes have a value below -1
             is_better = (lower > old.lower) | ~jnp.any(old.coefficients > 0)
@@ -180,7 +188,7 @@ class LPBoost:
             return memory, jnp.where(goal - lower <= self.tolerance, num_dropped, 0), jnp.zeros((), bool)
 
         start = (memory, jnp.zeros((), jnp.int32), jnp.ones((), bool))
-        max_masters = 1 if master.finds_vertices(self.config) else 1 + _MAX_DROPS
+        max_masters = 1 if master.finds_vertices(config) else 1 + _MAX_DROPS
         (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=max_masters)
         return memory, wanted <= finest
 
@@ -231,7 +239,7 @@ def fit(
     tolerance: ArrayLike = 1e-3,
     stop_on: Literal["provable", "all", "seen"] = "provable",
     config: Config | None = None,
-    on_step: Callable[[State, Info], bool | None] | None = None,
+    on_step: OnStep | None = None,
 ) -> Fit:
     """LP-Boost over all hypotheses of a learner, in one compiled loop (paper 001, formulation (3); Demiriz, Bennett, Shawe-Taylor 2002).
 
@@ -279,11 +287,9 @@ def make_booster(
     learner: Any, *, nu: ArrayLike = 0.1, tolerance: ArrayLike = 1e-3, stop_on: str = "provable", config: Config | None = None
 ) -> LPBoost:
     """The booster of these options for a learner. Raises ValueError, naming the argument."""
-    nu = check.number("nu", nu, low=0, high=1, open_low=True).astype(float)
+    nu = check.number("nu", nu, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
     master.judge_config(config)
-    if config is None:
-        suits_pivots = jax.default_backend() == "cpu" or boosting.has_quick_answers(learner)
-        config = SimplexConfig() if suits_pivots else InteriorPointConfig()
-    return LPBoost(nu, tolerance, stop_on, config)
+    suits_pivots = jax.default_backend() == "cpu" or boosting.has_quick_answers(learner)
+    return LPBoost(nu, tolerance, stop_on, InteriorPointConfig() if config is None and not suits_pivots else config)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import numerics
+from jboost.base import check, numerics
 from jboost.base.types import Array
 from jboost.lp import first_order, interior_point, margin_simplex
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
@@ -32,9 +32,8 @@ _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 
 def judge_config(config: Any) -> None:
     """Raises ValueError unless `config` is one of a solver of linear programs, or None."""
-    if config is not None and not isinstance(config, Config):
-        kinds = "jboost.lpboost.SimplexConfig, jboost.lp.InteriorPointConfig or jboost.lp.FirstOrderConfig"
-        raise ValueError(f"config is a {type(config).__name__}: a {kinds} is wanted")
+    if config is not None:
+        check.record("config", config, SimplexConfig, InteriorPointConfig, FirstOrderConfig)
 
 
 class Solved(NamedTuple):

@@ -76,7 +76,7 @@ def solve(
     if margins.shape[1] == 0:
         raise ValueError("margins has no columns: votes need at least one hypothesis")
     weights, mask = types.fill(weights, mask, margins.shape[0])
-    nu = check.number("nu", nu, low=0, high=1, open_low=True)
+    nu = check.number("nu", nu, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1)
     if tolerance is None:
         tolerance = 1e-7 if jnp.result_type(float) == jnp.dtype("float64") else 1e-4
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)

@@ -13,6 +13,7 @@ from typing import Protocol
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
 
+from jboost.base import numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 
@@ -40,10 +41,13 @@ register(OwnCost, static=("function",))
 
 def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
     """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there are as many."""
+
+    def difference(size: Array, orders: Array) -> Array:  # of large numbers
+        size, orders = size.astype(jnp.float64), orders.astype(jnp.float64)
+        return (gammaln(size + 1) - gammaln(orders + 1) - gammaln(jnp.maximum(size - orders, 0) + 1)).astype(dtype)
+
     dtype = jnp.result_type(float)
-    size = jnp.asarray(num_attributes, dtype)
-    orders = jnp.asarray(orders, dtype)
-    return gammaln(size + 1) - gammaln(orders + 1) - gammaln(jnp.maximum(size - orders, 0) + 1)
+    return numerics.in_64_bits(difference)(jnp.asarray(num_attributes, dtype), jnp.asarray(orders, dtype))
 
 
 def _where_there_are_any(costs: Array, orders: Array, num_attributes: ArrayLike) -> Array:

@@ -91,7 +91,7 @@ def maximum_agreement(
     >>> solution.literals.tolist(), int(solution.sign), float(solution.value), float(solution.upper_bound)
     ([0, 0], -1, 0.5, 0.5)
     """
-    config = _judge_config(config)
+    config = check.config("config", config, SearchConfig)
     problem, adds_free = _judge(features, labels, example_weights, max_order, costs, pair_weights, mask, enough)
     known_values = [leaf for leaf in problem if leaf is not None]
     if any(isinstance(leaf, jax.core.Tracer) for leaf in known_values):
@@ -109,16 +109,8 @@ def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *
     >>> solution.literals.tolist(), int(solution.sign), round(float(solution.value), 6)
     ([1, 1], 1, 0.4)
     """
-    config = _judge_config(options.pop("config", None))
+    config = check.config("config", options.pop("config", None), SearchConfig)
     return maximum_agreement(features, labels, example_weights, max_order=max_order, config=dataclasses.replace(config, max_steps=0), **options)
-
-
-def _judge_config(config: Any) -> SearchConfig:
-    if config is None:
-        return SearchConfig()
-    if not isinstance(config, SearchConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.monomials.SearchConfig is wanted")
-    return config
 
 
 def _judge(

@@ -15,11 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import check, numerics, types
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair import branch_and_bound, space, sweep, visits
 from jboost.pair.branch_and_bound import BranchAndBoundConfig, BranchAndBoundState
-from jboost.pair.branch_and_bound.types import OnStep
 from jboost.pair.encoding import certify, encode, pad_rows
 from jboost.pair.line import draw_line
 from jboost.pair.sweep import SweepConfig
@@ -115,8 +115,7 @@ def optimal_separator(
     check.watcher("on_step", on_step)
     options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
-    if method == "branch_and_bound" and is_traced:
-        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+    _judge_traced(method, config, on_step, initial, is_traced)
     if points.shape[1] == 3:
         plane_config = space.judge_options(config, on_step, initial)
         by_cells = method == "branch_and_bound" or (method == "auto" and not is_traced and points.shape[0] > _LARGEST_SPACE_SWEEP)
@@ -134,6 +133,17 @@ def optimal_separator(
     if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
     return _optimal_separator(points, labels, weights, mask, config=sweep_config, **options)
+
+
+def _judge_traced(method: str, config: object, on_step: OnStep | None, initial: BranchAndBoundState | None, is_traced: bool) -> None:
+    """Raises ValueError, naming the argument, where one asks for what the host drives and arrays are traced."""
+    asked = [f"{name} is given" for name, value in (("on_step", on_step), ("initial", initial)) if value is not None]
+    if method == "branch_and_bound":
+        asked.append("method is 'branch_and_bound'")
+    if isinstance(config, BranchAndBoundConfig):
+        asked.append("config is a BranchAndBoundConfig")
+    if asked and is_traced:
+        raise ValueError(f"{asked[-1]}, which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
 
 
 def _choose_method(

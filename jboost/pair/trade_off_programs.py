@@ -133,7 +133,8 @@ def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> Distanc
         upper=jnp.concatenate([free, jnp.where(live, jnp.inf, 0).astype(dtype)]),
     )
     solution = lp.solve(program)
-    return _judge(examples, solution.primal[:3], lambda slacks, _: jnp.sum(examples.share * slacks), solution.lower_bound, solution.status)
+    one = jnp.ones((), dtype)
+    return _judge(examples, solution.primal[:3], one, lambda slacks, _: jnp.sum(examples.share * slacks), solution.lower_bound, solution.status)
 
 
 def least_squared_distance_separator(
@@ -152,8 +153,8 @@ def least_squared_distance_separator(
 
     Returns:
       `DistanceSeparator`, whose bounds are of the program in scaled coordinates: OPTIMAL where they meet to 1e-6 (1e-3 without 64-bit types) of
-        the objective, else ITERATION_LIMIT. If the points are of one class it is the constant classifier. PRECISION_LIMIT where the float type
-        does not hold the points or the line; of points that it does not hold nothing is proven.
+        the objective, else ITERATION_LIMIT. If the points are of one class it is the best constant, and the bounds are over constants.
+        PRECISION_LIMIT where the float type does not hold the points or the line; of points that it does not hold nothing is proven.
 
     Raises:
       ValueError: at trace time, naming the argument, where a shape or a kind is wrong, and for a concrete ridge of 0 or less. Values that are
@@ -220,7 +221,7 @@ def _solve_quadratic(points: Array, labels: Array, weights: Array, mask: Array, 
     found, _ = loops.bounded_loop(newton, unfinished, _Newton(start, jnp.zeros_like(ridge), jnp.ones((), bool)), max_checks=_MOST_STEPS)
     met = objective(found.line) - found.lower_bound <= tolerance * objective(found.line)
     status = jnp.where(met, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
-    return _judge(examples, found.line, value, found.lower_bound, status)
+    return _judge(examples, found.line, 1 / (1 + ridge / 2), value, found.lower_bound, status)
 
 
 class _Newton(NamedTuple):
@@ -231,17 +232,20 @@ class _Newton(NamedTuple):
     is_moving: Array  # [] bool
 
 
-def _judge(examples: _Scaled, line: Array, objective: Callable[[Array, Array], Array], lower_bound: Array, status: Array) -> DistanceSeparator:
-    """What a line [3] in scaled coordinates is worth; `objective` of slacks [n] and the line."""
-    one_class = examples.one_class
-    constant = jnp.where(jnp.any(examples.labels < 0), -1, 1).astype(line.dtype)
+def _judge(
+    examples: _Scaled, line: Array, constant: Array, objective: Callable[[Array, Array], Array], lower_bound: Array, status: Array
+) -> DistanceSeparator:
+    """What a line [3] in scaled coordinates is worth, or for one class the best constant [], a size; `objective` of slacks [n] and the line."""
+    one_class, eps = examples.one_class, jnp.finfo(line.dtype).eps
+    constant = jnp.where(jnp.any(examples.labels < 0), -constant, constant)
     line = jnp.where(one_class, jnp.stack([jnp.zeros_like(constant), jnp.zeros_like(constant), constant]), line)
     normal, bias = line[:2] / examples.size, line[2]
     scores = examples.labels * _scores(normal, examples.anchor, bias, examples.given)
     slacks = jnp.where(examples.labels != 0, jnp.maximum(1 - scores, 0), 0)
     spoiled = jnp.where(examples.valid, 0, jnp.nan)
-    worth = jnp.where(one_class, 0, objective(slacks, line))
+    worth = objective(slacks, line)
     status = jnp.where(one_class, int(Status.OPTIMAL), status)
+    lower_bound = jnp.where(one_class, worth * (1 - (slacks.shape[0] + 16) * eps), jnp.maximum(lower_bound, 0))
     is_lost = jnp.any((line[:2] != 0) & (jnp.abs(normal) < jnp.finfo(normal.dtype).tiny))
     status = jnp.where((status == int(Status.OPTIMAL)) & (is_lost | ~examples.faithful), int(Status.PRECISION_LIMIT), status)
     lower_bound = jnp.where(examples.faithful, lower_bound, 0)
@@ -250,7 +254,7 @@ def _judge(examples: _Scaled, line: Array, objective: Callable[[Array, Array], A
         anchor=examples.anchor,
         bias=bias,
         objective=worth + spoiled,
-        lower_bound=jnp.where(one_class, 0, jnp.maximum(lower_bound, 0)) + spoiled,
+        lower_bound=jnp.maximum(lower_bound, 0) + spoiled,
         loss=jnp.sum(jnp.where((examples.labels != 0) & (scores <= 0), examples.weights, 0)) + spoiled,
         status=jnp.where(examples.valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )

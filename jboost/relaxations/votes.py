@@ -85,11 +85,11 @@ class SquaredNorm:
 
     def price(self, norm: Array) -> Array:
         """strength / 2 * norm^2."""
-        return _raised(0.5 * number(self.strength, norm) * norm * norm)
+        return _raised(number(self.strength, norm) * norm * (0.5 * norm))
 
     def conjugate(self, edge: Array) -> Array:
         """edge^2 / (2 strength)."""
-        return _raised(jnp.maximum(edge, 0.0) ** 2 / (2 * number(self.strength, edge)))
+        return _raised(jnp.maximum(edge, 0.0) * (0.5 * jnp.maximum(edge, 0.0) / number(self.strength, edge)))
 
     def proximal(self, votes: Array, step: Array) -> Array:
         """A soft threshold at step * strength * |w|_1, found by one sort."""

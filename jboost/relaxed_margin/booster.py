@@ -16,7 +16,7 @@ from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import UnitBall, certify, soft_margin, unit_ball
 from jboost.relaxations.certify import Proven
 from jboost.relaxations.votes import norm_bound
-from jboost.relaxed_margin import first_order, updates
+from jboost.relaxed_margin import updates
 from jboost.relaxed_margin.first_order import Game, SolverConfig
 from jboost.relaxed_margin.solve import check_feasible, judge, judge_prices
 from jboost.relaxed_margin.updates import Votes
@@ -226,7 +226,7 @@ def _booster(
     boosting.judge_size(dataset)
     check.choice("update", update, updates.NAMES)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
-    first_order.judge_config(config)
+    settings = check.config("config", SolverConfig(max_iterations=_INNER_ITERATIONS) if config is None else config, SolverConfig)
     price = unit_ball() if votes is None else votes
     if not isinstance(price, UnitBall) and update != "fully_corrective":
         raise ValueError(f"update is {update!r}, which keeps |w|_1 <= 1: take 'fully_corrective' with another price of the votes")
@@ -234,4 +234,4 @@ def _booster(
     judge_prices(relaxation, price)
     check_feasible(relaxation, dataset)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
-    return RelaxedMargin(relaxation, price, tolerance, update, stop_on, config or SolverConfig(max_iterations=_INNER_ITERATIONS))
+    return RelaxedMargin(relaxation, price, tolerance, update, stop_on, settings)

@@ -32,12 +32,6 @@ class SolverConfig:
         check.count("config.iterations_per_check", self.iterations_per_check, low=1)
 
 
-def judge_config(config: Any) -> None:
-    """Raises ValueError unless `config` is a `SolverConfig` or None."""
-    if config is not None and not isinstance(config, SolverConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.relaxed_margin.SolverConfig is wanted")
-
-
 class Point(NamedTuple):
     """Votes and example weights, with their products."""
 

@@ -72,12 +72,12 @@ def solve(
         raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     weights, mask = types.fill(weights, mask, margins.shape[0])
-    first_order.judge_config(config)
+    config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
     judge_prices(relaxation, price)
     examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
     check_feasible(relaxation, examples)
-    return _solve(examples, relaxation, tolerance, price, config=config or SolverConfig())
+    return _solve(examples, relaxation, tolerance, price, config=config)
 
 
 def judge_prices(relaxation: Any, votes: Any) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from jboost.base import boosting, check
-from jboost.base.boosting import Fit, Info, State
+from jboost.base.boosting import Fit, State
+from jboost.base.loops import OnStep
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.slipper.booster import Slipper
 from jboost.slipper.rounds import choose_rounds
@@ -33,7 +33,7 @@ def fit(
     max_rounds: int = 100,
     num_rounds: ArrayLike | None = None,
     num_folds: int = 5,
-    on_step: Callable[[State, Info], bool | None] | None = None,
+    on_step: OnStep | None = None,
 ) -> Fit:
     """SLIPPER in one compiled loop, the number of rounds chosen by cross-validation (Cohen and Singer 1999).
 

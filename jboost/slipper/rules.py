@@ -109,7 +109,8 @@ class Rules:
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """1 where the literals hold, else 0, on features [k, N]: [k]."""
-        features = jnp.asarray(features).astype(jnp.result_type(float))
+        num_attributes = hypothesis.literals.shape[-1]
+        features = check.numeric("features", features, shape=("k", num_attributes), kinds="fiub").astype(jnp.result_type(float))
         return jnp.where(covers(hypothesis.literals[None], features)[0], hypothesis.sign, 0).astype(features.dtype)
 
     def outputs_are_signs(self, state: RulesState) -> Array:

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import loops
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import search, visits
@@ -15,7 +17,7 @@ from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_can
 from jboost.pair.branch_and_bound.margins import FatSeparation, constant_separation, fatten, has_split
 from jboost.pair.branch_and_bound.search import Problem
 from jboost.pair.branch_and_bound.sites import Sites, gather_sites
-from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState, OnStep
+from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundInfo, BranchAndBoundState
 from jboost.pair.branch_and_bound.visits import Separation
 from jboost.pair.encoding import certify, encode, pad_rows
 from jboost.pair.instance import Instance
@@ -55,7 +57,7 @@ def solve(
         with jax.enable_x64(True):
             state = search.advance(problem, state, config)
         step += 1
-        if on_step is not None and on_step(state, _tell(state, step, float(weight_unit))) is False and state.frontiers:
+        if not loops.goes_on(on_step, state, _tell(state, step, float(weight_unit))) and state.frontiers:
             status = Status.TIME_LIMIT
         elif search.num_waiting(state) > config.max_entries:
             status = Status.CAPACITY_LIMIT

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import NamedTuple
 
 from jboost.base import check
@@ -55,6 +54,3 @@ class BranchAndBoundInfo(NamedTuple):
     lower_bound: float
     num_cells: int
     num_entries: int
-
-
-OnStep = Callable[[BranchAndBoundState, BranchAndBoundInfo], bool | None]

@@ -81,8 +81,8 @@ def pareto_front(
     weights, mask = types.fill(weights, mask, points.shape[0])
     check.count("max_points", max_points, low=1)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
-    if config is not None and not isinstance(config, SweepConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted")
+    if config is not None:
+        check.record("config", config, SweepConfig)
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     if method == "branch_and_bound" and is_traced:
         raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import check, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.encoding import Encoding, certify, pad_rows
@@ -29,12 +29,10 @@ def judge_options(config: object, on_step: object, initial: object) -> SweepConf
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
             raise ValueError(f"{name} is given, points has three columns, for which no search can be watched or resumed: leave it out")
-    if config is not None and not isinstance(config, SweepConfig):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.SweepConfig is wanted for points with three columns")
-    config = config or SweepConfig()
-    if config.word_bits == 32:
+    settings: SweepConfig = check.config("config", config, SweepConfig)
+    if settings.word_bits == 32:
         raise ValueError("config.word_bits is 32, and points has three columns: leave it at None, or hand in 64")
-    return dataclasses.replace(config, word_bits=64).resolved()
+    return dataclasses.replace(settings, word_bits=64).resolved()
 
 
 @functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config"))
