@@ -45,7 +45,8 @@ from jboost.learners.stumps import Stump, Stumps
 from jboost.learners.trained import Model
 from jboost.monomials import SearchConfig
 from jboost.monomials.costs import MDL, Rademacher
-from jboost.pair.types import Separator
+from jboost.pair.trade_off_programs import DistanceSeparator
+from jboost.pair.types import Separator, TradeOff
 from jboost.slipper import Rules
 
 FORMAT = "jboost-model"
@@ -63,7 +64,7 @@ def register(model_type: Any) -> None:
     (_RECORDS if dataclasses.is_dataclass(model_type) else _TYPES)[model_type.__name__] = model_type
 
 
-_KNOWN: tuple[Any, ...] = (Separator, LinearVote, Ensemble, Column, Monomial, Stump, Model)
+_KNOWN: tuple[Any, ...] = (Separator, TradeOff, DistanceSeparator, LinearVote, Ensemble, Column, Monomial, Stump, Model)
 _KNOWN_RECORDS: tuple[Any, ...] = (
     Columns,
     Rules,

@@ -17,7 +17,8 @@ import jboost
 from jboost import files, learners
 from jboost.data import binarization
 from jboost.monomials import costs
-from jboost.pair.types import Separator
+from jboost.pair.trade_off_programs import DistanceSeparator
+from jboost.pair.types import Separator, TradeOff
 
 
 def make_separator(dtype):
@@ -67,6 +68,17 @@ def test_round_trip_is_bit_exact(path, dtype):
         assert (before.dtype, before.shape) == (after.dtype, after.shape)
         assert np.asarray(before).tobytes() == np.asarray(after).tobytes()
     assert files.load_metadata(path) == {"names": ["a", "b"]}
+
+
+def test_lines_of_a_front_and_of_programs_come_back(path):
+    one = jnp.ones(())
+    line = {"normal": jnp.array([1.0, 2.0]), "anchor": jnp.array([0.5, 0.0]), "bias": one, "loss": one, "status": jnp.asarray(0, jnp.int32)}
+    for model in (
+        TradeOff(energy=one, index=jnp.asarray(0, jnp.int32), margin=one, **line),
+        DistanceSeparator(objective=one, lower_bound=one, **line),
+    ):
+        files.save(model, path)
+        np.testing.assert_array_equal(jboost.predict_scores(files.load(path), [[3.0, 1.0], [-4.0, 1.0]]), [5.5, -1.5])
 
 
 def test_numpy_reads_it_without_pickle(path):

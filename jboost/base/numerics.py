@@ -109,6 +109,11 @@ def top_k(values: Array, num: int) -> tuple[Array, Array]:
     return values[places], places
 
 
+def times(left: Array, right: Array) -> Array:
+    """The product of matrices or vectors at the highest precision."""
+    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+
+
 def times_transposed(matrix: Array, values: Array) -> Array:
     """The transpose of a matrix [m, n] times a vector [m] or several [m, k]: [n] or [n, k], at the highest precision.
 
@@ -119,6 +124,18 @@ def times_transposed(matrix: Array, values: Array) -> Array:
     if values.shape[1] not in range(1, _FEW_VECTORS + 1):
         return jnp.matmul(matrix.T, values, precision=lax.Precision.HIGHEST)
     return jnp.stack([times_transposed(matrix, column) for column in values.T], axis=1)
+
+
+def root(square: Array) -> Array:
+    """The square root, 0 of what is negative; its derivative is 0 where it is 0 itself."""
+    is_positive = square > 0
+    return jnp.where(is_positive, jnp.sqrt(jnp.where(is_positive, square, 1.0)), 0.0)
+
+
+def inverse_root(square: Array) -> Array:
+    """1 over the square root, 1 for what is not positive."""
+    is_positive = square > 0
+    return jnp.where(is_positive, lax.rsqrt(jnp.where(is_positive, square, 1.0)), 1.0)
 
 
 def spread(size: int, dtype: jnp.dtype) -> Array:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check, folds, numerics
+from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
 from jboost.example_weights.solve import Config, Inputs, centred, default_tolerance, is_price, is_sound, prepare, solve_warm
@@ -24,6 +25,7 @@ class PenaltyChoice(NamedTuple):
     losses: Array  # [k] mean error of each penalty over all held-out examples; +inf where a fold has no solution
     fold_losses: Array  # [folds, k]; 0 where a fold is empty
     statuses: Array  # [folds, k] int32
+    status: Array  # [] int32: OPTIMAL, or what the first fold of that penalty that is not ends in; of all of them, where there is no penalty
 
 
 def choose_penalty(
@@ -107,4 +109,7 @@ def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, n
     sizes = jnp.sum(held_out, axis=1, dtype=labels.dtype)
     losses = jnp.sum(wrong, axis=0) / jnp.maximum(jnp.sum(sizes), 1)
     best = jnp.min(jnp.where(losses == jnp.min(losses), penalties, jnp.inf))
-    return PenaltyChoice(jnp.where(jnp.isfinite(jnp.min(losses)), best, jnp.nan), losses, wrong / jnp.maximum(sizes, 1)[:, None], statuses)
+    is_chosen = jnp.isfinite(jnp.min(losses))
+    falls_short = ((statuses != int(Status.OPTIMAL)) & ((penalties == best)[None, :] | ~is_chosen)).reshape(-1)
+    status = jnp.where(jnp.any(falls_short), statuses.reshape(-1)[jnp.argmax(falls_short)], int(Status.OPTIMAL)).astype(jnp.int32)
+    return PenaltyChoice(jnp.where(is_chosen, best, jnp.nan), losses, wrong / jnp.maximum(sizes, 1)[:, None], statuses, status)

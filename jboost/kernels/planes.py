@@ -33,7 +33,7 @@ from jax import lax
 from jboost.base import check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike, PyTree
-from jboost.kernels.roots import angle_of, root
+from jboost.kernels.angles import angle_of
 from jboost.kernels.types import Kernel, as_points
 
 _UNROLLED = 16  # coordinates of a pair that are worked off in registers
@@ -108,7 +108,7 @@ def _lengths(points: Array) -> Array:
     """|x| of points [..., d], [...], without overflow or underflow; its derivative is 0 at the origin."""
     size = lax.stop_gradient(jnp.max(jnp.abs(points), axis=-1))
     unit = jnp.where(size > 0, size, 1.0)
-    return size * root(jnp.sum((points / unit[..., None]) ** 2, axis=-1))
+    return size * numerics.root(jnp.sum((points / unit[..., None]) ** 2, axis=-1))
 
 
 def _disagreement(radius: Array, points_a: Array, points_b: Array) -> Array:
@@ -145,7 +145,7 @@ def _chord(points_a: Array, points_b: Array) -> tuple[Array, Array]:
     squares, product = over_coordinates(
         lambda difference, total, sums: (sums[0] + (difference * unit) ** 2, sums[1] + difference * unit * total), (none, none)
     )
-    length = root(squares)
+    length = numerics.root(squares)
     return size * length, numerics.safe_divide(product, length)
 
 
@@ -153,7 +153,7 @@ def _share_of_ball(distance: Array, projection: Array, short: Array, dimension: 
     """vol(B_x symmetric difference B_z) / vol(B_x) for rho_x = 1, rho_z = `short`, from |x - z| and (x + z).e = p_x + p_z."""
     p_x = jnp.minimum(0.5 * (projection + distance), 1.0)
     p_z = jnp.clip(0.5 * (projection - distance), -short, short)
-    q = root((short - p_z) * (short + p_z))
+    q = numerics.root((short - p_z) * (short + p_z))
     angle = angle_of(p_x, q)
     between = angle_of(q * distance, p_x * p_z + q * q)
     longer = distance * projection / (1 + short) * _geometric_sum(short, dimension)

@@ -10,7 +10,7 @@ from jax import lax
 from jboost.base import check, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.kernels.roots import angle_of, root
+from jboost.kernels.angles import angle_of
 from jboost.kernels.types import Kernel, everywhere
 
 
@@ -108,7 +108,7 @@ def _angle(points_a: Array, points_b: Array) -> Array:
     short, long = jnp.where(is_near[..., None], difference, total), jnp.where(is_near[..., None], total, difference)
     squared_long = jnp.where(is_near, squared_total, squared_difference)
     along = numerics.safe_divide(jnp.sum(short * long, axis=-1), squared_long)
-    across = root(jnp.sum((short - along[..., None] * long) ** 2, axis=-1))
-    angle = angle_of(2 * root(squared_long) * across, squared_total - squared_difference)
+    across = numerics.root(jnp.sum((short - along[..., None] * long) ** 2, axis=-1))
+    angle = angle_of(2 * numerics.root(squared_long) * across, squared_total - squared_difference)
     is_origin_a, is_origin_b = jnp.all(points_a == 0, axis=1)[:, None], jnp.all(points_b == 0, axis=1)[None, :]
     return jnp.where(is_origin_a & is_origin_b, 0.0, jnp.where(is_origin_a | is_origin_b, 0.5, angle / jnp.pi))

@@ -1,6 +1,6 @@
 """L0-RBoost: few hypotheses and few errors at once, by a tightened linear relaxation (paper 001, Goldberg and Eckstein 2009)."""
 
-from jboost.l0.booster import L0Certificate, finish, fit, init, step
+from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step
 from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
 from jboost.l0.exact_fit import ExactFit, fit_exact
@@ -13,6 +13,7 @@ from jboost.l0.types import AllPairsConfig, L0Relaxation, RelaxationConfig, Warm
 from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
 
 __all__ = [
+    "L0",
     "AllPairsConfig",
     "Choice",
     "Exact",

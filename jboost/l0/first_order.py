@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 
 import jax.numpy as jnp
-from jax import lax
 
+from jboost.base import numerics
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.interior import Solved
@@ -49,14 +49,14 @@ class Rows:
     def _forward(self, vector: Array, margins: Array, sign: float) -> Array:
         coefficients, selected, slacks = self._columns(vector)
         slacks = jnp.where(self.is_real, slacks, 0.0)
-        reached = _times(margins, coefficients) + self.stiffness * slacks
+        reached = numerics.times(margins, coefficients) + self.stiffness * slacks
         covered = self.held.covered(selected) + self.held.both_ends(slacks)
         return jnp.concatenate([reached, jnp.sum(coefficients)[None], selected + sign * coefficients, covered])
 
     def _backward(self, vector: Array, margins: Array, sign: float) -> Array:
         weights, convexity, orders, pair_weights = self._rows(vector)
         of_slacks = self.stiffness * weights + self.held.spread(pair_weights, weights.shape[0])
-        of_coefficients = _times(weights, margins) + convexity + sign * orders
+        of_coefficients = numerics.times(weights, margins) + convexity + sign * orders
         return jnp.concatenate([of_coefficients, orders + self.held.serving(pair_weights), jnp.where(self.is_real, of_slacks, 0.0)])
 
     def matvec(self, vector: Array) -> Array:
@@ -74,10 +74,6 @@ class Rows:
     def column_norms(self, weights: Array) -> Array:
         """Sums of weighted sizes of entries: the product with their sizes."""
         return self._backward(weights, jnp.abs(self.margins), 1.0)
-
-
-def _times(left: Array, right: Array) -> Array:
-    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
 
 
 def make_program(instance: Instance, held: Held) -> LinearProgram:

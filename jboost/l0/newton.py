@@ -20,6 +20,7 @@ from jax import lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
 from jboost.base import loops, numerics
+from jboost.base.numerics import times, times_transposed
 from jboost.base.types import Array
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.types import Cuts, Instance
@@ -108,10 +109,6 @@ def make_program(instance: Instance, cuts: Cuts) -> Program:
     return Program(instance, cuts, pair_cuts.rows(instance, cuts), Parts(*columns, is_real, is_real, pair_cuts.is_used(instance, cuts)))
 
 
-def _times(matrix: Array, vector: Array) -> Array:
-    return jnp.matmul(matrix, vector, precision=lax.Precision.HIGHEST)
-
-
 def masked(program: Program, primal: Parts, dual: Parts) -> tuple[Parts, Parts]:
     """1 and 0 where unused."""
     fill = [
@@ -128,12 +125,12 @@ def residuals(program: Program, point: Point) -> Residuals:
     coefficients = jnp.where(used.coefficients, primal.coefficients, 0.0)
     slacks = jnp.where(used.slacks, primal.slacks, 0.0)
     selected = coefficients + jnp.where(used.extra, primal.extra, 0.0)
-    reduced = instance.costs - _times(dual.cuts, program.served)
+    reduced = instance.costs - times(dual.cuts, program.served)
     load = (1 + rho) * dual.margins + pair_cuts.scatter(program.cuts, dual.cuts, slacks.shape[0])
-    reached = _times(instance.margins, coefficients) + (1 + rho) * slacks - rho
-    covered = _times(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
+    reached = times(instance.margins, coefficients) + (1 + rho) * slacks - rho
+    covered = times(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
     return Residuals(
-        coefficients=jnp.where(used.coefficients, reduced - _times(dual.margins, instance.margins) - point.convexity - dual.coefficients, 0.0),
+        coefficients=jnp.where(used.coefficients, reduced - times(dual.margins, instance.margins) - point.convexity - dual.coefficients, 0.0),
         extra=jnp.where(used.extra, reduced - dual.extra + dual.room, 0.0),
         slacks=jnp.where(used.slacks, instance.weights - load - dual.slacks, 0.0),
         room=_beyond_rounding(jnp.where(used.room, primal.extra + primal.room - 1, 0.0)),
@@ -196,11 +193,11 @@ def _factor(program: Program, cover: Cover, ratio: Parts) -> _Solver:
 
     def to_cover(values: Array) -> Array:
         """The transposed graph times values [m, k]."""
-        return along_edges(values, outside, inside, size) if is_sparse else numerics.times_transposed(graph, values)
+        return along_edges(values, outside, inside, size) if is_sparse else times_transposed(graph, values)
 
     def from_cover(values: Array) -> Array:
         """The graph times values of the cover [size, k]."""
-        return along_edges(values, inside, outside, num_examples) if is_sparse else _times(graph, values)
+        return along_edges(values, inside, outside, num_examples) if is_sparse else times(graph, values)
 
     among = jnp.zeros((size, size), served.dtype).at[jnp.maximum(first, second), inside].add(ratio.cuts, mode="drop")
     among = among + among.T - to_cover(graph * inverse)  # between two of the cover, the other class's part is of one sign and its own of the other
@@ -218,33 +215,33 @@ def _factor(program: Program, cover: Cover, ratio: Parts) -> _Solver:
     halved = through_factor(sides)
     bend = ratio.extra + ratio.room
     pulled, left = ends[:, :-1], jnp.where(cover.is_in, 1.0, (ends[:, -1] + ratio.slacks) * inverse[:, 0])  # of a margin's own part, the rest is gone
-    steep = numerics.times_transposed(instance.margins, (ratio.margins * left)[:, None] * instance.margins)
-    mixed = numerics.times_transposed(instance.margins, (-stiff * ratio.margins * inverse[:, 0])[:, None] * pulled)
-    gram = numerics.times_transposed(served, graded) - numerics.times_transposed(pulled, inverse * pulled)
+    steep = times_transposed(instance.margins, (ratio.margins * left)[:, None] * instance.margins)
+    mixed = times_transposed(instance.margins, (-stiff * ratio.margins * inverse[:, 0])[:, None] * pulled)
+    gram = times_transposed(served, graded) - times_transposed(pulled, inverse * pulled)
     outer = jnp.block([[steep + jnp.diag(ratio.coefficients + bend), mixed - jnp.diag(bend)], [mixed.T - jnp.diag(bend), gram + jnp.diag(bend)]])
-    outer = outer - numerics.times_transposed(halved, halved)
-    steepness = jnp.concatenate([_times(ratio.margins, instance.margins**2) + ratio.coefficients, _times(ratio.cuts, served)]) + jnp.tile(bend, 2)
+    outer = outer - times_transposed(halved, halved)
+    steepness = jnp.concatenate([times(ratio.margins, instance.margins**2) + ratio.coefficients, times(ratio.cuts, served)]) + jnp.tile(bend, 2)
     unit = jnp.where(steepness > 0, lax.rsqrt(jnp.where(steepness > 0, steepness, 1.0)), 1.0)
     shift = jnp.where(jnp.concatenate([used.coefficients, used.coefficients]), 30 * eps, 1.0)
     top = lax.linalg.cholesky(outer * unit[:, None] * unit[None, :] + jnp.diag(shift), symmetrize_input=False)
 
     def backsolve(push: _Push) -> _Push:
         begun = through_factor(push.slacks)
-        right = push.columns - numerics.times_transposed(sides, inverse * push.slacks) - numerics.times_transposed(halved, begun)
+        right = push.columns - times_transposed(sides, inverse * push.slacks) - times_transposed(halved, begun)
         columns = unit[:, None] * cho_solve((top, True), unit[:, None] * right)
-        of_cover = roots[:, None] * solve_triangular(factor, begun - _times(halved, columns), lower=True, trans=1)
-        of_others = inverse * (push.slacks - _times(sides, columns) - from_cover(of_cover))
+        of_cover = roots[:, None] * solve_triangular(factor, begun - times(halved, columns), lower=True, trans=1)
+        of_others = inverse * (push.slacks - times(sides, columns) - from_cover(of_cover))
         return _Push(of_others.at[cover.places].set(of_cover, mode="drop"), columns)
 
     def apply(found: _Push) -> _Push:
         coefficients, selected = jnp.split(found.columns, 2)
-        of_margins = ratio.margins[:, None] * (_times(instance.margins, coefficients) + stiff * found.slacks)
-        of_cuts = ratio.cuts[:, None] * (_times(served, selected) + pair_cuts.gather(program.cuts, found.slacks))
+        of_margins = ratio.margins[:, None] * (times(instance.margins, coefficients) + stiff * found.slacks)
+        of_cuts = ratio.cuts[:, None] * (times(served, selected) + pair_cuts.gather(program.cuts, found.slacks))
         of_slacks = jnp.where(used.slacks, ratio.slacks, 1.0)[:, None] * found.slacks
         of_slacks = of_slacks + stiff * of_margins + pair_cuts.scatter(program.cuts, of_cuts, num_examples)
         bent = bend[:, None] * (selected - coefficients)
-        of_coefficients = numerics.times_transposed(instance.margins, of_margins) + ratio.coefficients[:, None] * coefficients - bent
-        return _Push(of_slacks, jnp.concatenate([of_coefficients, numerics.times_transposed(served, of_cuts) + bent]))
+        of_coefficients = times_transposed(instance.margins, of_margins) + ratio.coefficients[:, None] * coefficients - bent
+        return _Push(of_slacks, jnp.concatenate([of_coefficients, times_transposed(served, of_cuts) + bent]))
 
     def refined(push: _Push) -> _Push:
         """By conjugate gradients, preconditioned by the factor: what was added to the diagonals is taken back."""
@@ -288,8 +285,8 @@ def _right(program: Program, newton_inverse: Parts, ratio: Parts, missing: Resid
     push = jax.tree.map(lambda target, inverse: target * inverse, targets, newton_inverse)
     of_margins = push.margins - ratio.margins * missing.margins
     of_cuts = push.cuts - ratio.cuts * missing.cuts
-    through = _times(of_cuts, program.served)
-    of_coefficients = -missing.coefficients + _times(of_margins, program.instance.margins) + through + push.coefficients
+    through = times(of_cuts, program.served)
+    of_coefficients = -missing.coefficients + times(of_margins, program.instance.margins) + through + push.coefficients
     of_extra = -missing.extra + through + push.extra - push.room - ratio.room * missing.room
     of_slacks = (
         -missing.slacks + (1 + program.instance.margin) * of_margins + pair_cuts.scatter(program.cuts, of_cuts, missing.slacks.shape[0]) + push.slacks
@@ -307,8 +304,8 @@ def _complete(program: Program, newton: _Newton, missing: Residuals, targets: Pa
     columns = (solved.columns + convexity * newton.unit.columns)[:, 0]
     coefficients, selected = (jnp.where(used.coefficients, part, 0.0) for part in (columns[:num_columns], columns[num_columns:]))
     extra = selected - coefficients
-    reached = _times(instance.margins, coefficients) + (1 + instance.margin) * slacks
-    covered = _times(program.served, selected) + pair_cuts.gather(program.cuts, slacks)
+    reached = times(instance.margins, coefficients) + (1 + instance.margin) * slacks
+    covered = times(program.served, selected) + pair_cuts.gather(program.cuts, slacks)
     primal = Parts(
         coefficients,
         extra,

@@ -48,9 +48,7 @@ class Residuals(NamedTuple):
     primal: Array  # [m] K w
     dual: Array  # [n + m] cost tau - K'y - zl + zu, 0 where fixed
     gap: Array  # [] kappa + cost . w - dual objective
-    dual_objective: Array  # []
     objective: Array  # []
-    reduced: Array  # [n + m] cost tau - K'y
 
 
 def sides(values: Array) -> Array:
@@ -114,7 +112,7 @@ def residuals(program: Embedded, point: Point) -> Residuals:
     dual = jnp.where(program.is_fixed, 0.0, reduced - jnp.sum(sides(point.multiplier), axis=0))
     dual_objective = jnp.sum(sides(program.bound * point.multiplier)) + jnp.sum(program.level * reduced)
     objective = jnp.sum(program.cost * point.primal)
-    return Residuals(forward(program, point.primal), dual, point.gap_dual + objective - dual_objective, dual_objective, objective, reduced)
+    return Residuals(forward(program, point.primal), dual, point.gap_dual + objective - dual_objective, objective)
 
 
 class Scaling(NamedTuple):
@@ -133,8 +131,8 @@ def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Li
     def halve(_: Array, scales: tuple[Array, Array]) -> tuple[Array, Array]:
         row, column = scales
         now = row[:, None] * sizes * column[None, :]
-        column = column * _root(jnp.max(now, axis=0, initial=0.0))
-        return row * _root(jnp.max(now, axis=1, initial=0.0)), jnp.clip(column, 1 / _LARGEST_SCALE, _LARGEST_SCALE)
+        column = column * numerics.inverse_root(jnp.max(now, axis=0, initial=0.0))
+        return row * numerics.inverse_root(jnp.max(now, axis=1, initial=0.0)), jnp.clip(column, 1 / _LARGEST_SCALE, _LARGEST_SCALE)
 
     row, column = lax.fori_loop(0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective)))
     objective = _size(problem.objective * column)
@@ -149,10 +147,6 @@ def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Li
         upper=problem.upper / column / bound,
     )
     return row[:, None] * matrix * column[None, :], scaled, Scaling(row, column, objective, bound)
-
-
-def _root(value: Array) -> Array:
-    return jnp.where(value > 0, lax.rsqrt(jnp.where(value > 0, value, 1.0)), 1.0)
 
 
 def _size(values: Array, otherwise: ArrayLike = 1.0) -> Array:

@@ -103,7 +103,7 @@ def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
 
 def _find_ray(program: Embedded, stops: Array, point: Point, residual: Residuals, tolerance: float) -> tuple[Array, Array]:
     """Whether y is a ray that proves the program infeasible, and whether w is one along which the objective falls without end."""
-    slope = -embedding.backward(program, point.dual)  # residual.reduced less cost tau is what rounding leaves, where y is small
+    slope = -embedding.backward(program, point.dual)  # cost tau - K'y less cost tau is what rounding leaves, where y is small
     is_low = slope > 0
     is_held = program.is_fixed | jnp.where(is_low, program.has_bound[0], program.has_bound[1])
     missed = jnp.max(jnp.where(is_held, 0.0, jnp.abs(slope)), initial=0.0)

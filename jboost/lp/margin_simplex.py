@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check, loops, numerics
+from jboost.base.numerics import times
 from jboost.base.types import Array
 
 _RAISED = 0.75  # by which power of the rounding unit margins are raised, and steeper than what a slope must be
@@ -97,10 +98,6 @@ class _Run(NamedTuple):
     is_settled: Array  # [] bool
 
 
-def _product(left: Array, right: Array) -> Array:
-    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
-
-
 def nothing(num_examples: int, capacity: int, dtype: Any) -> Basis:
     """No basis: the method begins with a single hypothesis."""
     slots = jnp.arange(capacity, dtype=jnp.int32)
@@ -174,7 +171,7 @@ def _first_basis(program: _Program) -> Basis:
     """The single hypothesis of the largest edge, with rho its least margin."""
     num_votes, num_examples = program.columns.shape
     caps = program.caps[num_votes:]
-    edges = jnp.where(program.is_used, _product(program.columns, caps), -jnp.inf)
+    edges = jnp.where(program.is_used, times(program.columns, caps), -jnp.inf)
     vote = jnp.minimum(numerics.first_true(edges == jnp.max(edges)), num_votes - 1)
     margins = jnp.where(caps > 0, program.columns[vote] + program.raised, jnp.inf)
     margin = jnp.minimum(numerics.first_true(margins == jnp.min(margins)), num_examples - 1)
@@ -183,7 +180,7 @@ def _first_basis(program: _Program) -> Basis:
     lone = jnp.concatenate([others, jnp.ones((1,), others.dtype)])
     kept = jnp.concatenate([jnp.diag(-others), jnp.zeros((1, num_votes), others.dtype)])
     by_votes = kept + jnp.where(votes == vote, 1.0, 0.0)[None, :] * lone[:, None]
-    rho = _product(by_votes, program.columns[:, margin]) + jnp.concatenate([-1 - others, jnp.zeros((1,), others.dtype)])
+    rho = times(by_votes, program.columns[:, margin]) + jnp.concatenate([-1 - others, jnp.zeros((1,), others.dtype)])
     return Basis(
         slots=jnp.where(votes == vote, num_votes + margin, votes),
         basics=jnp.where(examples == margin, vote, num_votes + examples),
@@ -205,8 +202,8 @@ def _equations(program: _Program, basis: Basis) -> Array:
 
 def _corrected(program: _Program, basis: Basis) -> Basis:
     """A basis whose inverse X is X (2 - K X) instead: that squares its error, and takes new votes in without one."""
-    reached = _product(basis.inverse, _equations(program, basis).T)
-    return basis._replace(inverse=2 * basis.inverse - _product(reached, basis.inverse))
+    reached = times(basis.inverse, _equations(program, basis).T)
+    return basis._replace(inverse=2 * basis.inverse - times(reached, basis.inverse))
 
 
 def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
@@ -216,31 +213,31 @@ def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
 
     def correct(state: tuple[Array, Array]) -> tuple[Array, Array]:
         inverse, missed = state
-        inverse = inverse - _product(missed, inverse)
-        return inverse, _product(inverse, equations) - unit
+        inverse = inverse - times(missed, inverse)
+        return inverse, times(inverse, equations) - unit
 
     def is_near(state: tuple[Array, Array]) -> Array:
         missed = jnp.max(jnp.abs(state[1]))
         return (missed > eps**_RAISED) & (missed <= _NEAR)
 
-    first = correct((basis.inverse, _product(basis.inverse, equations) - unit))
+    first = correct((basis.inverse, times(basis.inverse, equations) - unit))
     (inverse, missed), _ = loops.bounded_loop(correct, is_near, first, max_checks=_MOST_CORRECTIONS)
-    votes = _product(jnp.concatenate([-_lift(program, basis.slots), jnp.ones((1,), missed.dtype)]), inverse[:, :-1])
+    votes = times(jnp.concatenate([-_lift(program, basis.slots), jnp.ones((1,), missed.dtype)]), inverse[:, :-1])
     return basis._replace(inverse=inverse), (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -(eps**_LEAST_VOTE))
 
 
 def _table(program: _Program, basis: Basis, is_free: Array) -> _Table:
     num_votes = program.columns.shape[0]
     votes, rho = basis.inverse[:, :-1], basis.inverse[:, -1:]
-    margins = _product(votes, program.columns) - rho
+    margins = times(votes, program.columns) - rho
     entries = jnp.concatenate([jnp.concatenate([votes, margins], axis=1)[:, basis.basics], rho], axis=1)
     one = jnp.ones((1,), rho.dtype)
-    values = _product(jnp.concatenate([-_lift(program, basis.slots), one]), entries) + jnp.concatenate([_lift(program, basis.basics), 0 * one])
+    values = times(jnp.concatenate([-_lift(program, basis.slots), one]), entries) + jnp.concatenate([_lift(program, basis.basics), 0 * one])
     entries = entries.at[-1].set(values)
     slot_caps, basic_caps = program.caps[basis.slots], jnp.concatenate([program.caps[basis.basics], one])
     is_below = jnp.append((values[:-1] < 0) & (basis.basics >= num_votes), True)
-    slopes = _product(entries, jnp.where(is_below, basic_caps, 0.0))
-    norms = 1 + _product(entries * entries, jnp.ones_like(basic_caps))
+    slopes = times(entries, jnp.where(is_below, basic_caps, 0.0))
+    norms = 1 + times(entries * entries, jnp.ones_like(basic_caps))
     slot, is_steep = _steepest(slopes, slot_caps, norms, is_free, program.flat)
     return _Table(entries, basis.slots, basis.basics, slot_caps, basic_caps, is_below, slopes, norms, slot, is_steep)
 
@@ -254,7 +251,7 @@ def _lift(program: _Program, places: Array) -> Array:
 def _with_inverse(program: _Program, table: _Table) -> Basis:
     """The basis of a table, with the inverse that the table holds."""
     num_votes = program.columns.shape[0]
-    values = table.entries[-1] + _product(_lift(program, table.slots), table.entries[:-1])
+    values = table.entries[-1] + times(_lift(program, table.slots), table.entries[:-1])
     linear = jnp.concatenate([table.entries[:-1], values[None, :]])
     votes = (jnp.append(table.slots, -1)[:, None] == jnp.arange(num_votes)[None, :]).astype(linear.dtype)
     votes = votes.at[:, jnp.where(table.basics < num_votes, table.basics, num_votes)].set(linear[:, :-1], mode="drop")
@@ -276,8 +273,8 @@ def _pivot(is_free: Array, flat: Array, table: _Table) -> _Table:
     slot_caps = jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps)
     basic_caps = jnp.where(is_basic, table.slot_caps[slot], table.basic_caps)
     is_below = jnp.where(is_basic, ~rises, table.is_below ^ jnp.append(is_passed, False))
-    slopes = _product(entries, jnp.where(is_below, basic_caps, 0.0))
-    alike = _product(entries, jnp.where(is_basic, 0.0, row))
+    slopes = times(entries, jnp.where(is_below, basic_caps, 0.0))
+    alike = times(entries, jnp.where(is_basic, 0.0, row))
     norms = jnp.where(is_slot, 1.0, table.norms - column**2) + ratios * (2 * alike - ratios * (table.norms[slot] - row[basic] ** 2 - 2))
     norms = jnp.maximum(norms, 1 + ratios**2)
     following, is_steep = _steepest(slopes, slot_caps, norms, is_free, flat)
@@ -344,7 +341,7 @@ def _vertex(table: _Table) -> tuple[Array, Array]:
 def _gap(program: _Program, table: _Table) -> Array:
     """Between what the example weights allow and what the votes are worth, worked out from the columns."""
     votes, weights = _vertex(table)
-    margins, rho = _product(votes, program.columns), table.entries[-1, -1]
+    margins, rho = times(votes, program.columns), table.entries[-1, -1]
     value = rho - jnp.sum(program.caps[votes.shape[0] :] * jnp.maximum(rho - margins, 0.0))
-    edges = jnp.where(program.is_used, _product(program.columns, weights), -jnp.inf)
+    edges = jnp.where(program.is_used, times(program.columns, weights), -jnp.inf)
     return jnp.max(edges) - value + jnp.abs(jnp.sum(weights) - 1) + jnp.abs(jnp.sum(votes) - 1)

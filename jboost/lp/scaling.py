@@ -56,14 +56,11 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
 
     def one_round(_: Any, factors: tuple[Array, Array]) -> tuple[Array, Array]:
         rows, columns = factors
-        return rows * _inverse_root(rows * operator.row_norms(columns)), columns * _inverse_root(columns * operator.column_norms(rows))
+        norms = rows * operator.row_norms(columns), columns * operator.column_norms(rows)
+        return rows * numerics.inverse_root(norms[0]), columns * numerics.inverse_root(norms[1])
 
     rows, columns = lax.fori_loop(0, rounds, one_round, numerics.start_loop_beside(ones, problem.objective))
     return Scaling(rows, columns, 1 / (1 + _norm(row_sizes(problem) * rows)), 1 / (1 + _norm(columns * problem.objective)))
-
-
-def _inverse_root(norms: Array) -> Array:
-    return jnp.where(norms > 0, lax.rsqrt(jnp.where(norms > 0, norms, 1.0)), 1.0)
 
 
 def _norm(vector: Array) -> Array:

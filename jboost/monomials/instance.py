@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import numerics
 from jboost.base.types import Array, PyTree
 from jboost.monomials import integers
 
@@ -125,7 +126,7 @@ def numbers_covered(rows: Rows, extent: Array, literals: Array) -> tuple[Array, 
 
     def of_block(rows: Rows) -> tuple[Array, Array]:
         flags = covered(rows, literals).astype(rows.covers.dtype)
-        return integers.dot(rows.covers.T, flags), jnp.sum(flags, axis=0)
+        return numerics.times(rows.covers.T, flags), jnp.sum(flags, axis=0)
 
     return sum_over_rows(extent, rows, of_block)
 
@@ -271,7 +272,7 @@ def _chains(literals: Array) -> tuple[Array, Array]:
     sizes, others = jnp.sum(literals, axis=0), jnp.arange(size, dtype=jnp.int32)
 
     def next_wider(index: Array) -> Array:
-        common, own = integers.dot(literals.T, literals[:, index][:, None])[:, 0], sizes[index]
+        common, own = numerics.times(literals.T, literals[:, index][:, None])[:, 0], sizes[index]
         is_wider = (common == own) & ((sizes > own) | (index < others))
         place = jnp.argmin(jnp.where(is_wider, sizes, jnp.inf))
         return jnp.where(is_wider[place], place, size).astype(jnp.int32)
@@ -299,7 +300,7 @@ def _near(instance: Instance) -> Array:
 
     def choose_some(block: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         choosers = lax.dynamic_slice_in_dim(theirs, block * at_once, at_once)
-        parted = own[None, :] - integers.dot(choosers, mine.T)
+        parted = own[None, :] - numerics.times(choosers, mine.T)
 
         def choose(index: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             order, is_free = carry

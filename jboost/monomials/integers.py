@@ -64,19 +64,10 @@ def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
 def product(matrix: Array, amounts: Array) -> Array:
     """matrix [k, R] of 0 and 1 times amounts [R, B], integers: exact, [k, B]."""
     if amounts.dtype == jnp.dtype("int64"):
-        return _dot(matrix, amounts.astype(matrix.dtype)).astype(amounts.dtype)
+        return numerics.times(matrix, amounts.astype(matrix.dtype)).astype(amounts.dtype)
     high, low = amounts >> _LOW_BITS, amounts & (2**_LOW_BITS - 1)
-    both = _dot(matrix, jnp.concatenate([high, low], axis=1).astype(matrix.dtype)).astype(amounts.dtype)
+    both = numerics.times(matrix, jnp.concatenate([high, low], axis=1).astype(matrix.dtype)).astype(amounts.dtype)
     return (both[:, : amounts.shape[1]] << _LOW_BITS) + both[:, amounts.shape[1] :]
-
-
-def dot(matrix: Array, counts: Array) -> Array:
-    """matrix [k, R] times counts [R, B] of small integers held as floats."""
-    return _dot(matrix, counts)
-
-
-def _dot(left: Array, right: Array) -> Array:
-    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
 
 
 def pack(flags: Array) -> Array:

@@ -350,15 +350,15 @@ def covers(literals: ArrayLike, features: ArrayLike) -> Array:
     dtype = _float_of(table.dtype)
     wanted = jnp.concatenate([signs == 1, signs == -1], axis=1).astype(dtype)
     missed = jnp.concatenate([table != 1, table != 0], axis=1).astype(dtype)
-    return integers.dot(wanted, missed.T) == 0
+    return numerics.times(wanted, missed.T) == 0
 
 
 def _value(problem: _Problem, literals: Array, signs: Array) -> Array:
     """(27) of monomials [k, N] with signs [k], in floats."""
     inside = covers(literals, problem.features)
-    agreement = integers.dot(inside.astype(problem.weights.dtype), (problem.weights * problem.labels)[:, None])[:, 0]
+    agreement = numerics.times(inside.astype(problem.weights.dtype), (problem.weights * problem.labels)[:, None])[:, 0]
     worth = signs * agreement - problem.costs[jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)]
     if problem.rewards is None:
         return worth
     own = (inside & (problem.labels[None, :] == signs[:, None])).astype(worth.dtype)
-    return worth + jnp.sum(integers.dot(own, problem.rewards) * ~inside, axis=1)
+    return worth + jnp.sum(numerics.times(own, problem.rewards) * ~inside, axis=1)

@@ -62,6 +62,7 @@ class TradeOff(NamedTuple):
     bias: Array  # []
     loss: Array  # []
     margin: Array  # []
+    status: Array  # [] int32, that of the front
 
 
 @predict_scores.register

@@ -274,16 +274,11 @@ class EuclideanPenalty:
 
 def _norm(example_weights: Array, prior: Array) -> Array:
     square = jnp.sum(jnp.where(prior > 0, numerics.safe_divide(example_weights**2, num_examples(prior) * prior), 0.0))
-    return _root(square)
+    return numerics.root(square)
 
 
 def _shortfall_norm(shortfalls: Array, prior: Array) -> Array:
-    return _root(jnp.sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0)))
-
-
-def _root(square: Array) -> Array:
-    is_positive = square > 0
-    return jnp.where(is_positive, jnp.sqrt(jnp.where(is_positive, square, 1.0)), 0.0)
+    return numerics.root(jnp.sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0)))
 
 
 def _deviation_error(prior: Array, dtype: jnp.dtype) -> float:

@@ -98,7 +98,7 @@ class Rules:
 
         is_kept = jnp.arange(grown.chosen.shape[0]) < order
         used = jnp.zeros(state.literals.shape[0], jnp.int8).at[jnp.where(is_kept, grown.chosen, len(state.literals))].set(1, mode="drop")
-        missed = integers.dot(used[None, :].astype(dtype), (1 - state.literals).astype(dtype))
+        missed = numerics.times(used[None, :].astype(dtype), (1 - state.literals).astype(dtype))
         outputs = jnp.where((missed == 0) & state.mask[None, :], 1.0, 0.0).astype(dtype)
         half = state.literals.shape[0] // 2
         rule = Monomial((used[:half] - used[half:])[None, :], jnp.ones((1,), jnp.int8))

@@ -142,4 +142,5 @@ def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) 
         bias=front.biases[index],
         loss=front.losses[index],
         margin=front.margins[index],
+        status=front.status,
     )
