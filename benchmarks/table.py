@@ -1,9 +1,13 @@
-"""The benchmark tables of README.md, made from the JSON in `benchmarks/results`: `python -m benchmarks.table [--check]`."""
+"""The tables of README.md and benchmarks/RESULTS.md, made from the JSON in `benchmarks/results`: `python -m benchmarks.table [--check]`.
+
+A block `<!-- NAME:begin -->` to `<!-- NAME:end -->` of one of the `blocks` below is replaced wherever it stands.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,13 +27,15 @@ from benchmarks import (
     pair_leave_one_out,
     pair_space,
     pair_sweep,
+    paper001,
     projections,
     soft_margin_games,
 )
 
-BEGIN, END = "<!-- benchmarks:begin -->", "<!-- benchmarks:end -->"
+FILES = (harness.ROOT / "README.md", harness.ROOT / "benchmarks" / "RESULTS.md")
+_MARKER = re.compile(r"^<!-- ([a-z0-9-]+):(begin|end) -->$", re.MULTILINE)
 
-# The order here is the order in the README. A new benchmark is a new line.
+# The order here is the order of the tables. A new benchmark is a new line.
 TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "pair_sweep": pair_sweep.sweep_table,
     "pair_batch": pair_sweep.batch_table,
@@ -57,12 +63,21 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
 }
 
 
-def render(results: Path) -> str:
-    """All results of a folder as Markdown; results with the same environment stand under one line that describes it.
+def blocks(results: Path) -> dict[str, str]:
+    """All tables of a folder of results, in Markdown, by the names of their blocks.
 
     Raises:
       ValueError: naming the file, if one is of no known benchmark.
     """
+    tables = {"benchmarks": _benchmarks(results)}
+    for path in sorted((results / "paper001").glob("*.json")):
+        rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
+        tables |= {path.stem: paper001.show(rows), f"{path.stem}-means": paper001.show_means(rows)}
+    return tables
+
+
+def _benchmarks(results: Path) -> str:
+    """All benchmarks; those with the same environment stand under one line that describes it."""
     documents = {path: json.loads(path.read_text(encoding="utf-8")) for path in sorted(results.glob("*.json"))}
     for path, document in documents.items():
         if document.get("name") not in TABLES:
@@ -71,48 +86,61 @@ def render(results: Path) -> str:
     groups: dict[str, list[Mapping[str, Any]]] = {}
     for document in sorted(documents.values(), key=lambda document: (document["environment"]["platform"], order.index(document["name"]))):
         groups.setdefault(_describe(document["environment"]), []).append(document)
-    blocks = [f"**{place}**\n\n" + "\n\n".join(TABLES[it["name"]](it) for it in members) for place, members in groups.items()]
-    return "\n\n".join(blocks) or "No results yet: run `python -m benchmarks.pair_sweep`."
+    return "\n\n".join(f"**{place}**\n\n" + "\n\n".join(map(_show, members)) for place, members in groups.items())
+
+
+def _show(document: Mapping[str, Any]) -> str:
+    table = TABLES[document["name"]]
+    return f"`python -m {table.__module__}`: {table(document)}"
 
 
 def _describe(environment: Mapping[str, Any]) -> str:
-    cores = f"{environment['cpu']}, {environment['cpu_count']} cores"
+    count = environment["cpu_count"]
+    cores = f"{environment['cpu']}, {count} core{'s' if count > 1 else ''}"
     where = cores if environment["platform"] == "cpu" else f"{environment['device']} ({cores})"
     versions = f"jboost {environment['jboost']}, jax {environment['jax']}, Python {environment['python']}"
     return f"{where}; {versions}; {environment['date']}"
 
 
-def insert(text: str, tables: str) -> str:
-    """The text with the tables between its two markers.
+def insert(text: str, tables: Mapping[str, str]) -> str:
+    """The text with every block as the tables have it.
 
     Raises:
-      ValueError: unless each marker is there once, and in order.
+      ValueError: unless there are blocks, each with a beginning and an end and of a known name.
     """
-    if text.count(BEGIN) != 1 or text.count(END) != 1 or text.index(BEGIN) > text.index(END):
-        raise ValueError(f"README needs one line {BEGIN} and, after it, one line {END}")
-    before, rest = text.split(BEGIN)
-    return f"{before}{BEGIN}\n\n{tables}\n\n{END}{rest.split(END)[1]}"
+    marks = [(match[1], match[2]) for match in _MARKER.finditer(text)]
+    names = [name for name, _ in marks[::2]]
+    if not names or marks != [(name, edge) for name in names for edge in ("begin", "end")]:
+        raise ValueError("no blocks, or a line <!-- NAME:begin --> without <!-- NAME:end --> after it")
+    for name in names:
+        if name not in tables:
+            raise ValueError(f"there are no results for the block {name!r}: those there are {', '.join(tables)}")
+        begin, end = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        before, rest = text.split(begin)
+        text = f"{before}{begin}\n\n{tables[name]}\n\n{end}{rest.split(end)[1]}"
+    return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.table", description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if README is stale")
-    parser.add_argument("--readme", type=Path, default=harness.ROOT / "README.md", metavar="FILE")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit status 1 if a file is stale")
+    parser.add_argument("--files", type=Path, nargs="+", default=FILES, metavar="FILE", help="default: README.md and benchmarks/RESULTS.md")
     parser.add_argument("--results", type=Path, default=harness.RESULTS, metavar="DIR")
     options = parser.parse_args(arguments)
-    try:
-        text = options.readme.read_text(encoding="utf-8")
-        fresh = insert(text, render(options.results))
-    except (OSError, ValueError, KeyError) as error:
-        print(f"{options.readme.name}: {error}", file=sys.stderr)
-        return 2
-    if fresh == text:
-        return 0
-    if options.check:
-        print(f"{options.readme.name} is stale: run python -m benchmarks.table", file=sys.stderr)
-        return 1
-    options.readme.write_text(fresh, encoding="utf-8")
-    return 0
+    status = 0
+    for path in options.files:
+        try:
+            text = path.read_text(encoding="utf-8")
+            fresh = insert(text, blocks(options.results))
+        except (OSError, ValueError, KeyError) as error:
+            print(f"{path.name}: {error}", file=sys.stderr)
+            return 2
+        if fresh != text and options.check:
+            print(f"{path.name} is stale: run python -m benchmarks.table", file=sys.stderr)
+            status = 1
+        elif fresh != text:
+            path.write_text(fresh, encoding="utf-8")
+    return status
 
 
 if __name__ == "__main__":

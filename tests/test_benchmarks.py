@@ -1,4 +1,4 @@
-"""The benchmarks run, their peers find what jboost finds, and the README's tables are made from their JSON. No time is asserted."""
+"""The benchmarks run, their peers find what jboost finds, and the tables are made from their JSON. No time is asserted."""
 
 import json
 import math
@@ -109,10 +109,10 @@ def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
         assert set(record["contenders"]) == {"jboost", "jboost margin", "plain JAX", "HiGHS"}
         assert set(record["ratios_to_jboost"]) == {"jboost margin", "plain JAX", "HiGHS"}
 
-    place = ["--readme", str(readme), "--results", str(results)]
+    place = ["--files", str(readme), "--results", str(results)]
     readme.write_text("# A project\n")
     assert table.main(place) == 2  # no markers
-    readme.write_text(f"# A project\n\n{table.BEGIN}\n{table.END}\n\nMore.\n")
+    readme.write_text("# A project\n\n<!-- benchmarks:begin -->\n<!-- benchmarks:end -->\n\nMore.\n")
     assert table.main([*place, "--check"]) == 1
     assert table.main(place) == 0
     assert table.main([*place, "--check"]) == 0
@@ -127,7 +127,13 @@ def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
     (results / "unknown-cpu.json").write_text('{"name": "unknown"}')
     assert table.main(place) == 2
     assert readme.read_text() == text
+    readme.write_text("<!-- nothing:begin -->\n<!-- nothing:end -->\n")
+    assert table.main(place) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+def test_the_tables_of_the_repository_are_those_of_its_results(capsys):
+    assert table.main(["--check"]) == 0, capsys.readouterr().err
 
 
 def test_unfinished_and_skipped_peers_are_shown_as_such():
