@@ -28,13 +28,19 @@ class FittedEnsemble:
     description: dict[str, Any]  # as `jboost.report.boosting.describe_fit` makes it
 
 
-def read_ensemble(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
+def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
     """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
     names, learner, precision = tuple(metadata["names"]), metadata["learner"], metadata["precision"]
     mapping, description = LabelMapping(**metadata["labels"]), dict(metadata["boosting"])
     given = boost.make_learner(learner) if learner == "mlp" else None
     with jax.enable_x64(precision == "float64"):
         return FittedEnsemble(files.load(path, learner=given), names, learner, mapping, precision, description)
+
+
+def text_columns(fitted: FittedEnsemble) -> tuple[str, ...]:
+    """None: all columns are numbers."""
+    del fitted
+    return ()
 
 
 def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:

@@ -33,7 +33,7 @@ class FittedVote:
     base: BaseFit | None
 
 
-def read_vote(path: Path, metadata: dict[str, Any]) -> FittedVote:
+def read(path: Path, metadata: dict[str, Any]) -> FittedVote:
     """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
     names, columns, precision = tuple(metadata["names"]), metadata["score_columns"], metadata["precision"]
     mapping, strategy = LabelMapping(**metadata["labels"]), metadata["strategy"]
@@ -41,6 +41,11 @@ def read_vote(path: Path, metadata: dict[str, Any]) -> FittedVote:
         vote = files.load(path)
     base = None if columns else classifiers.load_base(path.parent / BASE)
     return FittedVote(vote, names, tuple(columns) if columns else None, strategy, mapping, precision, base)
+
+
+def text_columns(fitted: FittedVote) -> tuple[str, ...]:
+    """The columns that held text where the model was fitted, and so hold text wherever it is asked."""
+    return fitted.base.categorical if fitted.base else ()
 
 
 def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:

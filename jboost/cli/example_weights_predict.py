@@ -27,11 +27,17 @@ class FittedExampleWeights:
     description: dict[str, Any]  # as `jboost.report.example_weights.describe` makes it
 
 
-def read_model(path: Path, metadata: dict[str, Any]) -> FittedExampleWeights:
+def read(path: Path, metadata: dict[str, Any]) -> FittedExampleWeights:
     """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
     names, precision, mapping = tuple(metadata["names"]), metadata["precision"], LabelMapping(**metadata["labels"])
     with jax.enable_x64(precision == "float64"):
         return FittedExampleWeights(files.load(path), names, mapping, precision, dict(metadata["model"]))
+
+
+def text_columns(fitted: FittedExampleWeights) -> tuple[str, ...]:
+    """None: all columns are numbers."""
+    del fitted
+    return ()
 
 
 def predict_columns(fitted: FittedExampleWeights, table: Table) -> dict[str, Any]:

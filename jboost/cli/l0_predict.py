@@ -30,7 +30,7 @@ class FittedRules:
     model: dict[str, Any]  # as `jboost.cli.l0.describe` makes it
 
 
-def read_rules(path: Path, metadata: dict[str, Any]) -> FittedRules:
+def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
     """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
     numeric, categorical, precision = tuple(metadata["numeric"]), tuple(metadata["categorical"]), metadata["precision"]
     mapping, model = LabelMapping(**metadata["labels"]), dict(metadata["model"])
@@ -39,14 +39,24 @@ def read_rules(path: Path, metadata: dict[str, Any]) -> FittedRules:
     return FittedRules(held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model)
 
 
-def predict_columns(fitted: FittedRules, table: Table, *, explain: bool) -> dict[str, Any]:
-    """The columns `score` and `prediction`, and `rules`, those that hold, where they are asked for."""
-    bits = l0.bits_of(fitted.binarizer, l0.read_rows(table, fitted.numeric, fitted.categorical), fitted.precision)
-    values = l0.scores(fitted.ensemble, bits, fitted.precision)
-    columns = {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
-    if explain:
-        columns["rules"] = report_room.explanations(fitted.model["rules"], report_room.fired(fitted.ensemble, bits))
-    return columns
+def text_columns(fitted: FittedRules) -> tuple[str, ...]:
+    """The columns that held text where the model was fitted, and so hold text wherever it is asked."""
+    return fitted.categorical
+
+
+def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
+    """The columns `score` and `prediction`."""
+    values = l0.scores(fitted.ensemble, _bits(fitted, table), fitted.precision)
+    return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
+
+
+def explain(fitted: FittedRules, table: Table) -> list[str]:
+    """The rules that hold, row by row."""
+    return report_room.explanations(fitted.model["rules"], report_room.fired(fitted.ensemble, _bits(fitted, table)))
+
+
+def _bits(fitted: FittedRules, table: Table) -> np.ndarray:
+    return l0.bits_of(fitted.binarizer, l0.read_rows(table, fitted.numeric, fitted.categorical), fitted.precision)
 
 
 def show(fitted: FittedRules, say: Any) -> None:
