@@ -405,6 +405,7 @@ def test_margins_of_scores_whose_squares_overflow(x64):
         assert float(jboost.combine.stacking(np.array([[-size], [size]]), [-1, 1]).margin) == pytest.approx(size)
 
 
+@pytest.mark.slow
 def test_pairwise_errors_of_weights_whose_sum_overflows(x64):
     for weight in (1.0, 1e308):
         dataset = jboost.make_dataset([[0.0], [1.0], [1.0]], [1, -1, 1], weights=np.full(3, weight))

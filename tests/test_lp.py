@@ -268,7 +268,8 @@ def test_a_large_bound_does_not_hide_a_missed_row(x64, config, big):
     assert solution.lower_bound <= 0.6 <= solution.upper_bound
 
 
-@pytest.mark.parametrize("config", [pytest.param(INTERIOR, marks=pytest.mark.slow), lp.FirstOrderConfig()], ids=["interior point", "first order"])
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
 def test_bounds_of_covers_without_upper_bounds(config):
     """Reduced costs of 0 up to rounding would prove nothing: the dual is multiplied until they have the right sign."""
     for seed in range(3):
@@ -374,7 +375,8 @@ def test_gradients_agree_with_the_forward_mode(x64):
     np.testing.assert_allclose(total, slope, rtol=1e-8)
 
 
-@pytest.mark.parametrize(("price", "size"), [(1.0, 1e8), pytest.param(1e-4, 1e8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("price", "size"), [(1.0, 1e8), (1e-4, 1e8)])
 def test_derivatives_in_other_units(price, size):
     """The first row's bound at `size`: x_0 falls by 0.2 for each unit of it, whatever the units of objective and bounds."""
 

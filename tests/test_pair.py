@@ -230,12 +230,14 @@ def test_predictions_are_judged_as_the_certificate_is():
     assert_kept_by_prediction(np.array([[16777217, 0], [16777216, 0], [16777217, 1], [16777216, 1]]), [1, -1, 1, -1])
 
 
+@pytest.mark.slow
 def test_a_gap_below_the_normal_numbers_of_the_float():
     least = np.float32(2.0**-126)
     assert_kept_by_prediction(np.array([[least, 0], [np.nextafter(least, np.float32(1)), 0]], np.float32), [-1, 1])
     assert_kept_by_prediction(np.array([[1e30, 1e-20], [-1e30, 2e-20]], np.float32), [-1, 1])
 
 
+@pytest.mark.slow
 def test_both_ends_of_float64(x64):
     assert_kept_by_prediction(np.array([[1e308, -1e308], [-1e308, 1e308], [-1e307, -1e307]]), [1, 1, -1])
     vanishing = jboost.pair.optimal_separator(np.array([[1e300, 0.0], [1e-300, 0.0], [2e-300, 0.0]]), [1, -1, 1])

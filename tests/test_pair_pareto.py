@@ -329,6 +329,7 @@ def test_least_squared_distance_in_float32():
     assert float(found.loss) == 1
 
 
+@pytest.mark.slow
 def test_a_line_that_no_float_holds_is_not_called_optimal():
     """The window of slopes of the first point of the front lies between two neighbouring float32."""
     side = 2**25
@@ -339,6 +340,7 @@ def test_a_line_that_no_float_holds_is_not_called_optimal():
         assert front.losses[:2].tolist() == [0, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solve", [jboost.pair.least_distance_separator, jboost.pair.least_squared_distance_separator])
 def test_distance_programs_of_any_size(solve):
     points, labels = np.array([[0, 0], [1, 0], [5, 0], [6, 0]], np.float32), [-1, -1, 1, 1]

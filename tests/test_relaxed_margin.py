@@ -340,6 +340,7 @@ def _least_edge(game):
     ).fun
 
 
+@pytest.mark.slow
 def test_weights_of_any_size_count():
     """The hard margin does not depend on positive weights, however small their share is, nor on their unit."""
     game = [[1.0], [-1.0]]
