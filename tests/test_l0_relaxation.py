@@ -10,7 +10,7 @@ import pytest
 import jboost
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import all_pairs, certify, newton
+from jboost.l0 import all_pairs, certify, interior, newton
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.relaxation import judge_features, make_instance, with_distances
 from jboost.l0.types import Cuts, Dual, Primal
@@ -481,6 +481,17 @@ def test_both_methods_agree_on_a_larger_pool(x64):
     optimum = oracle.optimum(outputs, labels, costs, 0.2)
     assert float(interior.upper_bound) == pytest.approx(optimum, rel=2e-9)
     assert first.lower_bound <= optimum <= first.upper_bound
+
+
+@pytest.mark.slow
+def test_coarse_solves_in_32_bits_lead_to_the_same_optimum(x64, monkeypatch):
+    monkeypatch.setattr(interior, "_WORTH_TWO_FLOATS", 1)
+    outputs, labels, costs = noisy_stumps(61, 24, seed=15)
+    solved = l0.solve_relaxation(outputs, labels, costs, margin=0.2, tolerance=1e-9)
+    optimum = oracle.optimum(outputs, labels, costs, 0.2)
+    assert int(solved.status) == Status.OPTIMAL
+    assert float(solved.upper_bound) == pytest.approx(optimum, rel=2e-9)
+    assert solved.lower_bound <= optimum * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("density", [0, 10**9], ids=["along edges", "by products"])

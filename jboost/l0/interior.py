@@ -1,8 +1,9 @@
-"""Where the interior point method begins: from nothing, from a point of a smaller program, and after cuts came and went."""
+"""The interior point method as the rounds see it: in which floats, and where it begins: from nothing, a smaller program, or other cuts."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import numerics
-from jboost.base.types import Array
+from jboost.base.types import Array, PyTree
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import newton
 from jboost.l0.cuts import Listed
@@ -22,6 +23,7 @@ _FIRST_PRODUCT = 0.05  # of the complementary parts, in units of a weight
 _RESUMED_PRODUCT = 3e-3
 _IDLE = 1e-2  # of the weight of a cut, in units of a weight over its surplus: below it may go
 _LIFT, _LIFTS = 30.0, (1e-4, 0.1)  # how far from its bounds an iterate begins: times the products, and within these
+_COARSE, _WORTH_TWO_FLOATS = 1e-3, 1024  # the error that 32 bits are good for, and examples from which a second program is worth its compilation
 _FULL = 0.95  # of the weight of an example, what the cuts and the margin take of it at the start
 
 
@@ -88,6 +90,11 @@ def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
     return Primal(coefficients, selected, jnp.where(used.slacks, primal.slacks, 0.0)), Dual(point.dual.margins, point.dual.cuts)
 
 
+def _cast(tree: PyTree, *, dtype: jnp.dtype) -> PyTree:
+    """The same with its floats in another type."""
+    return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, tree)
+
+
 class Solved(NamedTuple):
     """What a solve over a working set gives."""
 
@@ -117,9 +124,23 @@ class Method:
     def solve(self, instance: Instance, held: Listed, iterate: Point, *, scale: Array, tolerance: Array) -> Solved:
         """Iterations over a working set."""
         program = newton.make_program(instance, held.cuts)
-        point, _, count = newton.solve(program, iterate, scale=scale, tolerance=tolerance, config=self.config)
+        point, count = self._iterated(program, iterate, scale, tolerance)
         importance = jnp.where(point.dual.cuts > _IDLE * point.primal.cuts * instance.unit, point.dual.cuts, 0.0)
         return Solved(point, *sides(program, point), importance, count)
+
+    def _iterated(self, program: Program, iterate: Point, scale: Array, tolerance: Array) -> tuple[Point, Array]:
+        """The last iterate and their number; a large program in 32 bits as long as these carry what is asked for, at half the cost."""
+
+        def in_float(dtype: jnp.dtype) -> tuple[Point, Array]:
+            cast = functools.partial(_cast, dtype=dtype)
+            point, _, count = newton.solve(*cast((program, iterate)), scale=cast(scale), tolerance=cast(tolerance), config=self.config)
+            return _cast(point, dtype=tolerance.dtype), count
+
+        narrow, own = jnp.dtype("float32"), tolerance.dtype
+        if own == narrow or iterate.primal.slacks.shape[0] < _WORTH_TWO_FLOATS:
+            return in_float(own)
+        found: tuple[Point, Array] = lax.cond(tolerance >= _COARSE, lambda: in_float(narrow), lambda: in_float(own))
+        return found
 
     def refresh(self, instance: Instance, held: Listed, place_before: Array, primal: Primal, iterate: Point, before: Listed) -> Point:
         """The iterate for the next working set, next to a feasible point."""
