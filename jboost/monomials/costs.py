@@ -11,9 +11,8 @@ import math
 from typing import Protocol
 
 import jax.numpy as jnp
-from jax.scipy.special import gammaln
+from jax import lax
 
-from jboost.base import numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 
@@ -40,14 +39,15 @@ register(OwnCost, static=("function",))
 
 
 def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
-    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there are as many."""
-
-    def difference(size: Array, orders: Array) -> Array:  # of large numbers
-        size, orders = size.astype(jnp.float64), orders.astype(jnp.float64)
-        return (gammaln(size + 1) - gammaln(orders + 1) - gammaln(jnp.maximum(size - orders, 0) + 1)).astype(dtype)
-
+    """Natural logarithm of the number of ways to choose `orders` [D] of N attributes, where there are as many: factor by factor."""
     dtype = jnp.result_type(float)
-    return numerics.in_64_bits(difference)(jnp.asarray(num_attributes, dtype), jnp.asarray(orders, dtype))
+    size, orders = jnp.asarray(num_attributes, dtype), jnp.asarray(orders, jnp.int32)
+
+    def multiply(number: Array, total: Array) -> Array:
+        factor = jnp.maximum(size - number, 1) / (number + 1).astype(dtype)
+        return total + jnp.where(number < orders, jnp.log(factor), 0.0)
+
+    return lax.fori_loop(0, jnp.max(orders, initial=0), multiply, jnp.zeros(orders.shape, dtype))
 
 
 def _where_there_are_any(costs: Array, orders: Array, num_attributes: ArrayLike) -> Array:
