@@ -91,7 +91,7 @@ def _benchmarks(results: Path) -> str:
 
 def _show(document: Mapping[str, Any]) -> str:
     table = TABLES[document["name"]]
-    return f"`python -m {table.__module__}`: {table(document)}"
+    return f"`python -m {table.__module__}`\n\n{table(document)}"
 
 
 def _describe(environment: Mapping[str, Any]) -> str:

@@ -21,7 +21,14 @@ _OUTPUTS_AT_ONCE = 1 << 22
 
 
 def outputs(ensemble: Ensemble, features: Array) -> Array:
-    """The outputs [capacity, k] of all hypotheses on features [k, N]; those of unused slots mean nothing."""
+    """The outputs [capacity, k] of all hypotheses on features [k, N]; those of unused slots mean nothing.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
+    >>> ensemble = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=1).ensemble
+    >>> outputs(ensemble, dataset.features).tolist()
+    [[-1.0, 1.0, 1.0]]
+    """
     return jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(ensemble.hypotheses)
 
 
@@ -39,6 +46,12 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
 
     Raises:
       ValueError: at trace time, if `features` is no matrix of numbers; where the ensemble's values are known also if it has too few columns.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
+    >>> ensemble = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=1).ensemble
+    >>> (scores(ensemble, dataset.features) > 0).tolist()
+    [False, True, True]
     """
     features = check.numeric("features", features, shape=("k", "N"), kinds="fiub")
     _judge_width(ensemble, features.shape[1])
@@ -94,6 +107,12 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
 
     Raises:
       ValueError: if the learner has no words for its hypotheses, or if there are fewer names than features that it looks at.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
+    >>> ensemble = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=1).ensemble
+    >>> "age > 0.5" in describe(ensemble, ["age"])
+    True
     """
     if not hasattr(ensemble.learner, "describe"):
         raise ValueError(

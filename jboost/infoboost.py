@@ -35,6 +35,10 @@ def votes(table: Cells, smoothing: ArrayLike = 0.0) -> Array:
 
     +inf where the answer is never wrong, -inf where it always is, 0 where it is never given; finite with a positive `smoothing`,
     which is added to all four cells.
+
+    >>> cells = Cells(*(jnp.array(weight) for weight in (0.4, 0.0, 0.3, 0.3, 0.0)))  # never wrong where it says +1, as often as not elsewhere
+    >>> votes(cells).tolist()
+    [inf, 0.0]
     """
 
     def vote(right: Array, wrong: Array) -> Array:

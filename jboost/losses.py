@@ -24,12 +24,24 @@ class ExponentialLoss(NamedTuple):
 
 
 def start_exponential(dataset: Dataset) -> ExponentialLoss:
-    """The loss of the vote that is 0 everywhere: the user's weights as a distribution."""
+    """The loss of the vote that is 0 everywhere: the user's weights as a distribution.
+
+    >>> import jboost
+    >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
+    >>> example_weights(loss).tolist()
+    [0.5, 0.5]
+    """
     return ExponentialLoss(jnp.log(boosting.initial_distribution(dataset)), jnp.full((), 4.0))
 
 
 def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
-    """The loss after a term with margins [m] was added to the vote; an infinite margin takes its example out for good."""
+    """The loss after a term with margins [m] was added to the vote; an infinite margin takes its example out for good.
+
+    >>> import jboost
+    >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
+    >>> example_weights(add_margins(loss, jnp.array([jnp.inf, 0.5]))).tolist()
+    [0.0, 1.0]
+    """
     gone = (loss.log_losses == -jnp.inf) | (margins == jnp.inf)
     added = jnp.where(gone, -jnp.inf, loss.log_losses - jnp.where(gone, 0.0, margins))
     largest = jnp.max(jnp.where(gone, 0.0, jnp.abs(added)), initial=0.0)
@@ -37,7 +49,13 @@ def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
 
 
 def example_weights(loss: ExponentialLoss) -> Array:
-    """The distribution over the examples proportional to their losses, [m], 0 exactly where there is none; all 0 where none is left."""
+    """The distribution over the examples proportional to their losses, [m], 0 exactly where there is none; all 0 where none is left.
+
+    >>> import jboost
+    >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3.0, 1.0]))
+    >>> example_weights(add_margins(loss, jnp.log(jnp.array([3.0, 1.0])))).tolist()
+    [0.5, 0.5]
+    """
     largest = jnp.max(loss.log_losses, initial=-jnp.inf)
     shares = jnp.exp(jnp.maximum(loss.log_losses - jnp.where(largest == -jnp.inf, 0.0, largest), _LIGHTEST))
     shares = jnp.where(loss.log_losses == -jnp.inf, 0.0, shares)
@@ -45,7 +63,13 @@ def example_weights(loss: ExponentialLoss) -> Array:
 
 
 def mean_exponential(loss: ExponentialLoss) -> Array:
-    """A number at or above the mean loss, [], rounding included: the product of all normalisers."""
+    """A number at or above the mean loss, [], rounding included: the product of all normalisers (paper 002, Theorem 1).
+
+    >>> import jboost
+    >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
+    >>> round(float(mean_exponential(add_margins(loss, jnp.log(jnp.array([2.0, 4.0]))))), 4)
+    0.375
+    """
     largest = jnp.max(loss.log_losses, initial=-jnp.inf)
     shift = jnp.where(largest == -jnp.inf, 0.0, largest)
     shares = jnp.exp(loss.log_losses - shift)
@@ -56,7 +80,13 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
 
 
 def training_error(dataset: Dataset, scores: Array) -> Array:
-    """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [], rounded down; a score of 0 predicts -1."""
+    """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [], rounded down; a score of 0 predicts -1.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[0.0], [1.0]], [1, -1], weights=[3.0, 1.0])
+    >>> round(float(training_error(dataset, jnp.array([0.0, -2.0]))), 4)
+    0.75
+    """
     weights = numerics.to_unit(jnp.where(dataset.mask, dataset.weights.astype(scores.dtype), 0.0))
     wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & dataset.mask
     ones = jnp.ones_like(weights)

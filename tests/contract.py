@@ -1,6 +1,7 @@
-"""The contract table: every public algorithm is entered once, and tests/test_contract.py runs each entry through.
+"""The contract tables: every public algorithm is entered once, and tests/test_contract.py runs each entry through.
 
-To add an algorithm: write a function that makes a tiny problem from a seed, and append an `Entry`.
+To add an algorithm: write a function that makes a tiny problem from a seed, and append to `TABLE` what is exact, to `CERTIFIED` what brackets an
+optimum.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pytest
 
@@ -145,5 +147,89 @@ TABLE = (
             per_example=("misclassified",),
         ),
         marks=pytest.mark.slow,
+    ),
+)
+
+
+class Bracket(NamedTuple):
+    """What is proven of an optimum."""
+
+    lower: Any  # []
+    upper: Any  # []
+    status: Any  # []
+
+
+@dataclasses.dataclass(frozen=True)
+class Certified:
+    """One algorithm that brackets an optimum."""
+
+    name: str
+    run: Callable[..., Bracket]
+    """(data, labels, weights, mask) of bits -> the bracket."""
+
+
+def bits(seed: int, size: int) -> Problem:
+    """Four attributes of 0 and 1, and labels that follow two of them but for some noise."""
+    rng = np.random.default_rng(seed)
+    data = rng.integers(0, 2, (size, 4)).astype(np.float32)
+    labels = np.where((data[:, 0] + data[:, 1] > 0) ^ (rng.random(size) < 0.05 * seed), 1, -1)
+    return Problem(data, labels, rng.integers(1, 5, size).astype(np.float32), np.ones(size, bool))
+
+
+def _both_signs(data):
+    """Outputs of the attributes and of their negations."""
+    return jax.numpy.concatenate([2 * data - 1, 1 - 2 * data], axis=1)
+
+
+def _of_fit(fit, **options):
+    def run(data, labels, weights, mask):
+        fitted = fit(jboost.make_dataset(data, labels, weights=weights, mask=mask), **options)
+        return Bracket(fitted.certificate.lower_bound, fitted.certificate.upper_bound, fitted.status)
+
+    return run
+
+
+def _of_margins(solve, *arguments, **options):
+    def run(data, labels, weights, mask):
+        found = solve(labels[:, None] * _both_signs(data), *arguments, weights=weights, mask=mask, **options)
+        return Bracket(found.lower_bound, found.upper_bound, found.status)
+
+    return run
+
+
+def _of_outputs(solve, upper, **options):
+    def run(data, labels, weights, mask):
+        found = solve(_both_signs(data), labels, np.full(8, 0.3, np.float32), weights=weights, mask=mask, **options)
+        return Bracket(found.lower_bound, getattr(found, upper), found.status)
+
+    return run
+
+
+def _example_weights(data, labels, weights, mask):
+    del weights
+    found = jboost.example_weights.fit(data, labels, penalty=0.5, radius=4.0, mask=mask)
+    return Bracket(found.lower_bound, found.upper_bound, found.status)
+
+
+def _maximum_agreement(data, labels, weights, mask):
+    found = jboost.monomials.maximum_agreement(data, labels, weights, max_order=3, mask=mask)
+    return Bracket(found.value, found.upper_bound, found.status)
+
+
+CERTIFIED = (
+    Certified("lpboost.solve", _of_margins(jboost.lpboost.solve, nu=0.3)),
+    *(
+        pytest.param(entry, marks=pytest.mark.slow)
+        for entry in (
+            Certified("lpboost.fit", _of_fit(jboost.lpboost.fit, learner=jboost.learners.literals(), nu=0.3)),
+            Certified("relaxed_margin.solve", _of_margins(jboost.relaxed_margin.solve, jboost.relaxations.soft_margin(nu=0.3), tolerance=1e-3)),
+            Certified("relaxed_margin.fit", _of_fit(jboost.relaxed_margin.fit, learner=jboost.learners.literals(), tolerance=1e-2)),
+            Certified("l0.fit", _of_fit(jboost.l0.fit, learner=jboost.learners.monomials(2, kappa=0.5), margin=0.2, max_rounds=20)),
+            Certified("l0.solve_relaxation", _of_outputs(jboost.l0.solve_relaxation, "upper_bound", margin=0.2)),
+            Certified("l0.solve_exact", _of_outputs(jboost.l0.solve_exact, "loss", margin=0.2)),
+            Certified("l0.solve_unnormalised", _of_outputs(jboost.l0.solve_unnormalised, "loss", largest=4.0)),
+            Certified("example_weights.fit", _example_weights),
+            Certified("monomials.maximum_agreement", _maximum_agreement),
+        )
     ),
 )

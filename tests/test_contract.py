@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from contract import TABLE, Problem
+from contract import CERTIFIED, TABLE, Problem, bits
 
 SIZE, PADDED = 13, 16
 
@@ -133,3 +133,38 @@ def test_signature_has_the_field_names(entry):
     assert {"weights", "mask"} <= keyword_only
     assert next(iter(parameters)) in ("points", "dataset", "features", "scores")
     assert all(parameters[name].default is None for name in ("weights", "mask"))
+
+
+@pytest.fixture(scope="module", params=CERTIFIED, ids=lambda certified: certified.name)
+def certified(request):
+    return request.param
+
+
+def overlap(one, other):
+    """Brackets of one optimum have it in common."""
+    assert one.lower <= other.upper + 1e-6 * abs(other.upper), (one, other)
+    assert other.lower <= one.upper + 1e-6 * abs(one.upper), (one, other)
+
+
+def test_brackets_are_of_one_optimum_however_it_is_asked_for(certified):
+    plain = bits(1, SIZE)
+    asked = {
+        "plain": pad(plain),
+        "permuted": permute(pad(plain)),
+        "flipped": pad(plain)._replace(labels=-pad(plain).labels),
+        "easy": pad(bits(0, SIZE)),
+        "hard": pad(bits(4, SIZE)),
+    }
+    batch = jax.device_get(jax.jit(jax.vmap(certified.run))(*stack(asked.values())))
+    single = {name: jax.device_get(jax.jit(certified.run)(*problem)) for name, problem in asked.items()}
+    for row, name in enumerate(asked):
+        assert single[name].lower <= single[name].upper
+        assert single[name].status == batch.status[row]
+        overlap(single[name], jax.tree.map(lambda leaf, row=row: leaf[row], batch))
+    overlap(single["plain"], jax.device_get(certified.run(*plain)))
+    overlap(single["plain"], single["permuted"])
+    overlap(single["plain"], single["flipped"])
+    with jax.enable_x64(True):
+        wide = jax.device_get(certified.run(*(field.astype(np.float64) if field.dtype == np.float32 else field for field in plain)))
+    assert wide.lower.dtype == np.float64
+    overlap(single["plain"], wide)

@@ -206,6 +206,12 @@ def test_angles_between_points_of_very_different_lengths():
     np.testing.assert_allclose(found, [[1.0, 0.75, 0.25, 0.5, 0.5]], rtol=1e-6)
 
 
+def test_angles_between_whole_numbers_and_at_the_end_of_the_float():
+    central = kernels.central_hyperplanes()
+    assert central.disagreement(jnp.array([[1, 0]]), jnp.array([[0, 300], [-1, 1]])).tolist() == [[0.5, 0.75]]
+    assert central.disagreement(jnp.array([[2e38, 0.0]]), jnp.array([[0.0, 1e37]])).tolist() == [[0.5]]
+
+
 def test_stumps_have_a_range_for_each_coordinate():
     with pytest.raises(ValueError, match="points has 1 columns, and the stumps have ranges for 3"):
         kernels.stumps([0.0, 0.0, 0.0], [1.0, 2.0, 4.0]).disagreement(jnp.zeros((2, 1)), jnp.zeros((1, 1)))

@@ -154,8 +154,8 @@ def test_every_kappa_has_the_costs_of_its_learner():
 
 @pytest.mark.slow
 def test_a_choice_ends_when_it_is_told_to():
-    dataset = jboost.make_dataset([[1.0, -1.0], [-1.0, 1.0]] * 6, [1, -1] * 6)
+    dataset = jboost.make_dataset([[1.0, 0.0], [0.0, 1.0]] * 6, [1, -1] * 6)
     options = {"margins": [0.2], "key": jax.random.key(0), "num_folds": 2, "max_rounds": 3}
-    chosen = jboost.l0.choose(dataset, lambda kappa: jboost.learners.pool(cost=kappa), kappas=[0.1, 1.0], on_step=lambda *_: np.False_, **options)
+    chosen = jboost.l0.choose(dataset, learner_of, kappas=[0.1, 1.0], on_step=lambda *_: np.False_, **options)
     assert int(chosen.status) == Status.TIME_LIMIT
     assert (float(chosen.kappa), chosen.errors[:, 0, 0].tolist()) == (pytest.approx(0.1), [0.0, pytest.approx(np.nan, nan_ok=True)])

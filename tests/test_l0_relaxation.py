@@ -486,9 +486,14 @@ def test_both_methods_agree_on_a_larger_pool(x64):
 @pytest.mark.slow
 def test_coarse_solves_in_32_bits_lead_to_the_same_optimum(x64, monkeypatch):
     monkeypatch.setattr(interior, "_WORTH_TWO_FLOATS", 1)
+    dtypes, solve = set(), newton.solve
+    monkeypatch.setattr(
+        newton, "solve", lambda program, point, **options: (dtypes.add(str(point.convexity.dtype)), solve(program, point, **options))[1]
+    )
     outputs, labels, costs = noisy_stumps(61, 24, seed=15)
     solved = l0.solve_relaxation(outputs, labels, costs, margin=0.2, tolerance=1e-9)
     optimum = oracle.optimum(outputs, labels, costs, 0.2)
+    assert dtypes == {"float32", "float64"}
     assert int(solved.status) == Status.OPTIMAL
     assert float(solved.upper_bound) == pytest.approx(optimum, rel=2e-9)
     assert solved.lower_bound <= optimum * (1 + 1e-9)

@@ -200,4 +200,6 @@ def test_a_solution_of_almost_the_same_is_corrected(x64, noise):
     others = np.clip(games + noise * rng.uniform(-1, 1, games.shape), -1, 1)
     for game, other in zip(games, others, strict=True):
         before = lpboost.solve(game, nu=0.2, config=lpboost.SimplexConfig())
-        assert int(lpboost.solve(other, nu=0.2, initial=before).status) == Status.OPTIMAL
+        warm, cold = lpboost.solve(other, nu=0.2, initial=before), lpboost.solve(other, nu=0.2, config=lpboost.SimplexConfig())
+        assert int(warm.status) == Status.OPTIMAL
+        assert warm.num_iterations < cold.num_iterations

@@ -300,7 +300,8 @@ def test_least_squared_distance_is_that_of_the_quadratic_program(x64):
         points, labels, weights, mask
     )
     assert found.status.tolist() == [0, 0, 0, 0, int(Status.INVALID_INPUT), 0]
-    assert (found.bias[5], found.loss[5], found.objective[5]) == (1, 0, 0)
+    best = 1 / (1 + 1e-2 / 2)  # of (1 - b)^2 + ridge / 2 b^2
+    assert (found.bias[5], found.loss[5], found.objective[5]) == pytest.approx((best, 0, 1e-2 / 2 * best))
     for row in range(4):
         x, y, w = points[row][mask[row]], labels[row][mask[row]], weights[row][mask[row]]
         centre, extent = (x.min(axis=0) + x.max(axis=0)) / 2, (x.max(axis=0) - x.min(axis=0)).max() / 2
@@ -361,3 +362,5 @@ def test_the_best_constant_for_one_class():
     assert (float(found.objective), float(found.bias)) == pytest.approx((1 / 3, -2 / 3), abs=1e-6)  # of (1 - b)^2 + b^2 / 2
     assert int(found.status) == Status.OPTIMAL
     assert 0.333 < float(found.lower_bound) <= 1 / 3
+    nobody = jboost.pair.least_squared_distance_separator([[0.0, 0.0], [1.0, 0.0]], [-1, -1], ridge=1.0, mask=[False, False])
+    assert float(nobody.lower_bound) == float(nobody.objective) == 0

@@ -93,7 +93,12 @@ def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) ->
 
 
 def least_radius(points: ArrayLike) -> Array:
-    """The least R for which the measure is what it says at points [k, d]: max_k (|x_k| + |x|) / 2 over all of them, [k]."""
+    """The least R for which the measure is what it says at points [k, d], (max_j |x_j| + |x|) / 2 of each, [k].
+
+    >>> import jboost
+    >>> jboost.kernels.least_radius([[3.0, 4.0], [0.0, 1.0]]).tolist()
+    [4.5, 1.0]
+    """
     points = as_points("points", points, "d")
     return 0.5 * (jnp.max(jnp.abs(points), axis=1) + _lengths(points))
 

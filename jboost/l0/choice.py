@@ -63,7 +63,7 @@ def choose(
 
     Args:
       dataset: of m examples.
-      make_learner: kappa -> a learner that prices; called with a traced number, as `lambda kappa: jboost.learners.monomials(1, kappa=kappa)`. Hand in
+      make_learner: kappa -> a learner whose price may be a traced number, as `lambda kappa: jboost.learners.monomials(1, kappa=kappa)`. Hand in
         the same function again and nothing compiles anew; numbers that change from call to call may be bound by `jax.tree_util.Partial`.
       margins: [L] rho in (0, 1], in order.
       kappas: [K], not negative.

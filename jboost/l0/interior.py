@@ -24,6 +24,7 @@ _RESUMED_PRODUCT = 3e-3
 _IDLE = 1e-2  # of the weight of a cut, in units of a weight over its surplus: below it may go
 _LIFT, _LIFTS = 30.0, (1e-4, 0.1)  # how far from its bounds an iterate begins: times the products, and within these
 _COARSE, _WORTH_TWO_FLOATS = 1e-3, 1024  # the error that 32 bits are good for, and examples from which a second program is worth its compilation
+_LEAST_UNIT = 1e-15  # of a weight, where 32 bits are far from their ends
 _FULL = 0.95  # of the weight of an example, what the cuts and the margin take of it at the start
 
 
@@ -136,10 +137,11 @@ class Method:
             point, _, count = newton.solve(*cast((program, iterate)), scale=cast(scale), tolerance=cast(tolerance), config=self.config)
             return _cast(point, dtype=tolerance.dtype), count
 
-        narrow, own = jnp.dtype("float32"), tolerance.dtype
+        narrow, own, unit = jnp.dtype("float32"), tolerance.dtype, program.instance.unit
         if own == narrow or iterate.primal.slacks.shape[0] < _WORTH_TWO_FLOATS:
             return in_float(own)
-        found: tuple[Point, Array] = lax.cond(tolerance >= _COARSE, lambda: in_float(narrow), lambda: in_float(own))
+        is_carried = (tolerance >= _COARSE) & (unit > _LEAST_UNIT) & (unit < 1 / _LEAST_UNIT)
+        found: tuple[Point, Array] = lax.cond(is_carried, lambda: in_float(narrow), lambda: in_float(own))
         return found
 
     def refresh(self, instance: Instance, held: Listed, place_before: Array, primal: Primal, iterate: Point, before: Listed) -> Point:

@@ -14,7 +14,7 @@ from jax import lax
 
 from jboost.base import check, numerics, records
 from jboost.base.boosting import Everything, Proposal, signs
-from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
@@ -45,7 +45,7 @@ class Columns:
     criterion: str
     boolean: bool  # features are Boolean, and every literal answers +1 or -1
     has_negations: bool = True  # whether the negation of a column is a hypothesis
-    cost: ArrayLike = 1.0  # [] of a column beside a misclassified example, for `jboost.l0`
+    cost: float = 1.0  # of a column beside a misclassified example, for `jboost.l0`
 
     def init(self, key: Array | None, dataset: Dataset) -> ColumnsState:
         """The outputs of all columns on the data set; `key` is not used."""
@@ -184,11 +184,12 @@ records.register(
         "criterion",
         "boolean",
         "has_negations",
+        "cost",
     ),
 )
 
 
-def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = True, cost: ArrayLike = 1.0) -> Columns:
+def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = True, cost: float = 1.0) -> Columns:
     """A learner whose hypotheses are the columns of the features, the outputs of given classifiers, and their negations.
 
     The proposal holds the `num_proposed` best columns by |edge|, the best first, each flipped so that its edge is not negative. With the
@@ -200,7 +201,7 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
       num_proposed: how many columns, at most N.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
       negations: whether the negation of a column is a hypothesis too.
-      cost: [] what `jboost.l0` pays for a column beside misclassified examples; it takes columns of -1, 0 and +1.
+      cost: what `jboost.l0` pays for a column beside misclassified examples; it takes columns of -1, 0 and +1.
 
     Returns:
       A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign [].
@@ -225,7 +226,7 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
     return Columns(num_proposed, criterion, boolean=False, has_negations=negations, cost=prices.judge_cost(cost))
 
 
-def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: ArrayLike = 1.0) -> Columns:
+def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.0) -> Columns:
     """A learner whose hypotheses are the 2 N literals of Boolean features: +1 where a feature is true and -1 elsewhere, or the opposite.
 
     A feature is true where it is above 0, so that {False, True}, {0, 1} and {-1, +1} of any dtype mean the same. All else is as in
@@ -234,7 +235,7 @@ def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: ArrayLike 
     Args:
       num_proposed: how many literals, at most N.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
-      cost: [] what `jboost.l0` pays for a literal beside misclassified examples.
+      cost: what `jboost.l0` pays for a literal beside misclassified examples.
 
     Returns:
       A learner for features [m, N]; a hypothesis is a `Column`: index [], sign [].

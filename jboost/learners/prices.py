@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import check
-from jboost.base.types import Array, ArrayLike
+from jboost.base.types import Array
 
 
 class Worth(NamedTuple):
@@ -19,10 +19,12 @@ class Worth(NamedTuple):
     negated: Array  # [n]
 
 
-def judge_cost(cost: ArrayLike) -> ArrayLike:
-    """What a hypothesis costs, [], a plain number where it is known, so that learners can be hashed. Raises ValueError for what is not allowed."""
-    judged: Array = check.number("cost", cost, low=0, high=check.LARGEST).astype(float)
-    return judged if isinstance(judged, jax.core.Tracer) else float(judged)
+def judge_cost(cost: float) -> float:
+    """What a hypothesis costs, static. Raises ValueError for what is not allowed, and for a traced number."""
+    if isinstance(cost, jax.core.Tracer):
+        raise ValueError("cost is traced, and is a part of this learner's structure: hand in a number, or monomials, whose kappa may be traced")
+    check.number("cost", cost, low=0, high=check.LARGEST)
+    return float(cost)
 
 
 def judge_pairs(pair_weights: Array | None, num_examples: int, dtype: jnp.dtype) -> Array:

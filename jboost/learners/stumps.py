@@ -17,7 +17,7 @@ from jax import lax
 
 from jboost.base import boosting, check, numerics, records
 from jboost.base.boosting import Proposal
-from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
@@ -60,7 +60,7 @@ class Stumps:
     abstain: bool
     criterion: str
     num_proposed: int
-    cost: ArrayLike = 1.0  # [] of a stump beside a misclassified example, for `jboost.l0`
+    cost: float = 1.0  # of a stump beside a misclassified example, for `jboost.l0`
 
     def init(self, key: Array | None, dataset: Dataset) -> StumpsState:
         """Sorts every feature; `key` is not used."""
@@ -261,6 +261,7 @@ records.register(
         "abstain",
         "criterion",
         "num_proposed",
+        "cost",
     ),
 )
 
@@ -329,7 +330,7 @@ def _answers(stump: Stump, column: Array) -> Array:
     return jnp.where(jnp.isnan(column) & (stump.left != stump.right), 0.0, answers)
 
 
-def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int = 1, cost: ArrayLike = 1.0) -> Stumps:
+def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int = 1, cost: float = 1.0) -> Stumps:
     """A learner of decision stumps: h(x) = right where x_j > threshold, left elsewhere, the best over all features and thresholds.
 
     Left and right are opposite signs; with `abstain`, one of them may be 0 instead. The constant classifier is among the hypotheses
@@ -345,7 +346,7 @@ def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int 
       abstain: whether stumps that answer on one side alone are hypotheses too.
       criterion: "edge", the least weighted error; "normalizer", the least Z.
       num_proposed: how many stumps, at most N + 1; where fewer features vary, the last ones answer 0 everywhere.
-      cost: [] what `jboost.l0` pays for a stump beside misclassified examples; it takes stumps that do not abstain.
+      cost: what `jboost.l0` pays for a stump beside misclassified examples; it takes stumps that do not abstain.
 
     Returns:
       A learner for features [m, N]; a hypothesis is a `Stump`: feature [], threshold [], left [], right [].

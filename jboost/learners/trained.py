@@ -85,6 +85,8 @@ class Trained:
         """tanh of the model's scores on features [k, N], or its negation, [k]."""
         try:
             scores = self.apply(hypothesis.params, _as_floats(features))
+        except jax.errors.JAXTypeError:
+            raise
         except TypeError as error:
             raise ValueError(f"features has shape {list(jnp.shape(features))}, which `apply` does not take with these params: {error}") from error
         return hypothesis.sign * jnp.tanh(scores)

@@ -62,7 +62,9 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     low = jnp.concatenate([problem.lower, jnp.where(bounds_nothing, 0.0, problem.row_lower)])
     high = jnp.concatenate([problem.upper, jnp.where(bounds_nothing, 0.0, problem.row_upper)])
     cost = jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)])
-    bound, is_fixed = jnp.stack([low, high]), _are_one(low, high, cost)
+    rows = jnp.abs(jnp.stack([problem.row_lower, problem.row_upper]))
+    least = jnp.min(jnp.where((rows > 0) & jnp.isfinite(rows), rows, 1.0), initial=1.0)
+    bound, is_fixed = jnp.stack([low, high]), _are_one(low, high, cost, least)
     has_bound = jnp.isfinite(bound) & ~is_fixed[None, :]
     return Embedded(
         matrix=jnp.where(bounds_nothing[:, None], 0.0, matrix),
@@ -74,10 +76,10 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     )
 
 
-def _are_one(low: Array, high: Array, cost: Array) -> Array:
-    """Whether bounds are equal, or so close that rounding leaves no place between them, or none that matters in a program of sizes about 1."""
+def _are_one(low: Array, high: Array, cost: Array, least: Array) -> Array:
+    """Whether bounds are equal, or so close that rounding leaves no place between them, or none that matters where rows are of `least` or more."""
     largest, width, eps = jnp.maximum(jnp.abs(low), jnp.abs(high)), high - low, jnp.finfo(low.dtype).eps
-    is_idle = width * jnp.maximum(jnp.abs(cost), 1.0) <= eps**2
+    is_idle = width * jnp.maximum(jnp.abs(cost), 1.0) <= eps**2 * least
     return (low == high) | (jnp.isfinite(largest) & (is_idle | (width <= _ROUNDINGS * eps * largest)))
 
 

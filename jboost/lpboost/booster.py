@@ -259,7 +259,8 @@ def fit(
         seen where it proves none ("provable").
       config: static; how the restricted master is solved: by `jboost.lp.InteriorPointConfig()`, or warm-started from round to round by
         `SimplexConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, by the simplex method on a CPU, and for learners whose best answers
-        are dear (monomials of several literals); elsewhere by the interior point method, which is made of large products.
+        are dear (monomials of several literals), with room for up to 2,048 columns; else by the interior point method, which is made of large
+        products.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
         last goes on by `step`. Not under jit or vmap.
 

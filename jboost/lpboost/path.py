@@ -56,7 +56,7 @@ def path(
     >>> bool((fits.certificate.upper_bound - fits.certificate.lower_bound <= 1e-3).all()), fits.status.tolist()
     (True, [0, 0, 0])
     """
-    nus = check.numbers("nus", nus, low=0, high=1, open_low=True)
+    nus = check.numbers("nus", nus, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1)
     booster = make_booster(learner, tolerance=tolerance, stop_on=stop_on, config=config)
     boosting.judge_arguments(learner, dataset, max_rounds)
     return _path(booster, learner, dataset, key, nus, max_rounds=max_rounds)

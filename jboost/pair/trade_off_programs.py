@@ -221,7 +221,8 @@ def _solve_quadratic(points: Array, labels: Array, weights: Array, mask: Array, 
     found, _ = loops.bounded_loop(newton, unfinished, _Newton(start, jnp.zeros_like(ridge), jnp.ones((), bool)), max_checks=_MOST_STEPS)
     met = objective(found.line) - found.lower_bound <= tolerance * objective(found.line)
     status = jnp.where(met, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
-    return _judge(examples, found.line, 1 / (1 + ridge / 2), value, found.lower_bound, status)
+    constant = jnp.where(jnp.any(examples.labels != 0), 1 / (1 + ridge / 2), 0.0)
+    return _judge(examples, found.line, constant, value, found.lower_bound, status)
 
 
 class _Newton(NamedTuple):

@@ -57,7 +57,7 @@ def solve(
         with jax.enable_x64(True):
             state = search.advance(problem, state, config)
         step += 1
-        if not loops.goes_on(on_step, state, _tell(state, step, float(weight_unit))) and state.frontiers:
+        if on_step is not None and not loops.goes_on(on_step, state, _tell(state, step, float(weight_unit))) and state.frontiers:
             status = Status.TIME_LIMIT
         elif search.num_waiting(state) > config.max_entries:
             status = Status.CAPACITY_LIMIT
