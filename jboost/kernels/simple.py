@@ -89,11 +89,9 @@ def central_hyperplanes() -> CentralHyperplanes:
 
 def _levelled(points_a: Array, points_b: Array) -> tuple[Array, Array]:
     """All pairs, [a, b, d] each or broadcast to it, those of very different lengths brought to about one: neither is to vanish beside the other."""
-    points_a, points_b = (
-        points if points.dtype.itemsize >= 4 and points.dtype.kind == "f" else points.astype(float) for points in (points_a, points_b)
-    )
-    halves = (0.5 * jnp.max(jnp.abs(lax.stop_gradient(points)), axis=1) for points in (points_a, points_b))
-    sizes = [numerics.power_of_two_at_least(half) for half in halves]
+    points_a, points_b = (points if points.dtype in (jnp.float32, jnp.float64) else points.astype(float) for points in (points_a, points_b))
+    quarters = (0.25 * jnp.max(jnp.abs(lax.stop_gradient(points)), axis=1) for points in (points_a, points_b))  # units have normal reciprocals
+    sizes = [numerics.power_of_two_at_least(quarter) for quarter in quarters]
     sizes_a, sizes_b = sizes[0][:, None], sizes[1][None, :]
     is_uneven = (sizes_a > 4 * sizes_b) | (sizes_b > 4 * sizes_a)
     units = (jnp.where(is_uneven, size, 1.0)[..., None] for size in (sizes_a, sizes_b))
