@@ -207,7 +207,7 @@ def _of_outputs(solve, upper, **options):
 
 def _example_weights(data, labels, weights, mask):
     del weights
-    found = jboost.example_weights.fit(data, labels, penalty=0.5, radius=4.0, mask=mask)
+    found = jboost.example_weights.fit(data, labels, penalty=0.12, radius=4.0, mask=mask)
     return Bracket(found.lower_bound, found.upper_bound, found.status)
 
 
