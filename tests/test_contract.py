@@ -158,9 +158,10 @@ def test_brackets_are_of_one_optimum_however_it_is_asked_for(certified):
     batch = jax.device_get(jax.jit(jax.vmap(certified.run))(*stack(asked.values())))
     single = {name: jax.device_get(jax.jit(certified.run)(*problem)) for name, problem in asked.items()}
     for row, name in enumerate(asked):
-        assert single[name].lower <= single[name].upper
+        assert -np.inf < single[name].lower <= single[name].upper < np.inf
         assert single[name].status == batch.status[row]
         overlap(single[name], jax.tree.map(lambda leaf, row=row: leaf[row], batch))
+    assert single["plain"].upper - single["plain"].lower <= certified.width * max(1, abs(single["plain"].upper))
     overlap(single["plain"], jax.device_get(certified.run(*plain)))
     overlap(single["plain"], single["permuted"])
     overlap(single["plain"], single["flipped"])

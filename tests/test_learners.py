@@ -410,6 +410,12 @@ def test_bad_settings_are_named(make, message):
         make()
 
 
+def test_costs_that_are_traced_are_named():
+    for make in (learners.pool, learners.literals, learners.stumps):
+        with pytest.raises(ValueError, match="cost is traced"):
+            jax.eval_shape(lambda cost, make=make: jnp.zeros(make(cost=cost).num_proposed), 1.0)
+
+
 def test_bad_data_are_named():
     dataset = Dataset(jnp.zeros((3, 2)), jnp.ones(3), jnp.ones(3), jnp.ones(3, bool))
     for learner, message in (

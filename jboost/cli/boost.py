@@ -131,7 +131,7 @@ def choose_nu(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_
       examples: all rows.
       chosen: [n] bool, those that may be looked at.
       settings: all options; with one nu there is no choice.
-      on_step: called after each fit with the losses so far and what was fitted.
+      on_step: shown each fit, with the losses so far; all of them are made whatever it answers.
     """
     if settings.method not in SOFT_MARGINS or len(settings.nu) == 1:
         return Choice(settings.nu[0], ())

@@ -301,6 +301,7 @@ def enter(outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: A
 
 
 def make_booster(
+    learner: Any,
     *,
     margin: ArrayLike,
     tolerance: ArrayLike = 1e-3,
@@ -309,13 +310,13 @@ def make_booster(
     max_columns: int = 256,
     bound_integer: bool = True,
 ) -> L0:
-    """The booster of these options. Raises ValueError, naming the argument."""
+    """The booster of these options for a learner. Raises ValueError, naming the argument."""
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.count("max_columns", max_columns, low=1)
     settings = check.config("config", _DEFAULT_CONFIG if config is None else config, RelaxationConfig)
     check.choice("bound_integer", bound_integer, (True, False))
-    return L0(margin, tolerance, 0.0, settings, judge_search(search), max_columns, bound_integer)
+    return L0(margin, tolerance, constant_cost_of(learner), settings, judge_search(search), max_columns, bound_integer)
 
 
 def judge_search(search: Any) -> VoteConfig:
@@ -337,15 +338,15 @@ def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any
     judge_learner(learner)
     boosting.judge_arguments(learner, dataset, max_rounds)
     boosting.judge_size(dataset)
-    booster = for_learner(make_booster(**options), learner)
+    booster = make_booster(learner, **options)
     relaxation.judge_features(dataset.features, dataset.mask, booster.config)
     return booster
 
 
-def for_learner(booster: L0, learner: Any) -> L0:
-    """The booster with the two constants at the learner's price."""
-    cost = check.number("constant_cost", getattr(learner, "constant_cost", 0.0), low=0, high=check.LARGEST)
-    return dataclasses.replace(booster, constant_cost=cost.astype(float))
+def constant_cost_of(learner: Any) -> Array:
+    """The learner's price of the two constants, []."""
+    cost: Array = check.number("constant_cost", getattr(learner, "constant_cost", 0.0), low=0, high=check.LARGEST)
+    return cost.astype(float)
 
 
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:

@@ -23,7 +23,7 @@ from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, for_learner, judge_search
+from jboost.l0.booster import L0, VoteConfig, begin_fit, constant_cost_of, finish, judge_search
 from jboost.l0.margins import walk_margins
 from jboost.l0.types import RelaxationConfig
 
@@ -157,7 +157,8 @@ class _Part:
         rows = dataset._replace(weights=dataset.weights - fold, mask=dataset.mask & is_left)
         rounds = self.max_rounds * margins.shape[0]
         learner = self.make_learner(kappa)
-        fits = walk_margins(for_learner(self.booster, learner), learner, rows, None, margins, max_rounds=rounds, finish=self.finish)
+        booster = dataclasses.replace(self.booster, constant_cost=constant_cost_of(learner))
+        fits = walk_margins(booster, learner, rows, None, margins, max_rounds=rounds, finish=self.finish)
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *fits)
 
     def finish(self, state: State, rows: Dataset) -> tuple[Fit, ...]:

@@ -132,16 +132,16 @@ class Method:
     def _iterated(self, program: Program, iterate: Point, scale: Array, tolerance: Array) -> tuple[Point, Array]:
         """The last iterate and their number; a large program in 32 bits as long as these carry what is asked for, at half the cost."""
 
-        def in_float(dtype: jnp.dtype) -> tuple[Point, Array]:
+        def in_float(dtype: jnp.dtype, tolerance: Array) -> tuple[Point, Array]:
             cast = functools.partial(_cast, dtype=dtype)
             point, _, count = newton.solve(*cast((program, iterate)), scale=cast(scale), tolerance=cast(tolerance), config=self.config)
             return _cast(point, dtype=tolerance.dtype), count
 
         narrow, own, unit = jnp.dtype("float32"), tolerance.dtype, program.instance.unit
         if own == narrow or iterate.primal.slacks.shape[0] < _WORTH_TWO_FLOATS:
-            return in_float(own)
+            return in_float(own, tolerance)
         is_carried = (tolerance >= _COARSE) & (unit > _LEAST_UNIT) & (unit < 1 / _LEAST_UNIT)
-        found: tuple[Point, Array] = lax.cond(is_carried, lambda: in_float(narrow), lambda: in_float(own))
+        found: tuple[Point, Array] = newton.one_of(is_carried, tolerance, *(functools.partial(in_float, dtype) for dtype in (narrow, own)))
         return found
 
     def refresh(self, instance: Instance, held: Listed, place_before: Array, primal: Primal, iterate: Point, before: Listed) -> Point:

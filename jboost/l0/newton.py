@@ -11,6 +11,7 @@ there is one of twice the number of columns. Further right-hand sides cost littl
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -433,13 +434,20 @@ def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, con
     most = pair_cuts.num_few_places(is_in.shape[0])
     fewer = int(_FEWER * most)
 
-    def with_room(size: int) -> tuple[Point, Array, Array]:
+    def with_room(size: int, tolerance: Array) -> tuple[Point, Array, Array]:
         return _solve(program, _cover(is_in, size), point, scale, tolerance, config)
 
     if most < _WORTH_TWO:
-        return with_room(most)
-    found: tuple[Point, Array, Array] = lax.cond(jnp.sum(is_in) <= fewer, lambda: with_room(fewer), lambda: with_room(most))
+        return with_room(most, tolerance)
+    found: tuple[Point, Array, Array] = one_of(jnp.sum(is_in) <= fewer, tolerance, *(functools.partial(with_room, size) for size in (fewer, most)))
     return found
+
+
+def one_of(is_first: Array, tolerance: Array, first: Callable[[Array], Any], second: Callable[[Array], Any]) -> Any:
+    """One of two solves to a tolerance; where both run, under `vmap`, the other is asked for nothing and ends at once."""
+    idle = jnp.full_like(tolerance, jnp.inf)
+    tolerances = jnp.where(is_first, tolerance, idle), jnp.where(is_first, idle, tolerance)
+    return lax.cond(is_first, lambda: first(tolerances[0]), lambda: second(tolerances[1]))
 
 
 def _solve(program: Program, cover: Cover, point: Point, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
