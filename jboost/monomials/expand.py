@@ -17,6 +17,7 @@ Rule 1 is of Webb 1995 (OPUS), 3 and 4 generalise the class bound of Goldberg, S
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ from jboost.monomials.instance import Instance, Rows, amounts_by_literal, amount
 
 _PAIRS_AT_ONCE = 256
 _MATCHINGS_OF_LITTLE = 16
+_FEW_WORDS = 2  # of literals, that most batches use no more of
 _ENTRIES_TO_A_PAIR = 64  # of the matrix of rewards, from which a CPU adds pair by pair faster than it multiplies matrices
 
 
@@ -98,7 +100,7 @@ def measure(instance: Instance, nodes: Node) -> Measured:
     """Values of the monomials and of those with one more literal, by products of matrices."""
     num_literals = instance.names.shape[0]
     literals = nodes.literals.T
-    allowed = integers.unpack(nodes.allowed, num_literals).T
+    allowed = lax.optimization_barrier(integers.unpack(nodes.allowed, num_literals).T)
     price, next_price = cost(instance.costs, nodes.order), cost(instance.costs, nodes.order + 1)
     wanted, unwanted = (functools.partial(amounts_covered, rows, instance.extent, literals) for rows in (instance.wanted, instance.unwanted))
     gained, own_gained = wanted(most_gains(instance)[:, None], _as_they_are)
@@ -150,20 +152,23 @@ def _products_of_integers(amounts: Array, flags: Array) -> Array:
 def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
     """Rule 5 among literals at most `num_nested` places apart, [L, B] bool."""
     num_literals = measured.allowed.shape[0]
+    most = min(num_nested, max(num_literals - 1, 0))
+
+    def with_room(values: Array) -> Array:  # slices of it are read side by side, where padded slices would be worked out entry by entry
+        return lax.optimization_barrier(jnp.pad(values, ((most, most), (0, 0))))
+
+    chains = jnp.pad(instance.chains, most, constant_values=-1)[:, None]
+    allowed, gained, kept = with_room(measured.allowed), with_room(measured.gained), with_room(measured.kept)
     beaten = jnp.zeros_like(measured.allowed)
-    for apart in range(1, min(num_nested, num_literals - 1) + 1):
+    for apart in range(1, most + 1):
+        for of_tight in (False, True):  # whether the literal in question is the tighter of the two
 
-        def tight(values: Array, apart: int = apart) -> Array:
-            return values[:-apart]
+            def pair(values: Array, begin: int = most, other: int = most + (apart if of_tight else -apart)) -> tuple[Array, Array]:
+                return values[begin : begin + num_literals], values[other : other + num_literals]
 
-        def loose(values: Array, apart: int = apart) -> Array:
-            return values[apart:]
-
-        is_pair = (tight(instance.chains) == loose(instance.chains))[:, None] & tight(measured.allowed) & loose(measured.allowed)
-        gains_equal = tight(measured.gained) == loose(measured.gained)
-        loose_is_beaten = is_pair & gains_equal
-        tight_is_beaten = is_pair & ~gains_equal & (tight(measured.kept) == loose(measured.kept))
-        beaten |= jnp.pad(loose_is_beaten, ((apart, 0), (0, 0))) | jnp.pad(tight_is_beaten, ((0, apart), (0, 0)))
+            is_pair = operator.eq(*pair(chains)) & operator.and_(*pair(allowed))
+            gains_equal = operator.eq(*pair(gained))
+            beaten |= is_pair & (~gains_equal & operator.eq(*pair(kept)) if of_tight else gains_equal)
     return beaten
 
 
@@ -235,23 +240,62 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
       num_matchings: static.
     """
     left = jnp.where(wanted, instance.gains[:, None], 0)
+    capacity = jnp.where(removable, instance.losses[:, None], 0)
     size = left.shape[0]
-    takes_part = jnp.any(wanted | removable, axis=1)  # row i of either class, so that near ones still meet first
-    extent = jnp.maximum(jnp.sum(takes_part, dtype=jnp.int32), 1)
-    place = jnp.where(takes_part, jnp.cumsum(takes_part), extent + jnp.cumsum(~takes_part)) - 1
-    order = jnp.zeros((size,), jnp.int32).at[place].set(jnp.arange(size, dtype=jnp.int32))
-    line = order[jnp.arange(size + min(num_matchings, size)) % extent]  # the wanted rows that take part, round and round
+    takes_part = jnp.any(wanted, axis=1), jnp.any(capacity > 0, axis=1)
+    (order, extent), (other_order, other_extent) = (_with_partners_first(takes_part[k], takes_part[1 - k]) for k in (0, 1))
+    period = jnp.maximum(jnp.maximum(extent, other_extent), 1)
+    line = order[jnp.arange(size + min(num_matchings, size)) % period]  # the wanted rows that take part, round and round
     if instance.rewards is not None:
         left += jnp.where(wanted, _earned(instance, removable, is_stuck, usable), 0)
-    capacity = jnp.where(removable, instance.losses[:, None], 0)[order]
-    words, other_words = instance.wanted.words[line], instance.unwanted.words[order]
+    rounds = jnp.where(other_extent > 0, jnp.minimum(_worth_while(instance, line.shape[0] - size), period), 0)
+    standing, capacity = left[line], capacity[other_order]
 
-    def flow(shift: Array, part: Array, left: Array, capacity: Array) -> Array:
-        parts = _parts(some(words, shift + part), some(other_words, part), usable)
-        return lax.optimization_barrier(jnp.where(parts, 0, jnp.minimum(left, capacity)))
+    def meet(words: Array, other_words: Array, usable: Array, rounds: Array) -> Array:
+        words, other_words = words[line], other_words[other_order]
 
-    left = _flow_all(flow, left[line], capacity, extent, _worth_while(instance, line.shape[0] - size))[place]
+        def flow(begin: Array, other_begin: Array, left: Array, capacity: Array) -> Array:
+            size = capacity.shape[0]
+            parts = _parts(some(words, begin, size), some(other_words, other_begin, size), usable)
+            return jnp.where(parts, 0, jnp.minimum(left, capacity))
+
+        return _flow_all(flow, standing, capacity, period, other_extent, rounds)
+
+    left = jnp.zeros_like(left).at[order].set(_by_used_literals(instance, usable, rounds, meet), unique_indices=True)
     return jnp.where(wanted, left, 0)
+
+
+def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Callable[[Array, Array, Array, Array], Array]) -> Array:
+    """What `meet` makes of the words of both classes and of `usable` [W, B]; of shorter ones where the batch uses few literals.
+
+    Args:
+      meet: (words [R, W], words [R, W], usable [W, B], rounds []) -> [R, B].
+    """
+    num_few = 32 * _FEW_WORDS
+
+    def all_words(rounds: Array) -> Array:
+        return meet(instance.wanted.words, instance.unwanted.words, usable, rounds)
+
+    if usable.shape[0] <= _FEW_WORDS:
+        return all_words(rounds)
+    used = functools.reduce(jnp.bitwise_or, usable.T)
+    is_few = jnp.sum(lax.population_count(used)) <= num_few
+
+    def few_words(rounds: Array) -> Array:
+        _, index = integers.nth_set(used[None], num_few)
+        mine, theirs = (integers.pack(rows.covers[:, index] > 0) for rows in (instance.wanted, instance.unwanted))
+        return meet(mine, theirs, integers.pack(integers.unpack(usable.T, 32 * usable.shape[0])[:, index]).T, rounds)
+
+    return lax.cond(is_few, lambda: few_words(jnp.where(is_few, rounds, 0)), lambda: all_words(jnp.where(is_few, 0, rounds)))
+
+
+def _with_partners_first(takes_part: Array, other_takes_part: Array) -> tuple[Array, Array]:
+    """An order of rows [R] in which those that take part come first, and how many; before all, those whose row of the other class does too.
+
+    Row i of either class are near one another: those that both take part meet first.
+    """
+    kind = jnp.where(takes_part, jnp.where(other_takes_part, 0, 1), 2)
+    return jnp.argsort(kind, stable=True).astype(jnp.int32), jnp.sum(takes_part, dtype=jnp.int32)
 
 
 def _worth_while(instance: Instance, num_matchings: int) -> Array:
@@ -304,48 +348,55 @@ def _sum_over_pairs(instance: Instance, counts: Callable[[Array, Array], Array],
     return lax.fori_loop(0, -(-num_pairs // at_once), add, jnp.zeros((size, width), rewards.dtype))
 
 
-def _flow_all(flow: Callable[[Array, Array, Array, Array], Array], line: Array, capacity: Array, extent: Array, most_rounds: Array) -> Array:
-    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it; the first `extent` do.
+def _flow_all(
+    flow: Callable[[Array, Array, Array, Array], Array], line: Array, capacity: Array, period: Array, extent: Array, rounds: Array
+) -> Array:
+    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it.
 
     Args:
-      flow: (shift, part [k], rows [k, B], capacity [k, B]) -> what goes from rows to rows `part` of `capacity`, where they stand `shift` further on.
-      line: [R + rounds, B] the first `extent` rows, round and round.
-      capacity: [R, B].
-      extent: [], R at most.
-      most_rounds: [], what `line` has room for at most.
+      flow: (place, other place, rows [k, B], capacity [k, B]) -> what goes from rows of the line to those of `capacity`, from these places on.
+      line: [R + rounds, B] the first `period` rows, round and round.
+      capacity: [R, B], 0 from row `extent` on.
+      period: [], R at most.
+      extent: [], `period` at most.
+      rounds: [], `period` at most, and what `line` has room for.
     """
     size = capacity.shape[0]
     at_once = layout(size).group
-    rounds = jnp.where(jnp.any(capacity > 0), jnp.minimum(most_rounds, extent), 0)
-    num_groups = -(-extent // at_once) if at_once < size else 1
+    num_groups = jnp.uint32(1) if at_once == size else (-(-extent // at_once)).astype(jnp.uint32)
+    last = period.astype(jnp.uint32)
 
     def one_group(step: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         standing, capacity = carry
         shift, begin = step // num_groups, step % num_groups * at_once
-        part = begin + jnp.arange(at_once, dtype=begin.dtype)
 
         def pair() -> tuple[Array, Array]:
-            rows, room = some(standing, shift + part), some(capacity, part)
-            gone = flow(shift, part, rows, room)
+            rows, room = some(standing, shift + begin, at_once), some(capacity, begin, at_once)
+            gone = flow(shift + begin, begin, rows, room)
             return rows - gone, room - gone
 
         def nobody() -> tuple[Array, Array]:
             return jnp.zeros((at_once, line.shape[1]), line.dtype), jnp.zeros((at_once, line.shape[1]), capacity.dtype)
 
-        rows, room = lax.cond(begin < extent, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
-        standing = lax.dynamic_update_slice_in_dim(standing, rows, shift + begin, 0)
-        first = lax.dynamic_slice_in_dim(standing, shift, 1)  # goes to the end of the line
-        standing = lax.dynamic_update_slice_in_dim(standing, first, shift + extent, 0)
-        return standing, lax.dynamic_update_slice_in_dim(capacity, room, begin, 0)
+        is_any = begin < extent.astype(jnp.uint32)
+        rows, room = lax.cond(is_any, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
+        standing = put(standing, rows, shift + begin)
+        standing = put(standing, some(standing, shift, 1), shift + last)  # the first one goes to the end of the line
+        return standing, put(capacity, room, begin)
 
-    standing, _ = lax.fori_loop(0, rounds * num_groups, one_group, (line, capacity))
+    standing, _ = lax.fori_loop(jnp.uint32(0), rounds.astype(jnp.uint32) * num_groups, one_group, (line, capacity))
     index = jnp.arange(size)
-    return standing[jnp.where(index < rounds, index + extent, index)]
+    return standing[jnp.where(index < rounds, index + period, index)]
 
 
-def some(rows: Array, part: Array) -> Array:
-    """Rows `part` [k], which are side by side."""
-    return lax.dynamic_slice_in_dim(rows, part[0], part.shape[0])
+def some(rows: Array, begin: Array, size: int) -> Array:
+    """So many rows from `begin` on, which is unsigned: a place that may be negative costs an operation of its own."""
+    return lax.dynamic_slice(rows, (begin, jnp.zeros_like(begin)), (size, rows.shape[1]))
+
+
+def put(rows: Array, part: Array, begin: Array) -> Array:
+    """The rows with a part in their place from `begin` on."""
+    return lax.dynamic_update_slice(rows, part, (begin, jnp.zeros_like(begin)))
 
 
 def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:
