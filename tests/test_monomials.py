@@ -13,13 +13,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
 
 import jboost
 from jboost import learners, lpboost
 from jboost.base.status import Status
 from jboost.learners.monomials import Monomial
 from jboost.monomials import SearchConfig, costs, covers, greedy, maximum_agreement
-from jboost.monomials.instance import layout
+from jboost.monomials.expand import residual_gains
+from jboost.monomials.instance import layout, make, rows_of
+from jboost.monomials.integers import pack
 from jboost.search import stack
 from linear_programs import lpboost_dual_program
 from oracles import highs
@@ -354,6 +358,48 @@ def test_blocks_and_groups_hold_all_rows(num_rows):
     assert parts.whole(whole) == whole
     assert parts.group % parts.block == 0
     assert 1 <= parts.block <= 128
+
+
+@pytest.mark.parametrize("share", [0.7, 0.3])  # of the wanted examples, and the rest of the unwanted ones
+@pytest.mark.parametrize("num_literals", [150, 40])  # of 160, that the batch uses: words of all, or of those in use
+def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(num_literals, share):
+    random = np.random.default_rng(num_literals)
+    num_rows, num_attributes, num_nodes = 300, 80, 5
+    assert num_rows > layout(layout(num_rows).whole(num_rows)).group  # more than one group
+    wanted, unwanted = (rows_of(jnp.asarray(random.random((num_rows, num_attributes)) < 0.5, jnp.float32), None) for _ in range(2))
+    gains, losses = (jnp.asarray(random.integers(0, 50, num_rows), jnp.int32) for _ in range(2))
+    prices = jnp.zeros((4,), jnp.int32)
+    instance = make(wanted, unwanted, gains, losses, None, prices, jnp.ones((num_attributes,), bool), branches=True)
+    size = instance.gains.shape[0]
+    used = random.permutation(2 * num_attributes)[:num_literals]
+    usable = np.zeros((num_nodes, 2 * num_attributes), bool)
+    for node in range(num_nodes):
+        usable[node, used[: num_literals if node == 0 else 3 + node]] = True
+    covered, removable = random.random((size, num_nodes)) < share, random.random((size, num_nodes)) > share
+    covered &= np.asarray(instance.wanted.counts)[:, None]
+    removable &= np.asarray(instance.unwanted.counts)[:, None]
+    none = np.zeros_like(removable)
+    left = jax.jit(residual_gains, static_argnums=5)(instance, covered, removable, none, pack(jnp.asarray(usable)).T, 1024)
+    flowed = np.where(covered, np.asarray(instance.gains)[:, None], 0) - np.asarray(left)
+    assert np.all(flowed >= 0)
+    for node in range(num_nodes):
+        mine, theirs = (np.asarray(rows.covers)[:, usable[node]].astype(int) for rows in (instance.wanted, instance.unwanted))
+        dominated = (mine @ (1 - theirs).T == 0) & covered[:, [node]] & removable[:, node]
+        supply, room = flowed[:, node], np.asarray(instance.losses)
+        assert _most_flow(dominated, supply, room) == supply.sum()  # all of it has a place
+        assert 2 * supply.sum() >= _most_flow(dominated, np.where(covered[:, node], np.asarray(instance.gains), 0), room)  # no pair was left out
+    assert flowed.sum(axis=0)[1:].min() > 0
+
+
+def _most_flow(allowed, supply, room):
+    """The largest flow from rows of some supply to columns of some room along allowed pairs, by SciPy."""
+    rows, columns = allowed.shape
+    first, second = np.nonzero(allowed)
+    source, sink = rows + columns, rows + columns + 1
+    begin = np.concatenate([np.full(rows, source), first, rows + np.arange(columns)])
+    end = np.concatenate([np.arange(rows), rows + second, np.full(columns, sink)])
+    most = np.concatenate([supply, np.full(first.size, supply.sum() + 1), room]).astype(np.int32)
+    return maximum_flow(csr_array((most, (begin, end)), shape=(sink + 1, sink + 1)), source, sink).flow_value
 
 
 # --- what is enough -------------------------------------------------------------------------------------------------------------
