@@ -360,7 +360,7 @@ def test_blocks_and_groups_hold_all_rows(num_rows):
     assert 1 <= parts.block <= 128
 
 
-@pytest.mark.parametrize("share", [0.7, 0.3])  # of the wanted examples, and the rest of the unwanted ones
+@pytest.mark.parametrize("share", [0.9, 0.1])  # of the wanted examples, and the rest of the unwanted ones
 @pytest.mark.parametrize("num_literals", [150, 40])  # of 160, that the batch uses: words of all, or of those in use
 def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(num_literals, share):
     random = np.random.default_rng(num_literals)
