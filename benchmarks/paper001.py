@@ -1,8 +1,8 @@
 """Table 1 of paper 001 (Goldberg, Eckstein 2009) reproduced: `scripts/reproduce [--config FILE] [--data DIR]`.
 
 Every fold of every replication is one line of a JSON-lines file beside the results, written as soon as it is known: a run that was cut off goes on
-where it was. Data sets are worked on side by side, a process each. At the end the lines become one JSON file with means and standard errors beside
-the published numbers.
+where it was, and what the file holds is not fitted again. To fit all anew, name another --output. Data sets are worked on side by side, a process
+each. At the end the lines become one JSON file with means and standard errors beside the published numbers.
 
 Binarization is fitted on the training rows of each fold. All folds of a data set share one shape, hence one compilation: rows that are held out are
 masked, attributes that a fold lacks are columns of zeros, and the costs know how many there really are. L0-RBoost gets equal training rows as one.
@@ -15,6 +15,7 @@ import collections
 import concurrent.futures
 import functools
 import hashlib
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -46,7 +47,17 @@ PUBLISHED = {  # accuracy, support: Table 1
 }
 PUBLISHED |= {("l0-hinge", order): PUBLISHED["l0", order] for order in (1, 5)}  # which vote is the paper's it does not say
 _ADABOOST_ROUNDS = 50
-OPENML = {"BCW": 15, "VOTE": 56, "CLVHEART": 53, "HUHEART": 51, "SONAR": 40, "PIMA": 37, "GERMAN": 31, "IONOSPHERE": 59, "TICTACTOE": 50}
+OPENML = {  # number and rows
+    "BCW": (15, 699),
+    "VOTE": (56, 435),
+    "CLVHEART": (49, 303),
+    "HUHEART": (51, 294),
+    "SONAR": (40, 208),
+    "PIMA": (37, 768),
+    "GERMAN": (31, 1000),
+    "IONOSPHERE": (59, 351),
+    "TICTACTOE": (50, 958),
+}
 
 
 class Prepared(NamedTuple):
@@ -67,12 +78,24 @@ def read_set(name: str, folders: Sequence[Path]) -> tuple[np.ndarray, np.ndarray
         assert table.labels is not None
         return table.matrix(tuple(table.numeric), tuple(table.categorical)), table.labels, table.columns
     remedy = f"hand in --data with a folder that holds {name}.csv"
-    if name not in OPENML:
-        raise SystemExit(f"{name}.csv is not there, and its number at OpenML is not known: {remedy}")
+    number, num_rows = OPENML[name]
     try:
-        return read_openml(OPENML[name])
+        fetched = read_openml(number)
     except OSError as error:
         raise SystemExit(f"{name}.csv is not there, and OpenML cannot be reached ({error}): {remedy}") from error
+    if len(fetched[1]) != num_rows:
+        raise SystemExit(f"number {number} at OpenML has {len(fetched[1])} rows, where {name} has {num_rows}: {remedy}")
+    return fetched
+
+
+def judge_sources(names: Sequence[str], folders: Sequence[Path]) -> None:
+    """Refuses, before anything is fitted, data sets that are neither in the folders nor known at OpenML."""
+    for name in names:
+        if name not in OPENML and not any((folder / f"{name}.csv").is_file() for folder in folders):
+            raise SystemExit(
+                f"{name}.csv is not there, and its number at OpenML is not known: hand in --data with a folder that holds {name}.csv, "
+                "or name other sets with --only"
+            )
 
 
 def read_openml(number: int) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -108,7 +131,7 @@ def prepare(table: np.ndarray, labels: np.ndarray, names: Sequence[str], setting
             )
             bits = np.nan_to_num(np.asarray(binarization.apply(binarizer, binarization.encode(binarizer, table))), nan=0.0)
             parts.append((bits.astype(np.float32), training))
-        width = max(width, 16 * -(-max(bits.shape[1] for bits, _ in parts) // 16))
+        width = max(width, 16 * (max(bits.shape[1] for bits, _ in parts) // 16 + 1))  # one that pads at least: AdaBoost always has its constant
         distinct = max(int(merging.merge_equal(jboost.make_dataset(bits, labels, mask=training)).dataset.mask.sum()) for bits, training in parts)
         num_rows = max(num_rows, min(len(labels), 16 * -(-distinct // 16)))
         for index, (bits, training) in enumerate(parts):
@@ -207,6 +230,15 @@ def learn(method: str, sizes: Sizes, examples: Examples, features: Any, labels: 
     return jnp.sum(right & ~training), jnp.sum(right & training), support, margin, fit.num_rounds, fit.status, *bounds
 
 
+def present(methods: Sequence[str]) -> list[str]:
+    """The methods without the peers whose package is not installed; says which are left out."""
+    missing = [method for method in methods if method in PEERS and importlib.util.find_spec(method.partition("-")[0]) is None]
+    for method in missing:
+        package = method.partition("-")[0]
+        print(f"{method} is left out: the package {package} is not installed (pip install {package})", file=sys.stderr)
+    return [method for method in methods if method not in missing]
+
+
 def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], jobs: int) -> None:
     """`run`, a process for each data set, so many at a time."""
     if min(jobs, len(names)) <= 1:
@@ -219,6 +251,7 @@ def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: P
 def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str]) -> None:
     """All folds of the data sets that the file does not hold yet, one line for each method and each value of its parameter."""
     old, digest = read_lines(lines), digest_of(settings)
+    before = {line["set"]: line["data"] for line in old if "data" in line}
     if any(line["settings"] != digest for line in old):
         raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
     done = {tuple(line[name] for name in KEYS) for line in old}
@@ -227,16 +260,22 @@ def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: S
     runs = [(method, value) for method in settings["methods"] for value in values_of(settings, method)]
     for name in names:
         folds = [(replication, fold) for replication in range(settings["replications"]) for fold in range(settings["folds"])]
-        if {(name, *place, *one) for place in folds for one in runs} <= done:
+        asked = {(name, *place, *one) for place in folds for one in runs}
+        if asked & done:
+            print(f"{name}: {len(asked & done)} of {len(asked)} fits are taken from {lines}; another --output makes all anew", file=sys.stderr)
+        if asked <= done:
             continue
         table, labels, names = read_set(name, folders)
+        data = hashlib.sha256(repr((np.asarray(table).tolist(), labels.tolist())).encode()).hexdigest()[:12]
+        if before.get(name, data) != data:
+            raise ValueError(f"{lines} holds lines of other rows of {name}: delete it, or name another --output")
         for replication, fold, part in prepare(table, labels, names, settings):
             for method, value in runs:
                 if (name, replication, fold, method, value) in done:
                     continue
                 here = {**knobs, PARAMETERS[method]: value} if method in PARAMETERS else knobs
                 key = jax.random.key(replication * settings["folds"] + fold)
-                line = {"settings": digest, "set": name, "replication": replication, "fold": fold, "method": method, "parameter": value}
+                line = {"settings": digest, "data": data, "set": name, "replication": replication, "fold": fold, "method": method, "parameter": value}
                 line |= judge(
                     method, sizes, part, labels.astype(np.float32), {name: jnp.asarray(knob, jnp.float32) for name, knob in here.items()}, key
                 )
@@ -288,9 +327,39 @@ def digest_of(settings: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(matters, sort_keys=True).encode()).hexdigest()[:12]
 
 
+def mend_lines(path: Path) -> None:
+    """Takes off a last line that was cut off while it was written."""
+    text = path.read_text() if path.is_file() else ""
+    whole, _, rest = text.rpartition("\n")
+    if rest:
+        path.write_text(whole + "\n" if whole else "")
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of the file, none where there is no file."""
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    """The lines of the file, none where there is no file.
+
+    Raises:
+      ValueError: if one cannot be read; it is named.
+    """
+    lines = []
+    for number, line in enumerate(path.read_text().splitlines() if path.is_file() else (), start=1):
+        try:
+            lines.append(json.loads(line))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number}: {error}: delete this line") from error
+    return lines
+
+
+def asked_for(lines: Sequence[dict[str, Any]], settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Those of the lines that the settings ask for."""
+    return [
+        line
+        for line in lines
+        if line["set"] in settings["sets"]
+        and line["method"] in settings["methods"]
+        and line["replication"] < settings["replications"]
+        and line["parameter"] in values_of(settings, line["method"])
+    ]
 
 
 def summarise(lines: Sequence[dict[str, Any]], max_order: int) -> list[dict[str, Any]]:
@@ -406,8 +475,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = given.output or harness.RESULTS / "paper001" / f"{given.config.stem}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     lines = output.with_suffix(".jsonl")
-    run_side_by_side(settings, given.data, lines, given.only or settings["sets"], given.jobs)
-    rows = summarise(read_lines(lines), settings["max_order"])
+    names = given.only or settings["sets"]
+    judge_sources(names, given.data)
+    mend_lines(lines)
+    run_side_by_side(settings | {"methods": present(settings["methods"])}, given.data, lines, names, given.jobs)
+    rows = summarise(asked_for(read_lines(lines), settings), settings["max_order"])
     output.write_text(json.dumps({"settings": settings, "rows": rows}, indent=1) + "\n")
     print(show(rows))
     if any(len(values_of(settings, method)) > 1 for method in settings["methods"]):

@@ -81,6 +81,14 @@ def test_predict_and_inspect_give_back_the_model(folder):
     assert "certificate the best soft margin is" in said
 
 
+def test_weights_of_a_configuration_do_not_become_a_feature(folder):
+    (folder / "weighted.toml").write_text('weights = "cost"\n')
+    status, _, err = run_in(folder, "fit", *DATA, "--config", "weighted.toml", "--radius", "5", "--penalty", "0.1", "--output", "other")
+    assert status == 2
+    assert "weights is 'cost', and the method example-weights takes none: take it out of the configuration" in err
+    assert err.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -127,12 +127,15 @@ def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
 
 def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
     def fetch(*, data_id, as_frame, parser):
-        assert (data_id, as_frame) == (paper001.OPENML["VOTE"], False)
+        assert (data_id, as_frame) == (56, False)
         codes = np.array([[1.5, 0.0], [2.5, 1.0], [np.nan, np.nan]])
         target = np.array(["no", "yes", "no"], object)
         return SimpleNamespace(data=codes, target=target, feature_names=["size", "kind"], categories={"kind": ["a", "b"]})
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
+    with pytest.raises(SystemExit, match="number 56 at OpenML has 3 rows, where VOTE has 435: hand in --data"):
+        paper001.read_set("VOTE", [tmp_path])
+    monkeypatch.setitem(paper001.OPENML, "VOTE", (56, 3))
     table, labels, names = paper001.read_set("VOTE", [tmp_path])
     assert names == ("size", "kind")
     assert labels.tolist() == [-1, 1, -1]
@@ -151,12 +154,68 @@ def test_without_a_file_and_without_a_network(tmp_path, monkeypatch):
         paper001.read_set("BCW", [tmp_path])
 
 
-def test_what_is_neither_there_nor_known(tmp_path):
+def test_what_is_neither_there_nor_known_is_refused_before_anything_is_fitted(folder):
+    (folder / "settings.toml").write_text(SETTINGS.replace('["BCW"]', '["BCW", "MUSHROOM"]'))
     with pytest.raises(SystemExit, match=r"MUSHROOM.csv is not there, and its number at OpenML is not known: hand in --data"):
-        paper001.read_set("MUSHROOM", [tmp_path])
+        paper001.main(arguments_of(folder))
+    assert not (folder / "out.jsonl").exists()
+
+
+def arguments_of(folder):
+    return ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """How many fits there were, all of them made at once."""
+
+    def learn(method, sizes, examples, features, labels, training, knobs, key):
+        made.append(method)
+        return int((~training).sum()), int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
+
+    made = []
+    monkeypatch.setattr(paper001, "learn", learn)
+    return made
+
+
+def test_a_line_that_was_cut_off_is_made_again(folder, fits):
+    paper001.main(arguments_of(folder))
+    lines = folder / "out.jsonl"
+    lines.write_text(lines.read_text()[:-30])
+    assert paper001.main(arguments_of(folder)) == 0
+    assert len(fits) == 19
+    assert len(paper001.read_lines(lines)) == 18
+    lines.write_text("{\n" + lines.read_text())
+    with pytest.raises(ValueError, match=r"out.jsonl, line 1: .*: delete this line"):
+        paper001.main(arguments_of(folder))
+
+
+def test_what_is_there_is_said_and_only_what_is_asked_for_is_summed_up(folder, fits, capsys):
+    paper001.main(arguments_of(folder))
+    capsys.readouterr()
+    paper001.main([*arguments_of(folder), "--replications", "1"])
+    assert len(fits) == 18
+    assert "BCW: 9 of 9 fits are taken from" in capsys.readouterr().err
+    assert {row["num_folds"] for row in json.loads((folder / "out.json").read_text())["rows"]} == {3}
+
+
+def test_lines_of_other_rows_are_refused(folder, fits):
+    paper001.main([*arguments_of(folder), "--replications", "1"])
+    (folder / "BCW.csv").write_text((folder / "BCW.csv").read_text().replace("\n3,", "\n4,", 1))
+    with pytest.raises(ValueError, match="lines of other rows of BCW"):
+        paper001.main(arguments_of(folder))
+
+
+def test_a_peer_that_is_not_installed_is_left_out(folder, fits, monkeypatch, capsys):
+    monkeypatch.setattr(paper001.importlib.util, "find_spec", lambda name: None)
+    (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', '["slipper", "imodels-slipper"]'))
+    assert paper001.main(arguments_of(folder)) == 0
+    assert fits == ["slipper"] * 6
+    assert "imodels-slipper is left out: the package imodels is not installed" in capsys.readouterr().err
 
 
 def test_a_peer_stands_in_the_same_table(folder, monkeypatch, capsys):
+    monkeypatch.setattr(paper001.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setitem(paper001.PEERS, "imodels-slipper", lambda features, labels, training: (int((~training).sum()), 0, 7))
     (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', '["imodels-slipper"]'))
     assert paper001.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0

@@ -33,6 +33,7 @@ _STREAM = 3  # the folds that choose are others than those of `evaluate`
 _WIDTH = 8  # bits are padded to a multiple, so that folds share one shape
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
 _LOOKED = "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read the risk bound with that in mind"
+_CHOSEN = "the cuts looked at all of these rows, those held out in the choice too: its losses compare kappas, margins and votes, no more"
 
 
 def read_rows(table: Table, numeric: tuple[str, ...], categorical: tuple[str, ...]) -> np.ndarray:
@@ -265,6 +266,8 @@ def describe(
     weights: np.ndarray | None,
     mapping: LabelMapping,
     settings: Settings,
+    *,
+    was_chosen: bool,
 ) -> dict[str, Any]:
     """All that is said about a fit, ready for JSON.
 
@@ -277,6 +280,7 @@ def describe(
       weights: [m] or None.
       mapping: of the labels.
       settings: all options, with one kappa, margin and vote.
+      was_chosen: whether these are of several, by cross-validation.
     """
     with jax.enable_x64(settings.precision == "float64"):
         rules = report_room.describe_rules(ensemble, binarizer, bits, labels, mapping)
@@ -308,5 +312,5 @@ def describe(
         "code_length": code,
         "risk_bound": report_room.risk_bound(code["total"], len(labels)),
         "delta": report_room.DELTA,
-        "notes": [_LOOKED] if looked else [],
+        "notes": [note for note, applies in ((_LOOKED, looked), (_CHOSEN, looked and was_chosen)) if applies],
     }

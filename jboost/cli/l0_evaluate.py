@@ -41,7 +41,6 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out))
         losses = build.losses(l0_fit.make_rules(fitted.ensemble, training, mapping, settings), training, others)
         losses[-1]["support"] = len(report_room.voting(fitted.ensemble))
-        losses[-1]["certificate"] = report_room.certificate(fitted)
         return losses
 
     return judge

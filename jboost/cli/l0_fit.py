@@ -46,7 +46,7 @@ def fit(settings: Settings, say: Any) -> None:
     fitted = found.fit
     ensemble = l0.voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
-    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings)
+    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings, was_chosen=len(found.losses) > 1)
     training = (bits, labels, _weights(part.weights, len(labels)))
     others = None
     if len(apart):

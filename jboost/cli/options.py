@@ -377,7 +377,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
 
 
 def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
-    """Refuses flags that the method does not know; what a configuration file says for other methods rests."""
+    """Refuses flags that the method does not know; what a configuration file says for other methods rests, but for a column that is no feature."""
     for option in OPTIONS:
         if values["method"] in option.methods:
             continue
@@ -385,6 +385,11 @@ def _keep_to_method(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None
             flag = "--" + option.name.replace("_", "-")
             raise ValueError(
                 f"{flag} is for the method {' or '.join(option.methods)}, and the method is {values['method']}: change --method or leave it out"
+            )
+        if option.name == "weights" and values["weights"] is not None:
+            raise ValueError(
+                f"weights is '{values['weights']}', and the method {values['method']} takes none: take it out of the configuration, and its column "
+                "out of the data, or it would be learnt from"
             )
         values[option.name] = option.default
 
