@@ -280,3 +280,13 @@ def test_masked_columns_are_no_hypotheses():
     assert float(solved.loss) == pytest.approx(5.0, abs=1e-4)  # the second is right on both, for its cost; the last loses one more
     np.testing.assert_array_equal(solved.coefficients, [0, 1, 0])
     assert float(solved.lower_bound) == pytest.approx(5.0, abs=1e-3)
+
+
+@pytest.mark.slow
+def test_losses_that_overflow_are_not_optimal():
+    labels, weights = np.array([1.0, 1.0, -1.0, -1.0]), np.full(4, 3e38, np.float32)
+    dataset = jboost.make_dataset(np.ones((4, 1), np.float32), labels, weights=weights)
+    fitted = jboost.l0.fit(dataset, jboost.learners.pool(), margin=0.5)
+    exact = jboost.l0.solve_exact(np.array([[1.0, -1.0]] * 4), labels, np.zeros(2), margin=0.5, weights=weights)
+    for status, upper in ((fitted.status, fitted.certificate.upper_bound), (exact.status, exact.loss)):
+        assert int(status) != Status.OPTIMAL or np.isfinite(upper)

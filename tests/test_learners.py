@@ -438,3 +438,10 @@ def test_no_example_is_invalid_input(learner):
     fitted = jboost.adaboost.fit(jboost.make_dataset(np.zeros((0, 2)), []), learner, max_rounds=2)
     assert int(fitted.status) == jboost.status.Status.INVALID_INPUT
     assert int(fitted.num_rounds) == 0
+
+
+def test_a_cost_function_of_one_number_is_named():
+    dataset = Dataset(jnp.ones((3, 2)), jnp.ones(3), jnp.ones(3), jnp.ones(3, bool))
+    for cost in (lambda *_: 1.0, lambda *_: jnp.ones(())):
+        with pytest.raises(ValueError, match=r"cost\(orders, ...\) has shape \[\]: the wanted shape is \[2\]"):
+            learners.monomials(2, cost=cost).init(None, dataset)

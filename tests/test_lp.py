@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 from jax.experimental import sparse
 
+import jboost
 from jboost import lp, operators
 from jboost.base.status import Status
-from jboost.lp import tighten
+from jboost.lp import certify, conclude, tighten
+from jboost.lp.types import empty_history
 from linear_programs import (
     DUALLY_INFEASIBLE,
     Program,
@@ -636,3 +638,27 @@ def test_a_large_row_makes_no_other_box_idle():
     solved = lp.solve(program)
     assert int(solved.status) != Status.PRIMAL_INFEASIBLE
     assert np.dot([1, 2], solved.primal[:2]) >= 2.99
+
+
+def test_a_bound_implied_below_the_normal_range_is_rounded_outwards():
+    tight = tighten.tighten(lp.make_program([-1e10, -2e10], [[1e10, 1e10]], row_upper=1e-30), 2)
+    assert np.all(np.asarray(tight.upper, np.float64) >= 1e-40)
+    lower, _ = certify.prove_lower(tight, jnp.array([-1.0]))
+    assert float(lower) <= -2e-30
+
+
+def test_a_ray_that_was_refuted_is_not_returned():
+    program = lp.make_program([1.0], [[1.0]], row_upper=5.0, upper=1.0)
+    status, none = jnp.int32(Status.DUAL_INFEASIBLE), jnp.zeros(1)
+    found = conclude.conclude(
+        program, program, jnp.array([7.0]), none, num_iterations=0, history=empty_history(0, jnp.float32), status=status, proof=lp.ProofConfig()
+    )
+    assert int(found.status) == Status.NUMERICAL_ERROR
+    assert 0 <= float(found.primal[0]) <= 1
+
+
+def test_the_status_of_a_linear_program_is_explained():
+    solved = lp.solve(lp.make_program([1.0], [[1.0]], lower=2.0, upper=1.0))
+    text = jboost.status.explain(solved.status)
+    assert "a lower bound above its upper one" in text
+    assert "jboost.lp.validate(program)" in text

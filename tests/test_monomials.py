@@ -1015,3 +1015,12 @@ def test_known_optima(key, weights_key):
 def test_costs_of_orders_of_a_million_attributes():
     wanted = (1 + np.log2(1e6)) / 20 + 1.5
     np.testing.assert_allclose(costs.mdl(1.5)(jnp.array([1]), 1_000_000, jnp.asarray(2**20), 1), wanted, rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_full_stack_that_hides_nothing_is_optimal():
+    features = np.array([[(index >> bit) & 1 for bit in range(3)] for index in range(8)] * 4, np.float32)
+    labels = np.where(np.arange(32) < 26, -1, 1)
+    found = maximum_agreement(features, labels, np.ones(32), max_order=3, config=SearchConfig(capacity=1, beam_depth=0))
+    assert float(found.value) == float(found.upper_bound) == 20
+    assert int(found.status) == Status.OPTIMAL

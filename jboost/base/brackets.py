@@ -49,7 +49,7 @@ def round_outwards(total: Array, slack: Array, dtype: Any) -> tuple[Array, Array
     unbounded = slack == jnp.inf
     low, high = jnp.where(unbounded, -jnp.inf, total - slack), jnp.where(unbounded, jnp.inf, total + slack)
     tiny = float(jnp.finfo(dtype).tiny)
-    low = jnp.where(jnp.abs(low) < tiny, jnp.where(low >= 0, 0.0, -tiny), low)  # one step of nextafter is too short there
+    low = jnp.where(jnp.abs(low) < tiny, jnp.where(low >= 0, 0.0, -tiny), low)
     high = jnp.where(jnp.abs(high) < tiny, jnp.where(high <= 0, 0.0, tiny), high)
     return numerics.round_down(low, dtype), numerics.round_up(high, dtype)
 

@@ -1,4 +1,4 @@
-"""The one loop of jboost: K inner steps, then one check, and a cap; and the word that a watcher has in loops that the host drives."""
+"""The one loop of jboost: a step, a check, and a cap; and the word that a watcher has in loops that the host drives."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ State = TypeVar("State")
 OnStep = Callable[[Any, Any], bool | None]  # state and info of a loop that the host drives -> False to end it
 
 
-def bounded_loop(
-    step: Callable[[State], State], unfinished: Callable[[State], Array], state: State, *, max_checks: int, steps_per_check: int = 1
-) -> tuple[State, Array]:
-    """Runs `step` while `unfinished(state)`, asked once in `steps_per_check` steps, at most `max_checks` times.
+def bounded_loop(step: Callable[[State], State], unfinished: Callable[[State], Array], state: State, *, max_checks: int) -> tuple[State, Array]:
+    """Runs `step` while `unfinished(state)`, at most `max_checks` times.
 
     `unfinished` should be an ordinary comparison such as `error > tolerance`: it is False on NaN, so that a loop on
     garbage ends. Under `vmap` the loop runs as long as its slowest member, and members that are done stand still.
@@ -29,7 +27,6 @@ def bounded_loop(
       unfinished: state -> [] bool.
       state: any pytree of arrays.
       max_checks: the cap, static.
-      steps_per_check: how many steps between two checks, static.
 
     Returns:
       The last state, and the number of checks that were passed, [] int32: `max_checks` if the cap ended the loop.
@@ -37,11 +34,7 @@ def bounded_loop(
 
     def inner(carry: tuple[State, Array]) -> tuple[State, Array]:
         now, count = carry
-        if steps_per_check == 1:
-            now = step(now)
-        else:
-            now = lax.fori_loop(0, steps_per_check, lambda _, s: step(s), now)
-        return now, count + jnp.ones((), jnp.int32)
+        return step(now), count + jnp.ones((), jnp.int32)
 
     def keep_on(carry: tuple[State, Array]) -> Array:
         now, count = carry

@@ -150,16 +150,15 @@ def start_loop_beside(carry: PyTree, data: Array) -> PyTree:
 
 
 def round_down(value: Array, dtype: jnp.dtype) -> Array:
-    """The largest number of the float `dtype` that is not above an integer or float `value`."""
+    """The largest number of the float `dtype` that is not above an integer or float `value`; next to 0 the largest that is not subnormal."""
     rounded = value.astype(dtype)
     if rounded.dtype == value.dtype:
         return value
-    return jnp.where(rounded.astype(value.dtype) > value, lax.nextafter(rounded, jnp.full_like(rounded, -jnp.inf)), rounded)
+    tiny = jnp.finfo(dtype).tiny  # what is below it may be taken for 0, from where a step of nextafter is too short
+    below = jnp.where(jnp.abs(rounded) < tiny, -tiny, lax.nextafter(rounded, jnp.full_like(rounded, -jnp.inf)))
+    return jnp.where(rounded.astype(value.dtype) > value, below, rounded)
 
 
 def round_up(value: Array, dtype: jnp.dtype) -> Array:
-    """The smallest number of the float `dtype` that is not below an integer or float `value`."""
-    rounded = value.astype(dtype)
-    if rounded.dtype == value.dtype:
-        return value
-    return jnp.where(rounded.astype(value.dtype) < value, lax.nextafter(rounded, jnp.full_like(rounded, jnp.inf)), rounded)
+    """The smallest number of the float `dtype` that is not below an integer or float `value`; next to 0 the smallest that is not subnormal."""
+    return -round_down(-value, dtype)

@@ -48,15 +48,20 @@ _FROM_GRAVE_TO_LIGHT = (
 )
 
 _EXPLANATIONS = {
-    Status.OPTIMAL: ("the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for", "nothing to do"),
+    Status.OPTIMAL: (
+        "the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for; those of a linear program may be "
+        "infinite, its residuals and its gap are within the tolerance",
+        "nothing to do",
+    ),
     Status.PRECISION_LIMIT: (
         "what was returned could not be proven optimal in the float types at hand: `loss` is its true loss, and `lower_bound` is valid",
         "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
     ),
     Status.INVALID_INPUT: (
-        "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, or a weight that is not positive and finite",
-        "call jboost.validate(jboost.make_dataset(...)) on the host: it names the argument and the first bad row; outputs of hypotheses "
-        "and entries of margins lie in [-1, 1]",
+        "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, a weight that is not positive and "
+        "finite; in a linear program NaN, a lower bound above its upper one, or an infinity of the wrong sign",
+        "call jboost.validate(jboost.make_dataset(...)) on the host, or jboost.lp.validate(program): it names the argument and the first bad row; "
+        "outputs of hypotheses and entries of margins lie in [-1, 1]",
     ),
     Status.ROUND_LIMIT: (
         "all rounds or iterations were used: what was returned and its bounds are valid, and the gap between them is wider than asked for",
@@ -77,7 +82,7 @@ _EXPLANATIONS = {
     ),
     Status.ITERATION_LIMIT: (
         "the solver used all its iterations: the points returned and the bounds they prove are valid, and further apart than asked for",
-        "raise max_iterations in the config, widen the tolerance, or hand the solution in as `initial` and go on",
+        "raise max_iterations in the config, widen the tolerance, or hand the solution in as `initial`, with a FirstOrderConfig, and go on",
     ),
     Status.TIME_LIMIT: (
         "the loop was stopped from outside before it was done: the points returned and the bounds they prove are valid",

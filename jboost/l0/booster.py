@@ -42,7 +42,7 @@ _WORTHLESS = 1e-3  # mu + lambda of a column that may go, less the share of its 
 
 
 class L0Certificate(NamedTuple):
-    """Bounds on (18) and on the sparse minimum disagreement problem (15), over all hypotheses of the learner."""
+    """Bounds on (18), with the cuts that were asked for, and on the sparse minimum disagreement problem (15), over all hypotheses."""
 
     lower_bound: Array  # [] of (18), proven by `proof`
     upper_bound: Array  # [] of (18), attained over the columns seen
@@ -154,7 +154,7 @@ class L0:
         prices = jnp.concatenate([proposal.prices, jnp.asarray(self.constant_cost, proposal.prices.dtype)[None]])
         memory = memory._replace(integer_lower=jnp.maximum(memory.integer_lower, integer.round_up(memory.integer_proof.bound, weights, prices)))
         upper, lower = _bounds(memory)
-        is_closed = upper - lower <= self.tolerance * jnp.maximum(upper, 1.0)
+        is_closed = integer.have_met(lower, upper, self.tolerance)
         rounded = integer.evaluate(self.instance(dataset, memory.outputs, memory.costs, memory.is_used), proposal.relaxation.coefficients)
         best = integer.better(memory.best, rounded)
         solved = proposal.relaxation
@@ -441,9 +441,10 @@ def fit(
         last goes on by `step`. Not under jit or vmap.
 
     Returns:
-      A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18) over all hypotheses <= upper_bound, and integer_lower_bound <= optimum of
-      (15) <= integer_upper_bound, which the ensemble attains. The status speaks of (18): OPTIMAL; PRECISION_LIMIT where rounds bring no new
-      column and the gap is still open; CAPACITY_LIMIT where columns that would close it find no room (raise `max_columns`).
+      A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts that `config` asks for, over all hypotheses <= upper_bound, and
+      integer_lower_bound <= optimum of (15) <= integer_upper_bound, which the ensemble attains. The status speaks of (18): OPTIMAL;
+      PRECISION_LIMIT where rounds bring no new column and the gap is still open; CAPACITY_LIMIT where columns that would close it find no room
+      (raise `max_columns`).
 
     Raises:
       ValueError: at trace time, naming the argument; for a margin outside (0, 1] where it is concrete.

@@ -232,7 +232,7 @@ def _lower_bound(state: State) -> Array:
 def _finish(data: Data, is_valid: Array, last: State, tolerance: Array, is_stopped: Array, *, config: ExactConfig) -> Exact:
     """What a search has come to."""
     lower = _lower_bound(last)
-    is_closed = last.goal - lower <= tolerance * jnp.maximum(last.goal, 1.0)
+    is_closed = integer.have_met(lower, last.goal, tolerance)
     ended = jnp.where(is_stopped, int(Status.TIME_LIMIT), int(Status.ITERATION_LIMIT))
     ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), ended)
     ended = jnp.where(last.stack.count == 0, int(Status.PRECISION_LIMIT), ended)
@@ -317,8 +317,7 @@ def _step(data: Data, state: State, tolerance: Array, config: ExactConfig) -> St
     searched = integer.search(instance, found, config=config.search)
     best = integer.better(state.best, searched)
     goal = jnp.minimum(state.goal, best.loss)
-    enough = goal - tolerance * jnp.maximum(goal, 1.0)
-    goes_on = is_node & (nodes.bound < enough)
+    goes_on = is_node & ~integer.have_met(nodes.bound, goal, tolerance) & (nodes.bound < goal)
     scores = jax.vmap(lambda node, one: _branching_scores(data, node, one))(nodes, solved)
     place = jnp.argmax(scores, axis=1)
     can_branch = jnp.max(scores, axis=1) >= 0

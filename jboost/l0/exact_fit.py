@@ -17,7 +17,7 @@ from jboost.base.boosting import Ensemble, Everything, Fit
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0 import booster, exact, pricing
+from jboost.l0 import booster, exact, integer, pricing
 from jboost.l0.booster import L0, L0Certificate
 from jboost.l0.exact import ExactConfig
 from jboost.l0.pricing import Proof
@@ -154,7 +154,7 @@ def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) ->
     ensemble = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, fitted.ensemble)
     upper = jnp.where(is_new, found.loss, upper)
     lower = jnp.minimum(jnp.maximum(known.integer_lower_bound, jnp.minimum(found.lower_bound, play.left_out)), upper)
-    is_closed = upper - lower <= tolerance * jnp.maximum(upper, 1.0)
+    is_closed = integer.have_met(lower, upper, tolerance)
     missed = jnp.where(play.left_out < upper, int(Status.CAPACITY_LIMIT), found.status)
     status = jnp.where(is_closed, int(Status.OPTIMAL), missed)
     status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, status).astype(jnp.int32)

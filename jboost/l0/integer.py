@@ -105,6 +105,11 @@ def _valued(instance: Instance, coefficients: Array) -> Vote:
     return Vote(coefficients, brackets.bracket_dot(paid.astype(reached.dtype), jnp.concatenate([instance.weights, instance.costs]))[1])
 
 
+def have_met(lower: Array, upper: Array, tolerance: Array) -> Array:
+    """Whether bounds [] are as close as asked for, relative to the upper one where that is above 1; what overflows has not met anything."""
+    return (upper < jnp.inf) & (upper - lower <= tolerance * jnp.maximum(upper, 1.0))
+
+
 def round_up(bound: Array, weights: Array, prices: Array) -> Array:
     """The least value at or above a lower bound [] that (15) can have, where weights are whole and prices are 0 or one number; else the bound.
 

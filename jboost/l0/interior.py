@@ -140,7 +140,8 @@ class Method:
         narrow, own, unit = jnp.dtype("float32"), tolerance.dtype, program.instance.unit
         if own == narrow or iterate.primal.slacks.shape[0] < _WORTH_TWO_FLOATS:
             return in_float(own, tolerance)
-        is_carried = (tolerance >= _COARSE) & (unit > _LEAST_UNIT) & (unit < 1 / _LEAST_UNIT)
+        dearest = jnp.max(program.instance.costs, initial=0.0)
+        is_carried = (tolerance >= _COARSE) & (unit > _LEAST_UNIT) & (jnp.maximum(unit, dearest) < 1 / _LEAST_UNIT)
         found: tuple[Point, Array] = newton.one_of(is_carried, tolerance, *(functools.partial(in_float, dtype) for dtype in (narrow, own)))
         return found
 

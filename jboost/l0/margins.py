@@ -96,7 +96,7 @@ def walk_margins(
 
 
 class MarginSearch(NamedTuple):
-    """The best margin, and what bounds all others: lower_bound <= optimum of (25) over all hypotheses <= upper_bound."""
+    """The best margin, and what bounds all others: lower_bound <= optimum of (25), z with the cuts asked for, over all hypotheses <= upper_bound."""
 
     fit: Fit  # at the best margin
     margin: Array  # [] rho

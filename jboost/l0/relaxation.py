@@ -41,7 +41,8 @@ def solve_relaxation(
     config: RelaxationConfig | None = None,
     initial: L0Relaxation | WarmStart | None = None,
 ) -> L0Relaxation:
-    """The relaxation of the sparse minimum disagreement problem over a pool, all pair cuts of both orders enforced (paper 001, (18)).
+    """The relaxation of the sparse minimum disagreement problem over a pool, all pair cuts of both orders enforced, or those that `config` asks
+    for (paper 001, (18)).
 
     Minimises sum_i weight_i xi_i + sum_u c_u mu_u s.t. sum_u y_i H_iu lambda_u + (1 + rho) xi_i >= rho, sum lambda = 1, mu >= lambda >= 0, xi >= 0,
     xi_i + xi_i' + sum of mu over S_ii' >= 1 for all i, i' of opposite classes, S_ii' = {u : H_iu = y_i != H_i'u}. It may be jitted, and vmapped.

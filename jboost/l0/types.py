@@ -148,7 +148,7 @@ class L0Relaxation(NamedTuple):
 
     coefficients: Array  # [U] lambda, on the simplex in exact arithmetic
     selected: Array  # [U] mu >= lambda
-    slacks: Array  # [m] xi, with which all rows and all cuts hold in exact arithmetic
+    slacks: Array  # [m] xi, with which all rows and all cuts asked for hold in exact arithmetic
     lower_bound: Array  # [] proven by example_weights and pair_weights
     upper_bound: Array  # [] attained by coefficients, selected and slacks
     example_weights: Array  # [m] w >= 0, duals of the margins

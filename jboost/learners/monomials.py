@@ -64,7 +64,8 @@ class Monomials:
             raise ValueError(f"max_order is {self.max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
         highest = num_attributes if self.max_order is None else self.max_order
         orders = jnp.arange(1, highest + 1)
-        prices = self.cost(orders, num_attributes, jnp.sum(dataset.mask), highest).astype(jnp.result_type(float))
+        prices = self.cost(orders, num_attributes, jnp.sum(dataset.mask), highest)
+        prices = check.numeric("cost(orders, ...)", prices, shape=(highest,), kinds="fiu").astype(jnp.result_type(float))
         prices = jnp.concatenate([jnp.asarray(self.constant_cost, prices.dtype).reshape(1), prices])
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float))
         labels = jnp.where(dataset.mask, signs(dataset), 1)

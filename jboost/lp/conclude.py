@@ -41,12 +41,12 @@ def conclude(
     most = 2 * assess(problem, within, allowed).error + _ROUNDINGS * jnp.finfo(primal.dtype).eps
     primal_taken = either(assess(problem, moved, allowed).error <= most, moved, within)
     dual_taken = either(assess(problem, primal_taken, mended).error <= most, mended, allowed)
-    quality = assess(problem, primal_taken, dual_taken)
-
     lower, is_refuted = certify.prove_lower(tight, dual_taken.point)
     lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
     is_bounded = is_unbounded & jnp.isfinite(lower)
+    primal_taken = either(is_bounded, primal_side(problem, certify.within_bounds(problem, primal)), primal_taken)  # a ray no more
+    quality = assess(problem, primal_taken, dual_taken)
     status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
     is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(

@@ -47,8 +47,10 @@ def solve(
     Returns:
       An `LPSolution`. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE (proven where `lower_bound` is inf; else no point whose scaled size is
       below the inverse of what a ray may miss, 2e-5 in float32 and 1e-8 in float64, is feasible), DUAL_INFEASIBLE (unbounded, or neither side has a
-      feasible point), NUMERICAL_ERROR, INVALID_INPUT. OPTIMAL means that the residuals and the gap that are returned are within the tolerance;
-      within four times it where rounding ends the iterations of the interior point method, and the repair of rows, before that.
+      feasible point; but for duals whose scaled size is above that inverse), NUMERICAL_ERROR, INVALID_INPUT. OPTIMAL means that the residuals and the
+      gap that are returned are within the tolerance; within four times it where rounding ends the iterations of the interior point method, and the
+      repair of rows, before that. Residuals and gap are relative to 1 + what they are compared with: an objective that is tiny throughout is to be
+      scaled up first.
 
     Raises:
       ValueError: at trace time, naming the argument, where shapes do not agree. Values are judged by `jboost.lp.validate` on the host.

@@ -425,5 +425,6 @@ def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_b
     found, (bounds, num_nodes, is_full) = lax.scan(search, found, (instances, signs))
     best = jnp.max(found.values)
     bound = jnp.maximum(best, jnp.max(bounds))
-    is_cut_off = (bound > best) & ~jnp.any(is_full)
-    return Outcome(found, bound, jnp.sum(num_nodes), jnp.any(is_full), is_cut_off & ~is_enough, is_cut_off & is_enough)
+    is_open = bound > best
+    is_cut_off = is_open & ~jnp.any(is_full)
+    return Outcome(found, bound, jnp.sum(num_nodes), is_open & jnp.any(is_full), is_cut_off & ~is_enough, is_cut_off & is_enough)

@@ -20,7 +20,7 @@ class SearchConfig:
     capacity: int = 1 << 16
     """Nodes that a stack holds; when one is full the search ends, with a valid bound."""
     max_steps: int = 1_000_000
-    """Batches, at most; then the search ends, with a valid bound."""
+    """Batches for each sign, at most; then the search ends, with a valid bound."""
     beam_width: int = 32
     """Monomials kept by the beam search that finds the first incumbent."""
     beam_depth: int = 8
