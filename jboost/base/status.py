@@ -48,11 +48,7 @@ _FROM_GRAVE_TO_LIGHT = (
 )
 
 _EXPLANATIONS = {
-    Status.OPTIMAL: (
-        "the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for; those of a linear program may be "
-        "infinite, its residuals and its gap are within the tolerance",
-        "nothing to do",
-    ),
+    Status.OPTIMAL: ("the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for", "nothing to do"),
     Status.PRECISION_LIMIT: (
         "what was returned could not be proven optimal in the float types at hand: `loss` is its true loss, and `lower_bound` is valid",
         "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
