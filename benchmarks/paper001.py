@@ -475,6 +475,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = given.output or harness.RESULTS / "paper001" / f"{given.config.stem}.json"
     output.parent.mkdir(parents=True, exist_ok=True)
     lines = output.with_suffix(".jsonl")
+    for name in given.only:
+        if name not in settings["sets"]:
+            parser.error(f"argument --only: {name} is not among the sets of {given.config}: {', '.join(settings['sets'])}")
     names = given.only or settings["sets"]
     judge_sources(names, given.data)
     mend_lines(lines)

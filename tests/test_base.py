@@ -128,6 +128,8 @@ def test_round_down_never_rounds_up(x64):
     assert float(numerics.round_down(jnp.int64(2**53 + 3), jnp.dtype("float64"))) == 2**53 + 2
     assert float(numerics.round_down(jnp.int32(2**24 + 3), jnp.dtype("float32"))) == 2**24 + 2
     assert float(numerics.round_down(jnp.float64(2**24 + 3), jnp.dtype("float32"))) == 2**24 + 2
+    assert float(numerics.round_up(jnp.int32(2**24 + 3), jnp.dtype("float32"))) == 2**24 + 4
+    assert float(numerics.round_up(jnp.int32(-(2**31)), jnp.dtype("float32"))) == -(2**31)
     for value in (0, 1, 2**24, 2**24 + 2):
         assert float(numerics.round_down(jnp.int64(value), jnp.dtype("float32"))) == value
 

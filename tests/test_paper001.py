@@ -199,6 +199,13 @@ def test_what_is_there_is_said_and_only_what_is_asked_for_is_summed_up(folder, f
     assert {row["num_folds"] for row in json.loads((folder / "out.json").read_text())["rows"]} == {3}
 
 
+def test_only_sets_of_the_settings(folder, fits, capsys):
+    with pytest.raises(SystemExit):
+        paper001.main([*arguments_of(folder), "--only", "VOTE"])
+    assert "argument --only: VOTE is not among the sets of" in capsys.readouterr().err
+    assert fits == []
+
+
 def test_lines_of_other_rows_are_refused(folder, fits):
     paper001.main([*arguments_of(folder), "--replications", "1"])
     (folder / "BCW.csv").write_text((folder / "BCW.csv").read_text().replace("\n3,", "\n4,", 1))

@@ -1,4 +1,4 @@
-"""The one loop of jboost: a step, a check, and a cap; and the word that a watcher has in loops that the host drives."""
+"""The one loop of jboost: a step, a check, and a cap; one of two that hold loops; and the word that a watcher has in loops that the host drives."""
 
 from __future__ import annotations
 
@@ -42,6 +42,22 @@ def bounded_loop(step: Callable[[State], State], unfinished: Callable[[State], A
 
     none = numerics.start_loop_beside(jnp.zeros((), jnp.int32), jax.tree.leaves(state)[0])
     return lax.while_loop(keep_on, inner, (state, none))
+
+
+def one_of(is_first: Array, effort: Array, idle: Array | float, first: Callable[[Array], State], second: Callable[[Array], State]) -> State:
+    """One of two computations of some effort; where both run, under `vmap`, the other one gets `idle`, with which its loops end at once.
+
+    Args:
+      is_first: [] bool.
+      effort: [] what the chosen one is given: rounds, or a tolerance.
+      idle: no rounds, or an infinite tolerance.
+      first: effort -> result.
+      second: effort -> a result of the same structure, shapes and dtypes.
+    """
+    rest = jnp.full_like(effort, idle)
+    efforts = jnp.where(is_first, effort, rest), jnp.where(is_first, rest, effort)
+    found: State = lax.cond(is_first, lambda: first(efforts[0]), lambda: second(efforts[1]))
+    return found
 
 
 def goes_on(on_step: OnStep | None, state: Any, info: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -151,14 +152,19 @@ def start_loop_beside(carry: PyTree, data: Array) -> PyTree:
 
 def round_down(value: Array, dtype: jnp.dtype) -> Array:
     """The largest number of the float `dtype` that is not above an integer or float `value`; next to 0 the largest that is not subnormal."""
-    rounded = value.astype(dtype)
-    if rounded.dtype == value.dtype:
-        return value
-    tiny = jnp.finfo(dtype).tiny  # what is below it may be taken for 0, from where a step of nextafter is too short
-    below = jnp.where(jnp.abs(rounded) < tiny, -tiny, lax.nextafter(rounded, jnp.full_like(rounded, -jnp.inf)))
-    return jnp.where(rounded.astype(value.dtype) > value, below, rounded)
+    return _rounded(value, dtype, operator.gt, -1.0)
 
 
 def round_up(value: Array, dtype: jnp.dtype) -> Array:
     """The smallest number of the float `dtype` that is not below an integer or float `value`; next to 0 the smallest that is not subnormal."""
-    return -round_down(-value, dtype)
+    return _rounded(value, dtype, operator.lt, 1.0)
+
+
+def _rounded(value: Array, dtype: jnp.dtype, is_past: Callable[[Array, Array], Array], sign: float) -> Array:
+    """The nearest number of `dtype`, or where it is past the value the next one in the direction of the sign."""
+    nearest = value.astype(dtype)
+    if nearest.dtype == value.dtype:
+        return value
+    tiny = jnp.finfo(dtype).tiny  # what is below it may be taken for 0, from where a step of nextafter is too short
+    following = jnp.where(jnp.abs(nearest) < tiny, sign * tiny, lax.nextafter(nearest, jnp.full_like(nearest, sign * jnp.inf)))
+    return jnp.where(is_past(nearest.astype(value.dtype), value), following, nearest)

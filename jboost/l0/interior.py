@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array, PyTree
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import newton
@@ -142,8 +142,7 @@ class Method:
             return in_float(own, tolerance)
         dearest = jnp.max(program.instance.costs, initial=0.0)
         is_carried = (tolerance >= _COARSE) & (unit > _LEAST_UNIT) & (jnp.maximum(unit, dearest) < 1 / _LEAST_UNIT)
-        found: tuple[Point, Array] = newton.one_of(is_carried, tolerance, *(functools.partial(in_float, dtype) for dtype in (narrow, own)))
-        return found
+        return loops.one_of(is_carried, tolerance, jnp.inf, functools.partial(in_float, narrow), functools.partial(in_float, own))
 
     def refresh(self, instance: Instance, held: Listed, place_before: Array, primal: Primal, iterate: Point, before: Listed) -> Point:
         """The iterate for the next working set, next to a feasible point."""

@@ -439,15 +439,7 @@ def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, con
 
     if most < _WORTH_TWO:
         return with_room(most, tolerance)
-    found: tuple[Point, Array, Array] = one_of(jnp.sum(is_in) <= fewer, tolerance, *(functools.partial(with_room, size) for size in (fewer, most)))
-    return found
-
-
-def one_of(is_first: Array, tolerance: Array, first: Callable[[Array], Any], second: Callable[[Array], Any]) -> Any:
-    """One of two solves to a tolerance; where both run, under `vmap`, the other is asked for nothing and ends at once."""
-    idle = jnp.full_like(tolerance, jnp.inf)
-    tolerances = jnp.where(is_first, tolerance, idle), jnp.where(is_first, idle, tolerance)
-    return lax.cond(is_first, lambda: first(tolerances[0]), lambda: second(tolerances[1]))
+    return loops.one_of(jnp.sum(is_in) <= fewer, tolerance, jnp.inf, functools.partial(with_room, fewer), functools.partial(with_room, most))
 
 
 def _solve(program: Program, cover: Cover, point: Point, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:

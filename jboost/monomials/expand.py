@@ -17,7 +17,6 @@ Rule 1 is of Webb 1995 (OPUS), 3 and 4 generalise the class bound of Goldberg, S
 from __future__ import annotations
 
 import functools
-import operator
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.instance import Instance, Rows, amounts_by_literal, amounts_covered, covered, layout, most_gains, numbers_covered, sum_over_rows
@@ -157,18 +157,17 @@ def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
     def with_room(values: Array) -> Array:  # slices of it are read side by side, where padded slices would be worked out entry by entry
         return lax.optimization_barrier(jnp.pad(values, ((most, most), (0, 0))))
 
-    chains = jnp.pad(instance.chains, most, constant_values=-1)[:, None]
+    chains = jnp.pad(instance.chains, most, constant_values=-1)
     allowed, gained, kept = with_room(measured.allowed), with_room(measured.gained), with_room(measured.kept)
     beaten = jnp.zeros_like(measured.allowed)
-    for apart in range(1, most + 1):
-        for of_tight in (False, True):  # whether the literal in question is the tighter of the two
+    for apart in (*range(-most, 0), *range(1, most + 1)):  # where the other literal stands: before, if it is the tighter one
 
-            def pair(values: Array, begin: int = most, other: int = most + (apart if of_tight else -apart)) -> tuple[Array, Array]:
-                return values[begin : begin + num_literals], values[other : other + num_literals]
+        def other(values: Array, begin: int = most + apart) -> Array:
+            return values[begin : begin + num_literals]
 
-            is_pair = operator.eq(*pair(chains)) & operator.and_(*pair(allowed))
-            gains_equal = operator.eq(*pair(gained))
-            beaten |= is_pair & (~gains_equal & operator.eq(*pair(kept)) if of_tight else gains_equal)
+        is_pair = (instance.chains == other(chains))[:, None] & measured.allowed & other(allowed)
+        gains_equal = measured.gained == other(gained)
+        beaten |= is_pair & (gains_equal if apart < 0 else ~gains_equal & (measured.kept == other(kept)))
     return beaten
 
 
@@ -271,22 +270,20 @@ def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Ca
     Args:
       meet: (words [R, W], words [R, W], usable [W, B], rounds []) -> [R, B].
     """
-    num_few = 32 * _FEW_WORDS
-
-    def all_words(rounds: Array) -> Array:
-        return meet(instance.wanted.words, instance.unwanted.words, usable, rounds)
-
     if usable.shape[0] <= _FEW_WORDS:
-        return all_words(rounds)
+        return meet(instance.wanted.words, instance.unwanted.words, usable, rounds)
+    num_few = 32 * _FEW_WORDS
     used = functools.reduce(jnp.bitwise_or, usable.T)
-    is_few = jnp.sum(lax.population_count(used)) <= num_few
 
     def few_words(rounds: Array) -> Array:
         _, index = integers.nth_set(used[None], num_few)
         mine, theirs = (integers.pack(rows.covers[:, index] > 0) for rows in (instance.wanted, instance.unwanted))
         return meet(mine, theirs, integers.pack(integers.unpack(usable.T, 32 * usable.shape[0])[:, index]).T, rounds)
 
-    return lax.cond(is_few, lambda: few_words(jnp.where(is_few, rounds, 0)), lambda: all_words(jnp.where(is_few, 0, rounds)))
+    def all_words(rounds: Array) -> Array:
+        return meet(instance.wanted.words, instance.unwanted.words, usable, rounds)
+
+    return loops.one_of(jnp.sum(lax.population_count(used)) <= num_few, rounds, 0, few_words, all_words)
 
 
 def _with_partners_first(takes_part: Array, other_takes_part: Array) -> tuple[Array, Array]:
