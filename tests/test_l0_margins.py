@@ -117,6 +117,53 @@ def test_the_choice_has_the_least_error_on_its_own_folds():
     assert int(chosen.status) == 0
 
 
+def learner_of_gaps(kappa):
+    return jboost.learners.monomials(1, kappa=kappa, config=jboost.monomials.SearchConfig(missing=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gap", [0.0, np.nan])
+def test_each_fold_may_know_the_rows_by_features_of_its_own(gap):
+    """The errors are those of paths walked by hand; NaN may stand where nothing is left."""
+    features = np.random.default_rng(4).integers(0, 2, (36, 4)).astype(np.float32)
+    labels = 2 * features[:, 0] - 1
+    folds = np.arange(len(labels)) % 3 == np.arange(3)[:, None]
+    own = np.stack([features[:, (0, 1)], features[:, (1, 2)], features[:, (2, 3)]])  # the first alone sees what decides
+    own = np.where(folds[:, :, None], own + gap, own)
+    dataset, margins = jboost.make_dataset(features, labels), [0.1, 0.3]
+    options = {"margins": margins, "kappas": [0.3], "key": jax.random.key(0), "max_rounds": 12, "held_out": folds}
+    chosen = jboost.l0.choose(dataset, learner_of_gaps, **options, fold_features=own)
+    errors = np.empty((3, 2))
+    for number, fold in enumerate(folds):
+        rows = jboost.make_dataset(own[number], labels, mask=~fold)
+        fits = jboost.l0.path(rows, learner_of_gaps(0.3), margins, max_rounds=24, bound_integer=False)
+        for column in range(2):
+            ensemble = jax.tree.map(lambda leaf, column=column: leaf[column], fits.ensemble)
+            errors[number, column] = (np.asarray(jboost.predict(ensemble, own[number])) != labels)[fold].mean()
+    np.testing.assert_allclose(chosen.errors[0, :, 0], errors.mean(axis=0), atol=1e-6)
+    watched = jboost.l0.choose(dataset, learner_of_gaps, **options, fold_features=own, on_step=lambda *_: True)
+    np.testing.assert_allclose(watched.errors, chosen.errors, atol=1e-6)
+    whole = jboost.l0.choose(dataset, learner_of_gaps, **options)
+    same = jboost.l0.choose(dataset, learner_of_gaps, **options, fold_features=np.stack([features] * 3))
+    np.testing.assert_array_equal(same.errors, whole.errors)
+    assert not np.allclose(whole.errors, chosen.errors, atol=1e-3)
+
+
+def test_features_of_folds_are_judged():
+    features, labels = problem()
+    dataset = jboost.make_dataset(features, labels)
+    folds = np.arange(len(labels)) % 2 == np.arange(2)[:, None]
+    options = {"margins": [0.1], "kappas": [1.0], "key": jax.random.key(0)}
+    with pytest.raises(ValueError, match="fold_features is given and held_out is not"):
+        jboost.l0.choose(dataset, learner_of, **options, fold_features=np.stack([features] * 2))
+    with pytest.raises(ValueError, match=r"fold_features has shape \[3, "):
+        jboost.l0.choose(dataset, learner_of, **options, held_out=folds, fold_features=np.stack([features] * 3))
+    wrong = np.stack([features] * 2)
+    wrong[1, :, 2] = 0.5
+    with pytest.raises(ValueError, match=r"fold_features\[1\]: features\[\d+, 2\] is 0.5: 0 or 1 is wanted"):
+        jboost.l0.choose(dataset, learner_of, **options, held_out=folds, fold_features=wrong)
+
+
 def test_arguments_are_judged():
     features, labels = problem()
     dataset, learner = jboost.make_dataset(features, labels), learner_of(KAPPA)

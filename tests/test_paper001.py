@@ -4,11 +4,12 @@ import json
 import urllib.error
 from types import SimpleNamespace
 
-import jax
 import numpy as np
 import pytest
 
-from benchmarks import paper001
+from benchmarks.paper001 import command, data, folds, methods
+from benchmarks.paper001 import lines as line_room
+from jboost.data import binarization
 
 SETTINGS = """
 sets = ["BCW"]
@@ -36,17 +37,47 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_inner_folds_hold_out_every_training_row_once():
-    features = np.repeat(np.eye(4, dtype=np.float32), 6, axis=0)
-    labels, training = np.tile([1.0, 1.0, -1.0], 8), np.arange(24) % 5 != 0
-    part = paper001.Prepared(features, training, 4, 16)
-    sizes = paper001.Sizes(1, 4, 1, 32, inner_folds=3)
-    dataset, held_out = paper001.examples_of("l0-chosen", part, labels, jax.random.key(0), sizes)
-    counted = np.asarray(dataset.mask)
-    np.testing.assert_array_equal(held_out.sum(axis=0), np.where(counted, dataset.weights, 0))
-    assert held_out.sum() == training.sum()
-    assert ((held_out > 0).sum(axis=0) > 1).any()  # a row of several examples lies in several folds
-    assert paper001.examples_of("slipper", part, labels, jax.random.key(0), sizes).dataset.labels.shape == (24,)
+@pytest.fixture
+def table():
+    """Rows [40, 2] of numbers with equal ones among them, labels, and names."""
+    rng = np.random.default_rng(0)
+    rows = np.column_stack([rng.integers(0, 6, 40), rng.integers(0, 9, 40)]).astype(float)
+    return rows, np.where((rows[:, 0] > 2) ^ (rng.random(40) < 0.2), 1.0, -1.0), ("size", "age")
+
+
+WITH_INNER = {"replications": 1, "folds": 2, "inner_folds": 3, "cuts": "class_changes"}
+
+
+def test_inner_folds_hold_out_every_training_row_once(table):
+    rows, labels, names = table
+    for _, _, part in folds.prepare(rows, labels, names, WITH_INNER):
+        np.testing.assert_array_equal(part.inner.held_out.sum(axis=0), part.training)
+        examples = methods.examples_of("l0-chosen", part, labels)
+        counted = np.asarray(examples.dataset.mask)
+        np.testing.assert_array_equal(examples.held_out.sum(axis=0), np.where(counted, examples.dataset.weights, 0))
+        assert examples.held_out.sum() == part.training.sum()
+        assert ((examples.held_out > 0).sum(axis=0) > 1).any()  # a row of several examples lies in several folds
+        assert methods.examples_of("slipper", part, labels).dataset.labels.shape == (40,)
+
+
+def test_inner_folds_are_binarized_without_what_they_hold_out(table):
+    """Whatever the labels of rows that are held out, the bits are those of the other rows, and equal rows have equal bits as before."""
+    rows, labels, names = table
+    ((_, _, part), *_) = folds.prepare(rows, labels, names, WITH_INNER)
+    settings = {"cuts": "class_changes", "missing": "literal"}
+    for held_out, bits in zip(part.inner.held_out, part.inner.features, strict=True):
+        others = part.training & ~held_out
+        alone = binarization.apply(binarization.fit(rows[others], labels[others], names=names, **settings), rows)
+        np.testing.assert_array_equal(bits[:, : alone.shape[1]], alone)
+        assert not bits[:, alone.shape[1] :].any()
+    examples = methods.examples_of("l0-chosen", part, labels)
+    merged = {(*row, *np.ravel(inner), label) for row, inner, label in zip(part.features, part.inner.features.swapaxes(0, 1), labels, strict=True)}
+    held = np.flatnonzero(examples.dataset.mask)
+    seen = {
+        (*examples.dataset.features[row].tolist(), *np.ravel(examples.fold_features[:, row]), float(examples.dataset.labels[row])) for row in held
+    }
+    assert seen <= merged
+    assert len(seen) == len(held)
 
 
 def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
@@ -65,13 +96,13 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
         right = int((~training).sum()) - 1
         return right, int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
 
-    monkeypatch.setattr(paper001, "learn", learn)
+    monkeypatch.setattr(methods, "learn", learn)
     arguments = ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
     with pytest.raises(KeyboardInterrupt):
-        paper001.main(arguments)
-    assert len(paper001.read_lines(folder / "out.jsonl")) == 5
-    assert paper001.main(arguments) == 0
-    lines = paper001.read_lines(folder / "out.jsonl")
+        command.main(arguments)
+    assert len(line_room.read_lines(folder / "out.jsonl")) == 5
+    assert command.main(arguments) == 0
+    lines = line_room.read_lines(folder / "out.jsonl")
     assert len(lines) == len({(it["method"], it["replication"], it["fold"]) for it in lines}) == 18
     calls.remove("cut off")
     assert len(set(calls)) == 18
@@ -83,11 +114,11 @@ def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     ]
     assert rows[0]["accuracy"] == pytest.approx(0.9)
     assert "0.963" in capsys.readouterr().out
-    assert paper001.main(arguments) == 0
+    assert command.main(arguments) == 0
     assert len(calls) == 18
     (folder / "settings.toml").write_text(SETTINGS.replace("kappa = 1.5", "kappa = 1.0"))
     with pytest.raises(ValueError, match="lines of other settings"):
-        paper001.main(arguments)
+        command.main(arguments)
 
 
 @pytest.mark.slow
@@ -98,7 +129,7 @@ def test_data_sets_side_by_side_are_as_one_after_the_other(folder):
     found = []
     for jobs in ("1", "2"):
         output = folder / f"out-{jobs}.json"
-        assert paper001.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--jobs", jobs, "--output", str(output)]) == 0
+        assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--jobs", jobs, "--output", str(output)]) == 0
         found.append([{**row, "cpu_seconds_each": None} for row in json.loads(output.read_text())["rows"]])
     assert len(found[0]) == 4
     assert found[0] == found[1]
@@ -110,10 +141,10 @@ def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
         return 5, 20, 3, float(knobs["nu"]), 2, 0, 1.0, 2.0
 
     asked = set()
-    monkeypatch.setattr(paper001, "learn", learn)
+    monkeypatch.setattr(methods, "learn", learn)
     (folder / "settings.toml").write_text(SETTINGS.replace("nu = 0.56", "nu = [0.1, 0.5]").replace("m = 20.0", "m = [1.0, 20.0, 40.0]"))
     arguments = ["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]
-    assert paper001.main(arguments) == 0
+    assert command.main(arguments) == 0
     assert asked == {("l0", 0.1, 1), ("l0", 0.1, 20), ("l0", 0.1, 40), ("lpboost", 0.1, 1), ("lpboost", 0.5, 1), ("slipper", 0.1, 1)}
     rows = json.loads((folder / "out.json").read_text())["rows"]
     assert [(row["method"], row["parameter"], row["num_folds"]) for row in rows][:4] == [
@@ -134,15 +165,15 @@ def test_what_the_folder_lacks_comes_from_openml(tmp_path, monkeypatch):
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
     with pytest.raises(SystemExit, match="number 56 at OpenML has 3 rows, where VOTE has 435: hand in --data"):
-        paper001.read_set("VOTE", [tmp_path])
-    monkeypatch.setitem(paper001.OPENML, "VOTE", (56, 3))
-    table, labels, names = paper001.read_set("VOTE", [tmp_path])
+        data.read_set("VOTE", [tmp_path])
+    monkeypatch.setitem(data.OPENML, "VOTE", (56, 3))
+    table, labels, names = data.read_set("VOTE", [tmp_path])
     assert names == ("size", "kind")
     assert labels.tolist() == [-1, 1, -1]
     assert table[:2].tolist() == [[1.5, "a"], [2.5, "b"]]
     assert all(value != value for value in table[2])
-    binarizer = paper001.binarization.fit(table, labels, names=names, cuts="midpoints")
-    assert paper001.binarization.apply(binarizer, paper001.binarization.encode(binarizer, table)).shape[0] == 3
+    binarizer = binarization.fit(table, labels, names=names, cuts="midpoints")
+    assert binarization.apply(binarizer, binarization.encode(binarizer, table)).shape[0] == 3
 
 
 def test_without_a_file_and_without_a_network(tmp_path, monkeypatch):
@@ -151,13 +182,13 @@ def test_without_a_file_and_without_a_network(tmp_path, monkeypatch):
 
     monkeypatch.setattr("sklearn.datasets.fetch_openml", fetch)
     with pytest.raises(SystemExit, match=r"BCW.csv is not there, and OpenML cannot be reached .*no route.*: hand in --data"):
-        paper001.read_set("BCW", [tmp_path])
+        data.read_set("BCW", [tmp_path])
 
 
 def test_what_is_neither_there_nor_known_is_refused_before_anything_is_fitted(folder):
     (folder / "settings.toml").write_text(SETTINGS.replace('["BCW"]', '["BCW", "MUSHROOM"]'))
     with pytest.raises(SystemExit, match=r"MUSHROOM.csv is not there, and its number at OpenML is not known: hand in --data"):
-        paper001.main(arguments_of(folder))
+        command.main(arguments_of(folder))
     assert not (folder / "out.jsonl").exists()
 
 
@@ -174,26 +205,26 @@ def fits(monkeypatch):
         return int((~training).sum()), int(training.sum()), 3, 0.1, 2, 0, 1.0, 2.0
 
     made = []
-    monkeypatch.setattr(paper001, "learn", learn)
+    monkeypatch.setattr(methods, "learn", learn)
     return made
 
 
 def test_a_line_that_was_cut_off_is_made_again(folder, fits):
-    paper001.main(arguments_of(folder))
+    command.main(arguments_of(folder))
     lines = folder / "out.jsonl"
     lines.write_text(lines.read_text()[:-30])
-    assert paper001.main(arguments_of(folder)) == 0
+    assert command.main(arguments_of(folder)) == 0
     assert len(fits) == 19
-    assert len(paper001.read_lines(lines)) == 18
+    assert len(line_room.read_lines(lines)) == 18
     lines.write_text("{\n" + lines.read_text())
     with pytest.raises(ValueError, match=r"out.jsonl, line 1: .*: delete this line"):
-        paper001.main(arguments_of(folder))
+        command.main(arguments_of(folder))
 
 
 def test_what_is_there_is_said_and_only_what_is_asked_for_is_summed_up(folder, fits, capsys):
-    paper001.main(arguments_of(folder))
+    command.main(arguments_of(folder))
     capsys.readouterr()
-    paper001.main([*arguments_of(folder), "--replications", "1"])
+    command.main([*arguments_of(folder), "--replications", "1"])
     assert len(fits) == 18
     assert "BCW: 9 of 9 fits are taken from" in capsys.readouterr().err
     assert {row["num_folds"] for row in json.loads((folder / "out.json").read_text())["rows"]} == {3}
@@ -201,31 +232,31 @@ def test_what_is_there_is_said_and_only_what_is_asked_for_is_summed_up(folder, f
 
 def test_only_sets_of_the_settings(folder, fits, capsys):
     with pytest.raises(SystemExit):
-        paper001.main([*arguments_of(folder), "--only", "VOTE"])
+        command.main([*arguments_of(folder), "--only", "VOTE"])
     assert "argument --only: VOTE is not among the sets of" in capsys.readouterr().err
     assert fits == []
 
 
 def test_lines_of_other_rows_are_refused(folder, fits):
-    paper001.main([*arguments_of(folder), "--replications", "1"])
+    command.main([*arguments_of(folder), "--replications", "1"])
     (folder / "BCW.csv").write_text((folder / "BCW.csv").read_text().replace("\n3,", "\n4,", 1))
     with pytest.raises(ValueError, match="lines of other rows of BCW"):
-        paper001.main(arguments_of(folder))
+        command.main(arguments_of(folder))
 
 
 def test_a_peer_that_is_not_installed_is_left_out(folder, fits, monkeypatch, capsys):
-    monkeypatch.setattr(paper001.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(methods.importlib.util, "find_spec", lambda name: None)
     (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', '["slipper", "imodels-slipper"]'))
-    assert paper001.main(arguments_of(folder)) == 0
+    assert command.main(arguments_of(folder)) == 0
     assert fits == ["slipper"] * 6
     assert "imodels-slipper is left out: the package imodels is not installed" in capsys.readouterr().err
 
 
 def test_a_peer_stands_in_the_same_table(folder, monkeypatch, capsys):
-    monkeypatch.setattr(paper001.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setitem(paper001.PEERS, "imodels-slipper", lambda features, labels, training: (int((~training).sum()), 0, 7))
+    monkeypatch.setattr(methods.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setitem(methods.PEERS, "imodels-slipper", lambda features, labels, training: (int((~training).sum()), 0, 7))
     (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', '["imodels-slipper"]'))
-    assert paper001.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
+    assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
     (row,) = json.loads((folder / "out.json").read_text())["rows"]
     assert (row["accuracy"], row["training_accuracy"], row["support"], row["num_folds"]) == (1.0, 0.0, 7.0, 6)
     assert capsys.readouterr().out.rstrip().endswith("| imodels-slipper | 1 | 1.0000 | 7.0 |")
@@ -236,7 +267,7 @@ def test_l0_with_inner_folds_learns(folder):
     chosen = "\n".join(["inner_folds = 2", "inner_kappas = [0.1, 1.5]", "inner_margins_times_m = [2.0]", 'inner_votes = ["sparse", "hinge"]'])
     text = SETTINGS.replace('["l0", "lpboost", "slipper"]', '["l0-chosen"]').replace("replications = 2", "replications = 1") + chosen
     (folder / "settings.toml").write_text(text)
-    assert paper001.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
-    lines = paper001.read_lines(folder / "out.jsonl")
+    assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0
+    lines = line_room.read_lines(folder / "out.jsonl")
     assert len(lines) == 3
     assert all(line["lower_bound"] <= line["upper_bound"] and 0 <= line["accuracy"] <= 1 for line in lines)

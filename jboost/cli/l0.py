@@ -33,7 +33,6 @@ _STREAM = 3  # the folds that choose are others than those of `evaluate`
 _WIDTH = 8  # bits are padded to a multiple, so that folds share one shape
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
 _LOOKED = "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read the risk bound with that in mind"
-_CHOSEN = "the cuts looked at all of these rows, those held out in the choice too: its losses compare kappas, margins and votes, no more"
 
 
 def read_rows(table: Table, numeric: tuple[str, ...], categorical: tuple[str, ...]) -> np.ndarray:
@@ -43,17 +42,7 @@ def read_rows(table: Table, numeric: tuple[str, ...], categorical: tuple[str, ..
 
 def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], settings: Settings, source: str) -> Binarizer:
     """The bits that the training rows call for; ValueError where there are none, or fewer than a rule may have literals."""
-    with jax.enable_x64(settings.precision == "float64"):
-        binarizer = binarization.fit(
-            rows,
-            labels,
-            weights=weights,
-            names=names,
-            cuts=settings.cuts,
-            num_quantiles=settings.quantiles,
-            missing=settings.missing,
-            min_separation=settings.min_separation,
-        )
+    binarizer = _fit_binarizer(rows, labels, weights, None, names, settings)
     if binarizer.num_bits == 0:
         raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
     if settings.max_order > binarizer.num_bits:
@@ -62,11 +51,61 @@ def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, n
     return binarizer
 
 
+def _fit_binarizer(
+    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, mask: np.ndarray | None, names: tuple[str, ...], settings: Settings
+) -> Binarizer:
+    with jax.enable_x64(settings.precision == "float64"):
+        return binarization.fit(
+            rows,
+            labels,
+            weights=weights,
+            mask=mask,
+            names=names,
+            cuts=settings.cuts,
+            num_quantiles=settings.quantiles,
+            missing=settings.missing,
+            min_separation=settings.min_separation,
+        )
+
+
 def bits_of(binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: int | None = None) -> np.ndarray:
     """The bits [m, N] of rows, or [m, width] with columns of 0 after them."""
     with jax.enable_x64(precision == "float64"):
         bits = np.asarray(binarization.apply(binarizer, rows)).astype(precision)
     return bits if width is None else np.pad(bits, ((0, 0), (0, width - bits.shape[1])))
+
+
+@dataclasses.dataclass(frozen=True)
+class Inner:
+    """The folds that choose among kappas, margins and votes; each has the bits that the rows it learns from call for."""
+
+    held_out: np.ndarray  # [F, m] bool, among the rows that are learnt from
+    bits: np.ndarray  # [F, m, N'], columns of 0 after those of a fold
+
+    def widened(self, width: int) -> Inner:
+        """With so many columns in all."""
+        return Inner(self.held_out, np.pad(self.bits, ((0, 0), (0, 0), (0, width - self.bits.shape[2]))))
+
+    def side_by_side(self) -> np.ndarray:
+        """The bits of all folds, [m, F N']."""
+        return np.concatenate(list(self.bits), axis=1)
+
+    def have_gaps(self, chosen: np.ndarray) -> bool:
+        """Whether a bit of a row that a fold learns from is NaN."""
+        return bool((np.isnan(self.bits).any(axis=2) & chosen & ~self.held_out).any())
+
+
+def choosing_folds(
+    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, names: tuple[str, ...], settings: Settings
+) -> Inner | None:
+    """Stratified folds of the rows where `chosen` [m] is True, binarized one by one; None where there is nothing to choose."""
+    if num_choices(settings) == 1:
+        return None
+    held_out = np.zeros((settings.folds, len(labels)), bool)
+    held_out[:, chosen] = inputs.hold_out_masks(labels[chosen], settings, stream=_STREAM)
+    binarizers = [_fit_binarizer(rows, labels, weights, chosen & ~fold, names, settings) for fold in held_out]
+    width = max(common_width(binarizers), settings.max_order)
+    return Inner(held_out, np.stack([bits_of(one, rows, settings.precision, width=width) for one in binarizers]))
 
 
 def common_width(binarizers: list[Binarizer]) -> int:
@@ -111,12 +150,13 @@ def fit(
     *,
     num_attributes: int,
     has_gaps: bool,
+    inner: Inner | None = None,
     num_rows: int | None = None,
     on_step: OnStep | None = None,
 ) -> Found:
     """One fit on the rows where `chosen` [m] is True, equal ones as one; equal shapes share one compilation.
 
-    Of several kappas, margins and votes stratified cross-validation on these rows chooses; among equals the largest kappa, then the largest margin.
+    Of several kappas, margins and votes cross-validation by the folds `inner` chooses; among equals the largest kappa, then the largest margin.
 
     Args:
       bits: [m, N], columns from `num_attributes` on only pad.
@@ -126,21 +166,26 @@ def fit(
       settings: all options.
       num_attributes: how many bits there are.
       has_gaps: whether a bit may be NaN, which takes longer.
+      inner: of `choosing_folds`, None where there is nothing to choose.
       num_rows: room for so many distinct rows; None for as many as there are.
       on_step: called after each round, or after each path of margins where there is a choice.
     """
     with jax.enable_x64(settings.precision == "float64"):
-        merged = merging.merge_equal(_dataset(bits, labels, weights, chosen, settings.precision), num_rows=num_rows)
+        looks = bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
+        merged = merging.merge_equal(_dataset(looks, labels, weights, chosen, settings.precision), num_rows=num_rows)
+        dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
         make_learner = Partial(_maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum()))
         room: dict[str, Any] = {"tolerance": settings.tolerance, "max_rounds": settings.rounds, "config": _CONFIG}
         rhos = margins(settings, int(chosen.sum()))
-        if num_choices(settings) == 1:
+        if inner is None:
             fit_one = _prove if settings.exact > 0 else _fit_one
-            found = fit_one(merged.dataset, make_learner, dataclasses.replace(settings, margin=tuple(rhos)), room, on_step)
+            found = fit_one(dataset, make_learner, dataclasses.replace(settings, margin=tuple(rhos)), room, on_step)
         else:
-            found = _choose(merged, make_learner, _hold_out(merged, labels, weights, chosen, settings), settings, rhos, room, on_step)
+            features = merged.dataset.features[:, bits.shape[1] :].reshape(len(dataset.labels), *inner.bits.shape[::2])
+            folds = {"held_out": _hold_out(merged, weights, chosen, inner, settings), "fold_features": features.swapaxes(0, 1)}
+            found = _choose(dataset, make_learner, folds, settings, rhos, room, on_step)
             if settings.exact > 0:
-                found = dataclasses.replace(_prove(merged.dataset, make_learner, found.settings, room, on_step), losses=found.losses)
+                found = dataclasses.replace(_prove(dataset, make_learner, found.settings, room, on_step), losses=found.losses)
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_room.certificate(found.fit)['explanation']}")
     return found
@@ -190,14 +235,14 @@ def _bounds(info: Any) -> str:
 
 
 def _choose(
-    merged: merging.Merged, make_learner: Partial, held_out: np.ndarray, settings: Settings, rhos: list[float], room: dict[str, Any], on_step: Any
+    dataset: Dataset, make_learner: Partial, folds: dict[str, Any], settings: Settings, rhos: list[float], room: dict[str, Any], on_step: Any
 ) -> Found:
     def watch(errors: Any, progress: tuple[int, int]) -> bool:
         return loops.goes_on(on_step, errors, f"held-out loss {float(errors.min()):.2%}")
 
     votes = [_VOTES[name] for name in settings.vote]
-    grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes, "held_out": held_out}
-    choice = l0.choose(merged.dataset, make_learner, key=jax.random.key(settings.seed), on_step=watch, **grid, **room)
+    grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes}
+    choice = l0.choose(dataset, make_learner, key=jax.random.key(settings.seed), on_step=watch, **folds, **grid, **room)
     means, spreads = np.asarray(choice.errors, np.float64), np.asarray(choice.standard_errors, np.float64)
     candidates = list(np.ndindex(means.shape))
     losses: list[dict[str, Any]] = [
@@ -215,20 +260,21 @@ def _choose(
     return Found(jax.block_until_ready(choice.fit), chosen, tuple(losses))
 
 
-def _hold_out(merged: merging.Merged, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, settings: Settings) -> np.ndarray:
+def _hold_out(merged: merging.Merged, weights: np.ndarray | None, chosen: np.ndarray, inner: Inner, settings: Settings) -> np.ndarray:
     """What each fold holds out of the weights of the merged rows, [F, r]."""
-    rows, sizes = np.flatnonzero(chosen), np.ones(len(labels)) if weights is None else weights.astype(np.float64)
-    row_of, num_rows = np.asarray(merged.row_of)[rows], merged.dataset.labels.shape[0]
-    whole = np.bincount(row_of, weights=sizes[rows], minlength=num_rows)
+    sizes = np.ones(len(chosen)) if weights is None else weights.astype(np.float64)
+    row_of, num_rows = np.asarray(merged.row_of)[chosen], merged.dataset.labels.shape[0]
+    whole = np.bincount(row_of, weights=sizes[chosen], minlength=num_rows)
     shares = [  # exactly 1 where nothing is left
-        np.bincount(row_of, weights=np.where(fold, sizes[rows], 0), minlength=num_rows) / np.where(whole > 0, whole, 1)
-        for fold in inputs.hold_out_masks(labels[rows], settings, stream=_STREAM)
+        np.bincount(row_of, weights=np.where(fold, sizes, 0)[chosen], minlength=num_rows) / np.where(whole > 0, whole, 1) for fold in inner.held_out
     ]
     return np.stack(shares).astype(settings.precision) * np.asarray(merged.dataset.weights)
 
 
-def num_distinct(bits: np.ndarray, labels: np.ndarray, chosen: np.ndarray, precision: str) -> int:
+def num_distinct(bits: np.ndarray, labels: np.ndarray, chosen: np.ndarray, inner: Inner | None, precision: str) -> int:
     """How many distinct rows there are among those where `chosen` [m] is True."""
+    if inner is not None:
+        bits = np.concatenate([bits, inner.side_by_side()], axis=1)
     return merging.merge_equal(_dataset(bits, labels, None, chosen, precision)).dataset.labels.shape[0]
 
 
@@ -266,8 +312,6 @@ def describe(
     weights: np.ndarray | None,
     mapping: LabelMapping,
     settings: Settings,
-    *,
-    was_chosen: bool,
 ) -> dict[str, Any]:
     """All that is said about a fit, ready for JSON.
 
@@ -280,7 +324,6 @@ def describe(
       weights: [m] or None.
       mapping: of the labels.
       settings: all options, with one kappa, margin and vote.
-      was_chosen: whether these are of several, by cross-validation.
     """
     with jax.enable_x64(settings.precision == "float64"):
         rules = report_room.describe_rules(ensemble, binarizer, bits, labels, mapping)
@@ -312,5 +355,5 @@ def describe(
         "code_length": code,
         "risk_bound": report_room.risk_bound(code["total"], len(labels)),
         "delta": report_room.DELTA,
-        "notes": [note for note, applies in ((_LOOKED, looked), (_CHOSEN, looked and was_chosen)) if applies],
+        "notes": [_LOOKED] if looked else [],
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -30,13 +31,16 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
     binarizers = [binarize(held_out) for held_out in masks]
     width = l0.common_width(binarizers)
     bits_of_folds = [l0.bits_of(one, rows, settings.precision, width=width) for one in binarizers]
-    has_gaps = any(bool(np.isnan(bits[~held_out]).any()) for bits, held_out in zip(bits_of_folds, masks, strict=True))
-    num_rows = max(l0.num_distinct(bits, labels, ~held_out, settings.precision) for bits, held_out in zip(bits_of_folds, masks, strict=True))
+    inner_of_folds = _of_one_width([l0.choosing_folds(rows, labels, source.weights, ~held_out, table.columns, settings) for held_out in masks])
+    parts = list(zip(bits_of_folds, masks, inner_of_folds, strict=True))
+    has_gaps = any(bool(np.isnan(bits[~held_out]).any()) or (inner is not None and inner.have_gaps(~held_out)) for bits, held_out, inner in parts)
+    num_rows = max(l0.num_distinct(bits, labels, ~held_out, inner, settings.precision) for bits, held_out, inner in parts)
 
     def judge(number: int) -> Losses:
-        held_out, binarizer, bits = masks[number], binarizers[number], bits_of_folds[number]
-        training_rows, num_attributes = ~held_out, binarizer.num_bits
-        found = l0.fit(bits, labels, source.weights, training_rows, settings, num_attributes=num_attributes, has_gaps=has_gaps, num_rows=num_rows)
+        bits, held_out, inner = parts[number]
+        training_rows = ~held_out
+        room: dict[str, Any] = {"num_attributes": binarizers[number].num_bits, "has_gaps": has_gaps, "inner": inner, "num_rows": num_rows}
+        found = l0.fit(bits, labels, source.weights, training_rows, settings, **room)
         fitted = found.fit
         training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out))
         losses = build.losses(l0_fit.make_rules(fitted.ensemble, training, mapping, settings), training, others)
@@ -44,3 +48,8 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         return losses
 
     return judge
+
+
+def _of_one_width(inner: Sequence[l0.Inner | None]) -> list[l0.Inner | None]:
+    width = max((one.bits.shape[2] for one in inner if one is not None), default=0)
+    return [None if one is None else one.widened(width) for one in inner]

@@ -39,14 +39,16 @@ def fit(settings: Settings, say: Any) -> None:
         rows = l0.read_rows(part.table, numeric, categorical)
         binarizer = l0.binarize(rows, labels, part.weights, table.columns, settings, table.source)
         bits = l0.bits_of(binarizer, rows, settings.precision)
-    with timed(opening.seconds, "rules"), drive.progress("l0", l0.num_steps(settings)) as on_step:
         everything = np.ones(len(kept), bool)
-        gaps = bool(np.isnan(bits).any())
-        found = l0.fit(bits, labels, part.weights, everything, settings, num_attributes=binarizer.num_bits, has_gaps=gaps, on_step=on_step)
+        inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
+    with timed(opening.seconds, "rules"), drive.progress("l0", l0.num_steps(settings)) as on_step:
+        has_gaps = bool(np.isnan(bits).any()) or (inner is not None and inner.have_gaps(everything))
+        room: dict[str, Any] = {"num_attributes": binarizer.num_bits, "has_gaps": has_gaps, "inner": inner}
+        found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **room)
     fitted = found.fit
     ensemble = l0.voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
-    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings, was_chosen=len(found.losses) > 1)
+    model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings)
     training = (bits, labels, _weights(part.weights, len(labels)))
     others = None
     if len(apart):

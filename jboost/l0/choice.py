@@ -25,9 +25,17 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0.booster import L0, VoteConfig, begin_fit, constant_cost_of, finish, judge_search
 from jboost.l0.margins import walk_margins
+from jboost.l0.relaxation import judge_features
 from jboost.l0.types import RelaxationConfig
 
 MakeLearner = Callable[[Any], Any]
+
+
+class _Folds(NamedTuple):
+    """What each fold holds out, and what it knows the examples by; without leading axis, one of them."""
+
+    held_out: Array  # [F, m] of the weights
+    features: Array | None  # [F, m, N']; None for those of the data set
 
 
 class Choice(NamedTuple):
@@ -51,6 +59,7 @@ def choose(
     key: Array,
     num_folds: int = 5,
     held_out: ArrayLike | None = None,
+    fold_features: ArrayLike | None = None,
     max_rounds: int = 100,
     tolerance: ArrayLike = 1e-3,
     config: RelaxationConfig | None = None,
@@ -71,6 +80,8 @@ def choose(
       num_folds: static, at least 2.
       held_out: [F, m], what each of F folds holds out of the weight of every example, in place of folds drawn with `key`: for rows that stand for
         several examples (`jboost.data.merging`), which come to lie in several folds.
+      fold_features: [F, m, N'], what each fold of `held_out` knows all examples by, in place of the features of `dataset`: bits that were fitted
+        without what it holds out (`jboost.data.binarization`), N' as wide as the widest, columns of 0 after the others.
       max_rounds: how many pairs of questions there is room for at each margin; static.
       tolerance: as for `fit`.
       config: as for `fit`.
@@ -84,7 +95,8 @@ def choose(
       A `Choice`.
 
     Raises:
-      ValueError: what `fit` raises; for `margins`, `kappas`, `search` or `held_out` that are empty or not allowed, where they are known.
+      ValueError: what `fit` raises; for `margins`, `kappas`, `search`, `held_out` or `fold_features` that are empty or not allowed, where they are
+        known.
 
     >>> import jax
     >>> import jboost
@@ -102,9 +114,10 @@ def choose(
     searches = tuple(judge_search(one) for one in (search if isinstance(search, Sequence) else [search]))
     if not searches:
         raise ValueError("search is empty: hand in one kind of final vote at least, as jboost.l0.SearchConfig()")
+    learner = make_learner(prices[0])
     booster = begin_fit(
         dataset,
-        make_learner(prices[0]),
+        learner,
         max_rounds=max_rounds,
         margin=1.0,
         tolerance=tolerance,
@@ -115,9 +128,14 @@ def choose(
     )
     if held_out is None:
         is_held_out = folds.stratified_folds(key, dataset.labels, num_folds=num_folds, mask=dataset.mask)
-        parts = jnp.where(is_held_out, dataset.weights[None, :], 0)
+        shares = jnp.where(is_held_out, dataset.weights[None, :], 0)
     else:
-        parts = _judge_folds(held_out, dataset)
+        shares = _judge_folds(held_out, dataset)
+    if fold_features is not None:
+        if held_out is None:
+            raise ValueError("fold_features is given and held_out is not: hand in what each fold holds out of the weight of every example, [F, m]")
+        fold_features = _judge_fold_features(fold_features, shares, dataset, booster, learner)
+    parts = _Folds(shares.astype(jnp.result_type(float)), fold_features)
     maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
     part = _Part(booster, dataset, maker, searches, max_rounds)
     if on_step is None:
@@ -139,6 +157,25 @@ def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
     return jnp.where(dataset.mask[None, :], held_out, 0)
 
 
+def _judge_fold_features(given: ArrayLike, held_out: Array, dataset: Dataset, booster: L0, learner: Any) -> Array:
+    """What folds know the examples by, [F, m, N']. Raises ValueError for what `fit` would refuse in rows of which a fold leaves something."""
+    features = check.numeric("fold_features", given, shape=(*held_out.shape, "N'"), kinds="fiub")
+    for fold, (of_fold, share) in enumerate(zip(features, held_out, strict=True)):
+        rows = _what_is_left(dataset._replace(features=of_fold), share)
+        try:
+            boosting.judge_arguments(learner, rows, max_rounds=1)
+            judge_features(rows.features, rows.mask, booster.config)
+        except ValueError as error:
+            raise ValueError(f"fold_features[{fold}]: {error}") from error
+    return features
+
+
+def _what_is_left(dataset: Dataset, held_out: Array) -> Dataset:
+    """The data set without what is held out [m] of its weights; weights that are not allowed stay, and are seen."""
+    is_left = (held_out == 0) | (held_out < dataset.weights)
+    return dataset._replace(weights=dataset.weights - held_out, mask=dataset.mask & is_left)
+
+
 @functools.partial(jax.tree_util.register_dataclass, data_fields=["booster", "dataset", "make_learner"], meta_fields=["searches", "max_rounds"])
 @dataclasses.dataclass(frozen=True)
 class _Part:
@@ -150,11 +187,13 @@ class _Part:
     searches: tuple[VoteConfig, ...]
     max_rounds: int
 
-    def walk(self, kappa: Array, fold: Array, margins: Array) -> Fit:
-        """Fits with every vote, and axes [L, S], of the weight that a fold [m] leaves."""
-        dataset = self.dataset
-        is_left = (fold == 0) | (fold < dataset.weights)  # weights that are not allowed stay, and are seen
-        rows = dataset._replace(weights=dataset.weights - fold, mask=dataset.mask & is_left)
+    def known_to(self, fold: _Folds) -> Dataset:
+        """All examples, as a fold knows them."""
+        return self.dataset if fold.features is None else self.dataset._replace(features=fold.features)
+
+    def walk(self, kappa: Array, fold: _Folds, margins: Array) -> Fit:
+        """Fits with every vote, and axes [L, S], of the weight that a fold leaves."""
+        rows = _what_is_left(self.known_to(fold), fold.held_out)
         rounds = self.max_rounds * margins.shape[0]
         learner = self.make_learner(kappa)
         booster = dataclasses.replace(self.booster, constant_cost=constant_cost_of(learner))
@@ -165,10 +204,11 @@ class _Part:
         """A fit for each kind of vote."""
         return tuple(finish(state._replace(booster=dataclasses.replace(state.booster, search=search)), rows) for search in self.searches)
 
-    def judge(self, kappa: Array, fold: Array, margins: Array) -> Array:
+    def judge(self, kappa: Array, fold: _Folds, margins: Array) -> Array:
         """The held-out error of each margin and search, [L, S]."""
         ensembles = self.walk(kappa, fold, margins).ensemble
-        return lax.map(lambda of_margin: lax.map(lambda ensemble: _error(ensemble, self.dataset, fold), of_margin), ensembles)
+        dataset = self.known_to(fold)
+        return lax.map(lambda of_margin: lax.map(lambda ensemble: _error(ensemble, dataset, fold.held_out), of_margin), ensembles)
 
     def conclude(self, rates: Array, margins: Array, kappas: Array) -> Choice:
         """The choice that errors [K, F, L, S] lead to."""
@@ -178,30 +218,36 @@ class _Part:
         spread = jnp.sqrt(jnp.nansum((rates - errors[:, None]) ** 2, axis=1) / (num_folds * jnp.maximum(num_folds - 1, 1)))
         place = _first_of_least(jnp.where(jnp.isnan(errors), jnp.inf, errors), kappas, margins)
         kappa, margin = kappas[place[0]], margins[place[1]]
-        nothing = jnp.zeros(self.dataset.labels.shape, rates.dtype)
+        nothing = _Folds(jnp.zeros(self.dataset.labels.shape, rates.dtype), None)
         fit = jax.tree.map(lambda leaf: leaf[0, place[2]], self.walk(kappa, nothing, margin[None]))
         return Choice(fit, margin, kappa, place, errors, spread, fit.status)
 
 
 @functools.partial(jax.jit, static_argnames=("num_at_once",))
-def _choose(part: _Part, margins: Array, kappas: Array, held_out: Array, *, num_at_once: int) -> Choice:
-    num_kappas, num_folds = kappas.shape[0], held_out.shape[0]
-    pairs = (jnp.repeat(kappas, num_folds), jnp.tile(held_out.astype(jnp.result_type(float)), (num_kappas, 1)))
-    rates = lax.map(lambda pair: part.judge(pair[0], pair[1], margins), pairs, batch_size=num_at_once if num_at_once > 1 else None)
+def _choose(part: _Part, margins: Array, kappas: Array, folds: _Folds, *, num_at_once: int) -> Choice:
+    num_kappas, num_folds = kappas.shape[0], folds.held_out.shape[0]
+    pairs = (jnp.repeat(kappas, num_folds), jnp.tile(jnp.arange(num_folds), num_kappas))
+
+    def judge(pair: tuple[Array, Array]) -> Array:
+        kappa, place = pair
+        return part.judge(kappa, jax.tree.map(lambda leaf: leaf[place], folds), margins)
+
+    rates = lax.map(judge, pairs, batch_size=num_at_once if num_at_once > 1 else None)
     return part.conclude(rates.reshape(num_kappas, num_folds, *rates.shape[1:]), margins, kappas)
 
 
-def _drive(part: _Part, margins: Array, kappas: Array, held_out: Array, on_step: OnStep) -> Choice:
+def _drive(part: _Part, margins: Array, kappas: Array, folds: _Folds, on_step: OnStep) -> Choice:
     """`_choose`, one compiled path at a time."""
-    num_paths = kappas.shape[0] * held_out.shape[0]
+    num_folds = folds.held_out.shape[0]
+    num_paths = kappas.shape[0] * num_folds
     rates: list[Array] = []
-    for kappa, fold in itertools.product(kappas, held_out.astype(jnp.result_type(float))):
-        rates.append(_judge(part, kappa, fold, margins))
+    for kappa, place in itertools.product(kappas, range(num_folds)):
+        rates.append(_judge(part, kappa, jax.tree.map(lambda leaf, place=place: leaf[place], folds), margins))
         if not loops.goes_on(on_step, rates[-1], (len(rates), num_paths)):
             break
     num_missing = num_paths - len(rates)
     table = jnp.stack(rates + num_missing * [jnp.full_like(rates[0], jnp.nan)])
-    choice = _conclude(part, table.reshape(kappas.shape[0], held_out.shape[0], *rates[0].shape), margins, kappas)
+    choice = _conclude(part, table.reshape(kappas.shape[0], num_folds, *rates[0].shape), margins, kappas)
     is_cut_short = (num_missing > 0) & (choice.status != int(Status.INVALID_INPUT))
     return choice._replace(status=jnp.where(is_cut_short, int(Status.TIME_LIMIT), choice.status).astype(jnp.int32))
 
@@ -209,11 +255,11 @@ def _drive(part: _Part, margins: Array, kappas: Array, held_out: Array, on_step:
 _judge, _conclude = jax.jit(_Part.judge), jax.jit(_Part.conclude)
 
 
-def _error(ensemble: boosting.Ensemble, dataset: Dataset, fold: Array) -> Array:
+def _error(ensemble: boosting.Ensemble, dataset: Dataset, held_out: Array) -> Array:
     """The share of the weight held out that the ensemble gets wrong, [], NaN where there is none; a score of 0 predicts -1."""
     wrong = jnp.where(predict_scores(ensemble, dataset.features) > 0, 1, -1) != jnp.sign(dataset.labels)
-    held_out = jnp.sum(fold)
-    return jnp.where(held_out > 0, jnp.sum(jnp.where(wrong, fold, 0.0)) / jnp.maximum(held_out, jnp.finfo(fold.dtype).tiny), jnp.nan)
+    whole = jnp.sum(held_out)
+    return jnp.where(whole > 0, jnp.sum(jnp.where(wrong, held_out, 0.0)) / jnp.maximum(whole, jnp.finfo(held_out.dtype).tiny), jnp.nan)
 
 
 def _first_of_least(errors: Array, kappas: Array, margins: Array) -> Array:

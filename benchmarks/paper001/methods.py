@@ -1,0 +1,155 @@
+"""What learns from a fold, each method by its name in the settings, and what is said of what it has learnt."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jboost
+from benchmarks.paper001.folds import Prepared
+from benchmarks.peers import slipper
+from jboost.data import merging
+from jboost.monomials import costs
+
+_ADABOOST_ROUNDS = 50
+
+
+class Sizes(NamedTuple):
+    """What is compiled for."""
+
+    max_order: int
+    max_rounds: int
+    num_proposed: int
+    max_columns: int
+    inner_votes: tuple[str, ...] = ()  # of VOTES, what the cross-validation of l0-chosen chooses from
+    spare: float = 0.0  # of the hinge loss, for fewer rules
+
+
+VOTES = {"sparse": lambda sizes: jboost.l0.SearchConfig(), "hinge": lambda sizes: jboost.l0.HingeConfig(spare=sizes.spare)}
+
+
+class Examples(NamedTuple):
+    """What a method learns from."""
+
+    dataset: Any
+    held_out: Any  # [F, rows] of the weights, by each inner fold; None where nothing is chosen
+    fold_features: Any  # [F, rows, N'] bits of each inner fold; None likewise
+
+
+def examples_of(method: str, part: Prepared, labels: np.ndarray) -> Examples:
+    """The training rows, of which L0-RBoost gets equal ones as one; inner folds are of the rows as they were."""
+    if not method.startswith("l0"):
+        return Examples(jboost.make_dataset(part.features, labels, mask=part.training), None, None)
+    looks = [part.features] if method != "l0-chosen" else [part.features, *part.inner.features]
+    dataset = jboost.make_dataset(np.concatenate(looks, axis=1), labels, mask=part.training)
+    merged = merging.merge_equal(dataset, num_rows=part.num_rows)
+    features, *fold_features = np.split(np.asarray(merged.dataset.features), np.cumsum([bits.shape[1] for bits in looks[:-1]]), axis=1)
+    rows = merged.dataset._replace(features=features)
+    if method != "l0-chosen":
+        return Examples(rows, None, None)
+    row_of = np.asarray(merged.row_of)
+    held_out = np.stack([np.bincount(row_of[chosen], minlength=part.num_rows) for chosen in part.inner.held_out])
+    return Examples(rows, held_out, np.stack(fold_features))
+
+
+def _fit_l0(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes, *, vote: str) -> Any:
+    margin = knobs["margin_times_m"] / knobs["num_training"]
+    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": VOTES[vote](sizes)}
+    learner = make_learner(knobs["kappa"])
+    return jboost.l0.fit(examples.dataset, learner, margin=margin, tolerance=knobs["tolerance"], bound_integer=False, **room)
+
+
+def _fit_l0_chosen(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    votes = [VOTES[vote](sizes) for vote in sizes.inner_votes]
+    grid = {"margins": knobs["inner_margins_times_m"] / knobs["num_training"], "kappas": knobs["inner_kappas"]}
+    room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": votes}
+    inner = {"held_out": examples.held_out, "fold_features": examples.fold_features}
+    return jboost.l0.choose(examples.dataset, make_learner, key=key, tolerance=knobs["tolerance"], **grid, **room, **inner).fit
+
+
+def _fit_lpboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    learner = make_learner(knobs["kappa"])
+    return jboost.lpboost.fit(examples.dataset, learner, nu=knobs["nu"], tolerance=knobs["tolerance"], max_rounds=sizes.max_rounds)
+
+
+def _fit_slipper(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    return jboost.slipper.fit(examples.dataset, key=key)  # rules of its own, all options as they are
+
+
+def _fit_adaboost(examples: Examples, make_learner: Any, key: Any, knobs: Any, sizes: Sizes) -> Any:
+    return jboost.adaboost.fit(examples.dataset, jboost.learners.literals(), max_rounds=_ADABOOST_ROUNDS)  # over the same columns
+
+
+FITS = {
+    "adaboost": _fit_adaboost,
+    "l0": functools.partial(_fit_l0, vote="sparse"),
+    "l0-hinge": functools.partial(_fit_l0, vote="hinge"),
+    "l0-chosen": _fit_l0_chosen,
+    "lpboost": _fit_lpboost,
+    "slipper": _fit_slipper,
+}
+PEERS = {"imodels-slipper": slipper.fit_and_count}
+PARAMETERS = {"l0": "margin_times_m", "l0-hinge": "margin_times_m", "lpboost": "nu"}  # what may be a list in the settings, and is in the figures
+
+
+@functools.partial(jax.jit, static_argnames=("method", "sizes"))
+def learn(method: str, sizes: Sizes, examples: Examples, features: Any, labels: Any, training: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
+    """Right answers on held-out rows and on the others, support, the margin that a share nu of the others falls short of, rounds, status, bounds."""
+    knobs = {**knobs, "num_training": jnp.sum(training)}
+
+    def make_learner(kappa: Any) -> Any:
+        cost = costs.mdl(kappa, num_attributes=knobs["num_attributes"], num_examples=knobs["num_training"])
+        return jboost.learners.monomials(sizes.max_order, cost=cost, num_proposed=sizes.num_proposed)
+
+    fit = FITS[method](examples, make_learner, key, knobs, sizes)
+    scores = jboost.predict_scores(fit.ensemble, features)
+    right = jnp.where(scores > 0, 1, -1) == labels
+    support = jnp.sum(jnp.any(jnp.abs(fit.ensemble.votes) > 1e-6, axis=1))
+    margin = jnp.nanquantile(jnp.where(training, scores * labels, jnp.nan), knobs["nu"])
+    bounds = fit.certificate.lower_bound, fit.certificate.upper_bound
+    return jnp.sum(right & ~training), jnp.sum(right & training), support, margin, fit.num_rounds, fit.status, *bounds
+
+
+def sizes_of(settings: dict[str, Any]) -> Sizes:
+    """What is compiled for, under these settings."""
+    return Sizes(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items() if name in Sizes._fields})
+
+
+def judge(method: str, sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: dict[str, Any]) -> dict[str, Any]:
+    """What a method finds on one fold, in words and shares; of a peer accuracies and support alone."""
+    start = time.process_time()
+    found: dict[str, Any] = {}
+    if method in PEERS:
+        right, right_in_training, support = PEERS[method](part.features, labels, part.training)
+    else:
+        examples = examples_of(method, part, labels)
+        result = learn(method, sizes, examples, part.features, labels, part.training, {**knobs, "num_attributes": part.num_attributes}, part.key)
+        right, right_in_training, support, margin, rounds, status, lower, upper = map(float, result)
+        status_name = jboost.status.Status(int(status)).name
+        found = {"margin": margin, "rounds": rounds, "status": status_name, "lower_bound": lower, "upper_bound": upper}
+    num_training = int(part.training.sum())
+    return {
+        "accuracy": right / (len(labels) - num_training),
+        "training_accuracy": right_in_training / num_training,
+        "support": support,
+        **found,
+        "num_attributes": part.num_attributes,
+        "cpu_seconds": time.process_time() - start,
+    }
+
+
+def present(methods: Sequence[str]) -> list[str]:
+    """The methods without the peers whose package is not installed; says which are left out."""
+    missing = [method for method in methods if method in PEERS and importlib.util.find_spec(method.partition("-")[0]) is None]
+    for method in missing:
+        package = method.partition("-")[0]
+        print(f"{method} is left out: the package {package} is not installed (pip install {package})", file=sys.stderr)
+    return [method for method in methods if method not in missing]

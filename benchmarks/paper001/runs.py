@@ -1,0 +1,67 @@
+"""All fits that the settings ask for and the file of lines does not hold."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import hashlib
+import json
+import multiprocessing
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.paper001 import methods
+from benchmarks.paper001.data import read_set
+from benchmarks.paper001.folds import prepare
+from benchmarks.paper001.lines import KEYS, digest_of, read_lines, values_of
+
+KNOBS = ("kappa", "tolerance", "inner_kappas", "inner_margins_times_m")
+
+
+def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], jobs: int) -> None:
+    """`run`, a process for each data set, so many at a time."""
+    if min(jobs, len(names)) <= 1:
+        return run(settings, folders, lines, names)
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        for finished in [pool.submit(run, settings, folders, lines, [name]) for name in names]:
+            finished.result()
+
+
+def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str]) -> None:
+    """All folds of the data sets that the file does not hold yet, one line for each method and each value of its parameter."""
+    old, digest = read_lines(lines), digest_of(settings)
+    before = {line["set"]: line["data"] for line in old if "data" in line}
+    if any(line["settings"] != digest for line in old):
+        raise ValueError(f"{lines} holds lines of other settings: delete it, or name another --output")
+    done = {tuple(line[name] for name in KEYS) for line in old}
+    sizes = methods.sizes_of(settings)
+    knobs = {name: settings[name] for name in KNOBS if name in settings} | {
+        name: np.atleast_1d(settings[name])[0] for name in methods.PARAMETERS.values()
+    }
+    runs = [(method, value) for method in settings["methods"] for value in values_of(settings, method)]
+    for name in names:
+        folds = [(replication, fold) for replication in range(settings["replications"]) for fold in range(settings["folds"])]
+        asked = {(name, *place, *one) for place in folds for one in runs}
+        if asked & done:
+            print(f"{name}: {len(asked & done)} of {len(asked)} fits are taken from {lines}; another --output makes all anew", file=sys.stderr)
+        if asked <= done:
+            continue
+        table, labels, columns = read_set(name, folders)
+        data = hashlib.sha256(repr((np.asarray(table).tolist(), labels.tolist())).encode()).hexdigest()[:12]
+        if before.get(name, data) != data:
+            raise ValueError(f"{lines} holds lines of other rows of {name}: delete it, or name another --output")
+        for replication, fold, part in prepare(table, labels, columns, settings):
+            for method, value in runs:
+                if (name, replication, fold, method, value) in done:
+                    continue
+                here = {**knobs, methods.PARAMETERS[method]: value} if method in methods.PARAMETERS else knobs
+                line = {"settings": digest, "data": data, "set": name, "replication": replication, "fold": fold, "method": method, "parameter": value}
+                numbers = {name: jnp.asarray(knob, jnp.float32) for name, knob in here.items()}
+                line |= methods.judge(method, sizes, part, labels.astype(np.float32), numbers)
+                with lines.open("a") as file:
+                    file.write(json.dumps(line) + "\n")
+                print(json.dumps(line), flush=True)
