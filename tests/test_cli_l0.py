@@ -217,7 +217,14 @@ def test_inspect_says_what_fit_said(report, run):
     assert "ill: no -> -1, yes -> +1" in out
 
 
-@pytest.mark.parametrize(("arguments", "search"), [((), jboost.l0.SearchConfig()), (("--vote", "hinge"), jboost.l0.HingeConfig())])
+@pytest.mark.parametrize(
+    ("arguments", "search"),
+    [
+        ((), jboost.l0.SearchConfig()),
+        (("--vote", "relaxed"), jboost.l0.RelaxedConfig()),
+        (("--vote", "hinge"), jboost.l0.HingeConfig()),
+    ],
+)
 def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
     asked = {}
 

@@ -41,6 +41,14 @@ def read_set(name: str, folders: Sequence[Path]) -> tuple[np.ndarray, np.ndarray
     return fetched
 
 
+def drawn(table: np.ndarray, labels: np.ndarray, num_rows: int | None) -> tuple[np.ndarray, np.ndarray]:
+    """So many rows of a larger set, drawn once for all; all rows for None."""
+    if num_rows is None or len(labels) <= num_rows:
+        return table, labels
+    chosen = np.random.default_rng(0).permutation(len(labels))[:num_rows]
+    return table[chosen], labels[chosen]
+
+
 def judge_sources(names: Sequence[str], folders: Sequence[Path]) -> None:
     """Refuses, before anything is fitted, data sets that are neither in the folders nor known at OpenML."""
     for name in names:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.paper001 import methods
-from benchmarks.paper001.data import read_set
+from benchmarks.paper001.data import drawn, read_set
 from benchmarks.paper001.folds import prepare
 from benchmarks.paper001.lines import KEYS, digest_of, read_lines, values_of
 
@@ -51,6 +51,7 @@ def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: S
         if asked <= done:
             continue
         table, labels, columns = read_set(name, folders)
+        table, labels = drawn(table, labels, settings.get("rows"))
         data = hashlib.sha256(repr((np.asarray(table).tolist(), labels.tolist())).encode()).hexdigest()[:12]
         if before.get(name, data) != data:
             raise ValueError(f"{lines} holds lines of other rows of {name}: delete it, or name another --output")

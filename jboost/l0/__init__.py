@@ -8,6 +8,7 @@ from jboost.l0.hinge import HingeConfig
 from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
+from jboost.l0.relaxed import RelaxedConfig
 from jboost.l0.strengthen import StrengthenConfig, Strengthened, strengthen
 from jboost.l0.types import AllPairsConfig, L0Relaxation, RelaxationConfig, WarmStart
 from jboost.l0.unnormalised import Unnormalised, solve_unnormalised
@@ -24,6 +25,7 @@ __all__ = [
     "L0Relaxation",
     "MarginSearch",
     "RelaxationConfig",
+    "RelaxedConfig",
     "SearchConfig",
     "StrengthenConfig",
     "Strengthened",

@@ -7,6 +7,7 @@ the `constant` of the ensemble, lambda its votes. Every round proves a lower bou
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -19,11 +20,11 @@ from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0 import hinge, integer, pricing, relaxation
+from jboost.l0 import hinge, integer, pricing, relaxation, relaxed
 from jboost.l0.pricing import Priced, Proof
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 
-VoteConfig = integer.SearchConfig | hinge.HingeConfig
+VoteConfig = integer.SearchConfig | hinge.HingeConfig | relaxed.RelaxedConfig
 
 _NUM_CONSTANTS = 2
 _CONSTANTS = tuple(range(_NUM_CONSTANTS))
@@ -321,7 +322,7 @@ def make_booster(
 
 def judge_search(search: Any) -> VoteConfig:
     """The kind of final vote, a local search for None. Raises ValueError where it is none."""
-    return check.config("search", search, integer.SearchConfig, hinge.HingeConfig)
+    return check.config("search", search, integer.SearchConfig, hinge.HingeConfig, relaxed.RelaxedConfig)
 
 
 def judge_learner(learner: Any) -> None:
@@ -370,11 +371,28 @@ def reopen(state: State, margin: Array, dataset: Dataset) -> State:
     )
 
 
-def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.SearchConfig) -> integer.Vote:
+@functools.singledispatch
+def _final_vote(config: VoteConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
+    """The vote that a config asks for, over the columns at hand."""
+    raise TypeError(f"no kind of final vote: {type(config).__name__}")
+
+
+@_final_vote.register
+def _(config: hinge.HingeConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
+    return hinge.find(instance, memory.warm.primal.selected, config=config, companions=_CONSTANTS)
+
+
+@_final_vote.register
+def _(config: relaxed.RelaxedConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
+    return relaxed.find(instance, memory.warm.primal.coefficients, config=config)
+
+
+@_final_vote.register
+def _(config: integer.SearchConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
     """The best point of (15) that the local search finds from the points at hand."""
-    relaxed = memory.warm.primal
-    whole = jnp.stack([memory.best.coefficients, relaxed.coefficients, relaxed.selected, integer.best_pair(instance).coefficients])
-    starts = jnp.concatenate([whole, integer.sparse_starts(relaxed.coefficients), integer.sparse_starts(relaxed.selected)])
+    primal = memory.warm.primal
+    whole = jnp.stack([memory.best.coefficients, primal.coefficients, primal.selected, integer.best_pair(instance).coefficients])
+    starts = jnp.concatenate([whole, integer.sparse_starts(primal.coefficients), integer.sparse_starts(primal.selected)])
 
     def search(start: Array) -> integer.Vote:
         return integer.search(instance, integer.evaluate_near(instance, start), config=config, companions=_CONSTANTS)
@@ -389,10 +407,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
     instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)
-    if isinstance(booster.search, hinge.HingeConfig):
-        best = hinge.find(instance, memory.warm.primal.selected, config=booster.search, companions=_CONSTANTS)
-    else:
-        best = _sparse_vote(memory, instance, booster.search)
+    best = _final_vote(booster.search, memory, instance)
     sound = jnp.isfinite(fitted.certificate.upper_bound)
     certificate = fitted.certificate._replace(integer_upper_bound=jnp.where(sound, best.loss, fitted.certificate.integer_upper_bound))
     ensemble = fitted.ensemble._replace(votes=booster.votes(best), constant=booster.constant(best))
@@ -431,8 +446,8 @@ def fit(
         below 3e-4.
       config: static; how the relaxation is solved.
       search: static; how the final vote is found: by `SearchConfig()`, the default, one of least (15) as far as a local search goes; by
-        `HingeConfig()` that of least hinge loss over the columns that the last relaxation selects, with more hypotheses and often fewer errors on new
-        examples.
+        `RelaxedConfig()` that of the last relaxation, told by a dozen of its hypotheses; by `HingeConfig()` that of least hinge loss over the columns
+        that the last relaxation selects. The latter two have more hypotheses, and often fewer errors on new examples.
       max_columns: static; how many hypotheses are held at a time, if the learner has so many. Those that have come to be of no use make room for
         others. The time of a round grows with its square.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of
