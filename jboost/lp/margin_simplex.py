@@ -74,7 +74,7 @@ class _Program(NamedTuple):
 
 
 class _Table(NamedTuple):
-    """The basics, and rho as the last of them, as linear functions of the slots; and the slot that is to leave 0."""
+    """The basics, and rho as the last of them, as linear functions of the slots."""
 
     entries: Array  # [n + 1, m + 1] the last row holds the values where all slots are 0
     slots: Array  # [n] int32
@@ -82,10 +82,8 @@ class _Table(NamedTuple):
     slot_caps: Array  # [n]
     basic_caps: Array  # [m + 1] one for rho
     is_below: Array  # [m + 1] bool, a margin that is negative; rho
-    slopes: Array  # [n + 1] of the objective where a slot rises
     norms: Array  # [n + 1] of the rows, squared, and one more for the slot itself
-    slot: Array  # [] int32
-    is_steep: Array  # [] bool, False at the optimum, and where rounding hides where a step ends
+    has_moved: Array  # [] bool, False at the optimum, and where rounding hides where a step ends
 
 
 class _Run(NamedTuple):
@@ -145,10 +143,11 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
         basis = lax.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: old, run.basis)
         is_free = (basis.slots >= num_votes) | is_used[jnp.minimum(basis.slots, num_votes - 1)]
         pivot = functools.partial(_pivot, is_free, program.flat)
-        table, num_pivots = loops.bounded_loop(pivot, lambda now: now.is_steep, _table(program, basis, is_free), max_checks=config.at_once)
+        table, num_tries = loops.bounded_loop(pivot, lambda now: now.has_moved, _table(program, basis), max_checks=config.at_once)
+        num_pivots = num_tries - ~table.has_moved
         basis = _with_inverse(program, table)
         gap = _gap(program, table)
-        ends = ~table.is_steep & ~(gap < _LEAST_GAIN * run.gap)
+        ends = ~table.has_moved & ~(gap < _LEAST_GAIN * run.gap)
         is_settled = (num_pivots == 0) | (gap <= tolerance) | ends
         best = jax.tree.map(lambda new, old: jnp.where(gap < run.gap, new, old), (*_vertex(table), basis), run.best)
         return _Run(basis, jnp.minimum(gap, run.gap), best, run.num_iterations + num_pivots, is_settled)
@@ -172,9 +171,8 @@ def _first_basis(program: _Program) -> Basis:
     num_votes, num_examples = program.columns.shape
     caps = program.caps[num_votes:]
     edges = jnp.where(program.is_used, times(program.columns, caps), -jnp.inf)
-    vote = jnp.minimum(numerics.first_true(edges == jnp.max(edges)), num_votes - 1)
-    margins = jnp.where(caps > 0, program.columns[vote] + program.raised, jnp.inf)
-    margin = jnp.minimum(numerics.first_true(margins == jnp.min(margins)), num_examples - 1)
+    vote = lax.argmax(edges, 0, jnp.int32)
+    margin = lax.argmin(jnp.where(caps > 0, program.columns[vote] + program.raised, jnp.inf), 0, jnp.int32)
     votes, examples = jnp.arange(num_votes, dtype=jnp.int32), jnp.arange(num_examples, dtype=jnp.int32)
     others = jnp.where(votes == vote, 0.0, -1.0)
     lone = jnp.concatenate([others, jnp.ones((1,), others.dtype)])
@@ -226,7 +224,7 @@ def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
     return basis._replace(inverse=inverse), (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -(eps**_LEAST_VOTE))
 
 
-def _table(program: _Program, basis: Basis, is_free: Array) -> _Table:
+def _table(program: _Program, basis: Basis) -> _Table:
     num_votes = program.columns.shape[0]
     votes, rho = basis.inverse[:, :-1], basis.inverse[:, -1:]
     margins = times(votes, program.columns) - rho
@@ -236,10 +234,8 @@ def _table(program: _Program, basis: Basis, is_free: Array) -> _Table:
     entries = entries.at[-1].set(values)
     slot_caps, basic_caps = program.caps[basis.slots], jnp.concatenate([program.caps[basis.basics], one])
     is_below = jnp.append((values[:-1] < 0) & (basis.basics >= num_votes), True)
-    slopes = times(entries, jnp.where(is_below, basic_caps, 0.0))
     norms = 1 + times(entries * entries, jnp.ones_like(basic_caps))
-    slot, is_steep = _steepest(slopes, slot_caps, norms, is_free, program.flat)
-    return _Table(entries, basis.slots, basis.basics, slot_caps, basic_caps, is_below, slopes, norms, slot, is_steep)
+    return _Table(entries, basis.slots, basis.basics, slot_caps, basic_caps, is_below, norms, jnp.any(is_below))
 
 
 def _lift(program: _Program, places: Array) -> Array:
@@ -258,37 +254,36 @@ def _with_inverse(program: _Program, table: _Table) -> Basis:
     return Basis(table.slots, table.basics, jnp.concatenate([votes, linear[:, -1:]], axis=1))
 
 
+def _slopes(table: _Table) -> Array:
+    """What the objective gains where a slot rises, [n + 1]."""
+    return times(table.entries, jnp.where(table.is_below, table.basic_caps, 0.0))
+
+
 def _pivot(is_free: Array, flat: Array, table: _Table) -> _Table:
-    """The slot leaves 0, a basic takes its place, and the next slot is chosen."""
-    entries, slot = table.entries, table.slot
-    gain, rises = _gains(table.slopes[slot], table.slot_caps[slot])
+    """The slot of the steepest edge leaves 0, and a basic takes its place; where no edge rises, nothing changes."""
+    entries, slopes = table.entries, _slopes(table)
+    slot, is_steep = _steepest(slopes, table.slot_caps, table.norms, is_free, flat)
+    gain, rises = _gains(slopes[slot], table.slot_caps[slot])
     row = entries[slot]
     basic, is_passed, is_lost = _peak(jnp.where(rises, row, -row)[:-1], entries[-1, :-1], table.is_below[:-1], table.basic_caps[:-1], gain, flat)
+    moves = is_steep & ~is_lost
 
-    nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])  # where the step is lost, nothing changes
-    row, column = lax.cond(is_lost, lambda: nothing, lambda: (row, entries[:, basic]))  # as a branch: else the table is copied before it changes
-    is_slot, is_basic = (jnp.arange(size) == jnp.where(is_lost, -1, place) for size, place in zip(entries.shape, (slot, basic), strict=True))
-    ratios = jnp.where(is_slot, 1.0, -column) / jnp.where(is_lost, 1.0, row[basic])
+    nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])
+    row, column = lax.cond(moves, lambda: (row, entries[:, basic]), lambda: nothing)  # as a branch: else the table is copied before it changes
+    is_slot, is_basic = (jnp.arange(size) == jnp.where(moves, place, -1) for size, place in zip(entries.shape, (slot, basic), strict=True))
+    ratios = jnp.where(is_slot, 1.0, -column) / jnp.where(moves, row[basic], 1.0)
     entries = jnp.where(is_basic[None, :], ratios[:, None], jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :])
-    slot_caps = jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps)
-    basic_caps = jnp.where(is_basic, table.slot_caps[slot], table.basic_caps)
-    is_below = jnp.where(is_basic, ~rises, table.is_below ^ jnp.append(is_passed, False))
-    slopes = times(entries, jnp.where(is_below, basic_caps, 0.0))
     alike = times(entries, jnp.where(is_basic, 0.0, row))
     norms = jnp.where(is_slot, 1.0, table.norms - column**2) + ratios * (2 * alike - ratios * (table.norms[slot] - row[basic] ** 2 - 2))
-    norms = jnp.maximum(norms, 1 + ratios**2)
-    following, is_steep = _steepest(slopes, slot_caps, norms, is_free, flat)
     return _Table(
         entries,
         jnp.where(is_slot[:-1], table.basics[basic], table.slots),
         jnp.where(is_basic[:-1], table.slots[slot], table.basics),
-        slot_caps,
-        basic_caps,
-        is_below,
-        slopes,
-        norms,
-        following,
-        is_steep & ~is_lost,
+        jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps),
+        jnp.where(is_basic, table.slot_caps[slot], table.basic_caps),
+        jnp.where(is_basic, ~rises, table.is_below ^ (jnp.append(is_passed, False) & moves)),
+        jnp.maximum(norms, 1 + ratios**2),
+        moves,
     )
 
 
@@ -302,7 +297,7 @@ def _steepest(slopes: Array, caps: Array, norms: Array, is_free: Array, flat: Ar
     """The slot along which the objective gains most for the length of the step, and whether that is anything."""
     gains, _ = _gains(slopes[:-1], caps)
     scores = jnp.where(is_free & (gains > flat), gains * gains / norms[:-1], -1.0)
-    slot = jnp.minimum(numerics.first_true(scores == jnp.max(scores)), scores.shape[0] - 1)
+    slot = lax.argmax(scores, 0, jnp.int32)
     return slot, scores[slot] > 0
 
 
@@ -323,19 +318,20 @@ def _peak(changes: Array, values: Array, is_below: Array, caps: Array, gain: Arr
         return length, jnp.min(beyond), slope - jnp.sum(here)
 
     length, _, _ = lax.while_loop(climbs, go_on, (jnp.full_like(gain, jnp.inf), jnp.min(lengths), gain))
-    ends = jnp.where((lengths == length) & turns, sizes, -1.0)
-    basic = jnp.minimum(numerics.first_true(ends == jnp.max(ends)), sizes.shape[0] - 1)
+    basic = lax.argmax(jnp.where((lengths == length) & turns, sizes, -1.0), 0, jnp.int32)
     return basic, lengths < length, length == jnp.inf
 
 
 def _vertex(table: _Table) -> tuple[Array, Array]:
     """Votes [n] and example weights [m]."""
-    num_votes, num_examples = table.slots.shape[0], table.basics.shape[0]
-    nothing = jnp.zeros((num_votes + num_examples,), table.entries.dtype)
-    values = nothing.at[table.basics].set(table.entries[-1, :-1])
-    in_slots = jnp.where(table.slots < num_votes, 0.0, jnp.clip(-table.slopes[:-1], 0.0, table.slot_caps))
-    weights = nothing.at[table.slots].set(in_slots).at[table.basics].set(jnp.where(table.is_below, table.basic_caps, 0.0)[:-1])
-    return jnp.maximum(values[:num_votes], 0.0), weights[num_votes:]
+    num_votes = table.slots.shape[0]
+    in_slots = jnp.where(table.slots < num_votes, 0.0, jnp.clip(-_slopes(table)[:-1], 0.0, table.slot_caps))
+    in_basics = jnp.where(table.is_below, table.basic_caps, 0.0)[:-1]
+    values = jnp.concatenate([jnp.zeros_like(in_slots), table.entries[-1, :-1]])
+    by_place = jnp.stack([values, jnp.concatenate([in_slots, in_basics])], axis=1)
+    places = jnp.concatenate([table.slots, table.basics])
+    ordered = jnp.zeros_like(by_place).at[places].set(by_place, unique_indices=True)
+    return jnp.maximum(ordered[:num_votes, 0], 0.0), ordered[num_votes:, 1]
 
 
 def _gap(program: _Program, table: _Table) -> Array:

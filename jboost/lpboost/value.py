@@ -32,10 +32,10 @@ def relaxation(nu: Array) -> SoftMargin:
 
 def attained(columns: Array, votes: Array, relaxation: SoftMargin, prior: Array) -> Array:
     """The soft margin of votes [n] over columns [n, m], [], rounded down; less their distance from sum one."""
-    reached, _ = brackets.bracket_dot(columns.T, votes[None, :])
-    low, high = brackets.bracket_dot(votes, jnp.ones_like(votes))
-    distance = jnp.maximum(high - 1, 1 - low) * (1 + 2 * jnp.finfo(low.dtype).eps)
-    return certify.lower_from_margins(reached, distance, relaxation, Simplex, prior)
+    rows = jnp.concatenate([columns.T, jnp.ones((1, votes.shape[0]), columns.dtype)])
+    low, high = brackets.bracket_dot(rows, votes[None, :])
+    distance = jnp.maximum(high[-1] - 1, 1 - low[-1]) * (1 + 2 * jnp.finfo(low.dtype).eps)
+    return certify.lower_from_margins(low[:-1], distance, relaxation, Simplex, prior)
 
 
 def not_exceeded(edge: Array, weights: Array, relaxation: SoftMargin, prior: Array) -> Array:

@@ -28,22 +28,33 @@ def lower_from_margins(reached: Array, norm: Array, relaxation: Any, votes: Any,
 
 def largest_edge(columns: Array, example_weights: Array) -> Array:
     """The largest |edge| of columns [n, m] under the weights scaled to sum to one, [], rounded up; 0 without columns."""
-    low, high = brackets.bracket_dot(columns, example_weights[None, :])
-    return scaled_edge(jnp.max(jnp.maximum(high, -low), initial=0.0), example_weights)
+    (low, high), total = _edges_and_total(columns, example_weights)
+    return _of_sum_one(jnp.max(jnp.maximum(high, -low), initial=0.0), total)
 
 
 def largest_signed_edge(columns: Array, example_weights: Array, is_used: Array) -> Array:
     """The largest edge of those columns [n, m] where `is_used` [n], under the weights scaled to sum to one, [], rounded up; -1 without columns."""
-    _, high = brackets.bracket_dot(columns, example_weights[None, :])
-    return scaled_edge(jnp.max(jnp.where(is_used, high, -jnp.sum(example_weights)), initial=-1.0), example_weights)
+    (_, high), total = _edges_and_total(columns, example_weights)
+    return _of_sum_one(jnp.max(jnp.where(is_used, high, -total[1]), initial=-1.0), total)
 
 
 def scaled_edge(edge: Array, example_weights: Array) -> Array:
     """An edge of either sign under weights that may not sum to one exactly, [], as of weights that do, rounded up."""
-    edge = jnp.asarray(edge, example_weights.dtype)
-    low, high = brackets.bracket_dot(example_weights, jnp.ones_like(example_weights))
+    return _of_sum_one(jnp.asarray(edge, example_weights.dtype), brackets.bracket_dot(example_weights, jnp.ones_like(example_weights)))
+
+
+def _edges_and_total(columns: Array, example_weights: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Brackets of the edges [n] of columns [n, m], and of the sum [] of the weights."""
+    rows = jnp.concatenate([columns, jnp.ones((1, columns.shape[1]), columns.dtype)])
+    low, high = brackets.bracket_dot(rows, example_weights[None, :])
+    return (low[:-1], high[:-1]), (low[-1], high[-1])
+
+
+def _of_sum_one(edge: Array, total: tuple[Array, Array]) -> Array:
+    """An edge under weights whose sum is bracketed, [], as of weights that sum to one, rounded up."""
+    low, high = total
     scaled = edge / jnp.where(edge < 0, high, low)
-    return scaled + 4 * jnp.finfo(edge.dtype).eps * jnp.abs(scaled)
+    return scaled + 4 * jnp.finfo(scaled.dtype).eps * jnp.abs(scaled)
 
 
 def upper_from_edge(edge: Array, example_weights: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
