@@ -124,6 +124,20 @@ def _timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
     return time.perf_counter() - wall, time.process_time() - cpu, value
 
 
+def make_small_loops_one_kernel() -> None:
+    """Lets XLA compile a loop on a CPU whose step touches up to a quarter of a megabyte as one kernel; to be called before anything is computed.
+
+    By default that is so up to a kilobyte, and every operation of a larger loop is a kernel of its own, of some 50 ns whatever its size.
+    """
+    option = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=262144"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {option}".strip()
+
+
+def keep_to_one_thread() -> None:
+    """Has XLA work with one thread, as its peers do: the others would spin for milliseconds after each of its loops; to be called as the above."""
+    os.environ["NPROC"] = "1"
+
+
 def ratios(measurements: Mapping[str, Measurement], base: str) -> dict[str, float]:
     """How many times the run of `base` fits into the run of each other contender."""
     ours = measurements[base].run_seconds
@@ -152,6 +166,8 @@ def environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "x64": bool(jax.config.jax_enable_x64),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "threads": os.environ.get("NPROC", "all"),
     }
 
 

@@ -204,7 +204,10 @@ def table(results: Mapping[str, Any]) -> str:
     title = (
         "LP-Boost's linear program, nu = 0.1, one call: CPU seconds of `lpboost.solve` in float64, its largest certified gap, and times as many for"
     )
-    note = "the others: HiGHS one by one on one thread, on formulation (3) (primal form) and its dual; MPAX (float32, to 1e-4) by vmap, on the dual."
+    note = (
+        "the others: HiGHS one by one, on formulation (3) (primal form) and its dual; MPAX (float32, to 1e-4) by vmap, on the dual. All on one "
+        "thread, jboost and MPAX with `NPROC=1` and the option of XLA that README names."
+    )
     header = ("programs", "margins", "gap", "jboost", *(name.replace("_", " ") for name in names))
     return f"{title} {note}\n\n" + harness.markdown_table(header, rows)
 
@@ -237,7 +240,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", choices=("batch", "growing"), nargs="+", default=["batch", "growing"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
+    parser.add_argument(
+        "--plain", action="store_true", help="leave XLA as it is; else it has one thread, as HiGHS has, and small loops are one kernel"
+    )
     options = parser.parse_args(arguments)
+    if not options.plain:
+        harness.make_small_loops_one_kernel()
+        harness.keep_to_one_thread()
     output = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
     if "batch" in options.only:
         sizes = [(5, 30, 10)] if options.quick else [*BATCHES, *((1, *size) for size in SINGLES)]

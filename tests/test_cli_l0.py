@@ -222,7 +222,6 @@ def test_inspect_says_what_fit_said(report, run):
     [
         ((), jboost.l0.SearchConfig()),
         (("--vote", "relaxed"), jboost.l0.RelaxedConfig()),
-        (("--vote", "hinge"), jboost.l0.HingeConfig()),
     ],
 )
 def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
@@ -240,23 +239,23 @@ def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
 
 
 @pytest.mark.slow
-def test_rules_of_least_hinge_loss(folder, report, run):
-    code, _, err = run("fit", *DATA, *QUICK, "--vote", "hinge", "--output", "hinge")
+def test_rules_of_the_relaxation(folder, report, run):
+    code, _, err = run("fit", *DATA, *QUICK, "--vote", "relaxed", "--output", "relaxed")
     assert (code, err) == (0, "")
-    found = json.loads((folder / "hinge" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
-    assert found["settings"]["vote"] == ["hinge"]
+    found = json.loads((folder / "relaxed" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+    assert found["settings"]["vote"] == ["relaxed"]
     assert len(found["model"]["rules"]) >= len(report["model"]["rules"])
 
 
 @pytest.mark.slow
 def test_kappa_margin_and_vote_are_chosen_on_folds_of_the_training_rows(folder, run):
-    choices = ("--kappa", "0.2", "--kappa", "9", "--margin", "0.4", "--vote", "sparse", "--vote", "hinge")
+    choices = ("--kappa", "0.2", "--kappa", "9", "--margin", "0.4", "--vote", "sparse", "--vote", "relaxed")
     code, out, err = run("fit", *DATA, *QUICK, *choices, "--weights", "cost", "--folds", "2", "--output", "chosen")
     assert (code, err) == (0, "")
     report = json.loads((folder / "chosen" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
     losses, chosen = report["choice"]["losses"], report["choice"]["chosen"]
     assert [(row["kappa"], row["margin"], row["vote"]) for row in losses] == [
-        (kappa, margin, vote) for kappa in (0.2, 9.0) for margin in (0.2, 0.4) for vote in ("sparse", "hinge")
+        (kappa, margin, vote) for kappa in (0.2, 9.0) for margin in (0.2, 0.4) for vote in ("sparse", "relaxed")
     ]
     least = [row for row in losses if row["mean"] == min(other["mean"] for other in losses)]
     best = max(least, key=lambda row: (row["kappa"], row["margin"], row["vote"] == "sparse"))
@@ -340,7 +339,10 @@ def test_code_length_of_no_rule():
         ((*DATA, "--learner", "stumps"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is l0"),
         ((*DATA, "--nu", "0.2"), "--nu is for the method relaxed-margin or lpboost, and the method is l0"),
         ((*DATA[:4], "--method", "pair", "--kappa", "2"), "--kappa is for the method l0, and the method is pair"),
-        ((*DATA, "--exact", "5", "--vote", "hinge"), "--exact proves the vote of fewest errors plus costs, and --vote hinge asks for another one"),
+        (
+            (*DATA, "--exact", "5", "--vote", "relaxed"),
+            "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one",
+        ),
         ((*DATA, "--margin", "2"), "2.0 is not in the range 0<x<=1"),
         ((*DATA, "--margin", "large"), "'large'"),
         ((*DATA, "--cuts", "random"), "'random' is not one of 'class_changes', 'midpoints', 'quantiles'"),

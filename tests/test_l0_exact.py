@@ -176,8 +176,8 @@ def test_arguments_are_judged():
         l0.solve_exact([[2]], [1], [0.0], margin=0.1)
     with pytest.raises(ValueError, match='cuts="either" is wanted'):
         l0.ExactConfig(relaxation=l0.RelaxationConfig())
-    with pytest.raises(ValueError, match=r"config.search is a HingeConfig: a jboost.l0.SearchConfig is wanted"):
-        l0.ExactConfig(search=l0.HingeConfig())
+    with pytest.raises(ValueError, match=r"config.search is a RelaxedConfig: a jboost.l0.SearchConfig is wanted"):
+        l0.ExactConfig(search=l0.RelaxedConfig())
     for make in (l0.ExactConfig, l0.StrengthenConfig):
         with pytest.raises(ValueError, match=r"config.relaxation is a NoneType"):
             make(relaxation=None)

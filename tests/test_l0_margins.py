@@ -86,7 +86,7 @@ def test_promises_of_any_penalty_are_numbers():
 def test_the_choice_has_the_least_error_on_its_own_folds():
     features, labels = problem(2, 40)
     dataset, key = jboost.make_dataset(features, labels, weights=np.arange(1, 41)), jax.random.key(3)
-    margins, kappas, searches = [0.1, 0.5], [0.1, 3.0], (jboost.l0.SearchConfig(), jboost.l0.HingeConfig())
+    margins, kappas, searches = [0.1, 0.5], [0.1, 3.0], (jboost.l0.SearchConfig(), jboost.l0.RelaxedConfig(2))
     options = {"margins": margins, "kappas": kappas, "key": key, "num_folds": 2, "max_rounds": 20, "search": searches}
     chosen = jboost.l0.choose(dataset, learner_of, **options)
     held_out = np.asarray(jboost.folds.stratified_folds(key, labels, num_folds=2))
@@ -182,7 +182,7 @@ def test_arguments_are_judged():
     with pytest.raises(ValueError, match="search is empty"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=())
     with pytest.raises(ValueError, match="search is a str"):
-        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=[jboost.l0.SearchConfig(), "hinge"])
+        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=[jboost.l0.SearchConfig(), "relaxed"])
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.choose(dataset, lambda kappa: jboost.slipper.rules(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))
 

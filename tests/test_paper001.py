@@ -264,7 +264,7 @@ def test_a_peer_stands_in_the_same_table(folder, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_l0_with_inner_folds_learns(folder):
-    chosen = "\n".join(["inner_folds = 2", "inner_kappas = [0.1, 1.5]", "inner_margins_times_m = [2.0]", 'inner_votes = ["sparse", "hinge"]'])
+    chosen = "\n".join(["inner_folds = 2", "inner_kappas = [0.1, 1.5]", "inner_margins_times_m = [2.0]", 'inner_votes = ["sparse", "relaxed"]'])
     text = SETTINGS.replace('["l0", "lpboost", "slipper"]', '["l0-chosen"]').replace("replications = 2", "replications = 1") + chosen
     (folder / "settings.toml").write_text(text)
     assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), "--output", str(folder / "out.json")]) == 0

@@ -30,15 +30,10 @@ class Sizes(NamedTuple):
     num_proposed: int
     max_columns: int
     inner_votes: tuple[str, ...] = ()  # of VOTES, what the cross-validation of l0-chosen chooses from
-    spare: float = 0.0  # of the hinge loss, for fewer rules
     max_hypotheses: int = 12  # that tell the vote of the relaxation
 
 
-VOTES = {
-    "sparse": lambda sizes: jboost.l0.SearchConfig(),
-    "relaxed": lambda sizes: jboost.l0.RelaxedConfig(sizes.max_hypotheses),
-    "hinge": lambda sizes: jboost.l0.HingeConfig(spare=sizes.spare),
-}
+VOTES = {"sparse": lambda sizes: jboost.l0.SearchConfig(), "relaxed": lambda sizes: jboost.l0.RelaxedConfig(sizes.max_hypotheses)}
 
 
 class Examples(NamedTuple):
@@ -97,7 +92,6 @@ FITS = {
     "adaboost": _fit_adaboost,
     "l0": functools.partial(_fit_l0, vote="sparse"),
     "l0-relaxed": functools.partial(_fit_l0, vote="relaxed"),
-    "l0-hinge": functools.partial(_fit_l0, vote="hinge"),
     "l0-chosen": _fit_l0_chosen,
     "lpboost": _fit_lpboost,
     "slipper": _fit_slipper,
@@ -106,7 +100,6 @@ PEERS = {"imodels-slipper": slipper.fit_and_count}
 PARAMETERS = {  # what may be a list in the settings, and is in the figures
     "l0": "margin_times_m",
     "l0-relaxed": "margin_times_m",
-    "l0-hinge": "margin_times_m",
     "lpboost": "nu",
 }
 

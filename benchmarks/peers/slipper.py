@@ -16,7 +16,9 @@ def fit_and_count(features: np.ndarray, labels: np.ndarray, training: np.ndarray
     try:
         from imodels import SlipperClassifier
     except ImportError as error:
-        raise SystemExit(f"the method imodels-slipper needs the package imodels, which cannot be imported ({error}): pip install imodels six") from error
+        raise SystemExit(
+            f"the method imodels-slipper needs the package imodels, which cannot be imported ({error}): pip install imodels six"
+        ) from error
     model = SlipperClassifier(random_state=0).fit(features[training], (labels[training] > 0).astype(int))
     right = np.where(np.asarray(model.predict(features)) > 0, 1, -1) == labels
     return int(right[~training].sum()), int(right[training].sum()), len(model.estimators_)

@@ -28,7 +28,7 @@ from jboost.report import l0 as report_room
 
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
-_VOTES: dict[str, Any] = {"sparse": l0.SearchConfig(), "relaxed": l0.RelaxedConfig(), "hinge": l0.HingeConfig()}
+_VOTES: dict[str, Any] = {"sparse": l0.SearchConfig(), "relaxed": l0.RelaxedConfig()}
 _STREAM = 3  # the folds that choose are others than those of `evaluate`
 _WIDTH = 8  # bits are padded to a multiple, so that folds share one shape
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions

@@ -189,10 +189,10 @@ OPTIONS = (
     ),
     Option(
         "vote",
-        ("sparse", "relaxed", "hinge"),
+        ("sparse", "relaxed"),
         ("sparse",),
-        "Which vote of the rules found: the one of fewest errors plus costs; that of the relaxation, told by a dozen rules; or that of least hinge "
-        "loss at the margin. The latter two take more rules and often err less on new rows. It may be repeated.",
+        "Which vote of the rules found: the one of fewest errors plus costs, or that of the relaxation, told by a dozen rules, which mostly errs "
+        "less on new rows. It may be repeated.",
         methods=(L0,),
         num_values=_ANY_NUMBER,
     ),
@@ -365,9 +365,8 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     _check_number(filled)
     if filled["method"] == L0:
         filled["learner"] = "monomials"
-    others = [vote for vote in filled["vote"] if vote != "sparse"]
-    if filled["exact"] > 0 and others:
-        raise ValueError(f"--exact proves the vote of fewest errors plus costs, and --vote {others[0]} asks for another one: choose one of them")
+    if filled["exact"] > 0 and "relaxed" in filled["vote"]:
+        raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one: choose one of them")
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
     for option in OPTIONS:

@@ -4,7 +4,6 @@ from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step
 from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
 from jboost.l0.exact_fit import ExactFit, fit_exact
-from jboost.l0.hinge import HingeConfig
 from jboost.l0.integer import SearchConfig
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
@@ -20,7 +19,6 @@ __all__ = [
     "Exact",
     "ExactConfig",
     "ExactFit",
-    "HingeConfig",
     "L0Certificate",
     "L0Relaxation",
     "MarginSearch",

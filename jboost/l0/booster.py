@@ -7,7 +7,6 @@ the `constant` of the ensemble, lambda its votes. Every round proves a lower bou
 from __future__ import annotations
 
 import dataclasses
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -20,11 +19,11 @@ from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
-from jboost.l0 import hinge, integer, pricing, relaxation, relaxed
+from jboost.l0 import integer, pricing, relaxation, relaxed
 from jboost.l0.pricing import Priced, Proof
 from jboost.l0.types import L0Relaxation, RelaxationConfig, WarmStart
 
-VoteConfig = integer.SearchConfig | hinge.HingeConfig | relaxed.RelaxedConfig
+VoteConfig = integer.SearchConfig | relaxed.RelaxedConfig
 
 _NUM_CONSTANTS = 2
 _CONSTANTS = tuple(range(_NUM_CONSTANTS))
@@ -322,7 +321,7 @@ def make_booster(
 
 def judge_search(search: Any) -> VoteConfig:
     """The kind of final vote, a local search for None. Raises ValueError where it is none."""
-    return check.config("search", search, integer.SearchConfig, hinge.HingeConfig, relaxed.RelaxedConfig)
+    return check.config("search", search, integer.SearchConfig, relaxed.RelaxedConfig)
 
 
 def judge_learner(learner: Any) -> None:
@@ -371,24 +370,14 @@ def reopen(state: State, margin: Array, dataset: Dataset) -> State:
     )
 
 
-@functools.singledispatch
-def _final_vote(config: VoteConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
+def _final_vote(memory: Memory, instance: integer.Instance, config: VoteConfig) -> integer.Vote:
     """The vote that a config asks for, over the columns at hand."""
-    raise TypeError(f"no kind of final vote: {type(config).__name__}")
+    if isinstance(config, relaxed.RelaxedConfig):
+        return relaxed.find(instance, memory.warm.primal.coefficients, config=config)
+    return _sparse_vote(memory, instance, config)
 
 
-@_final_vote.register
-def _(config: hinge.HingeConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
-    return hinge.find(instance, memory.warm.primal.selected, config=config, companions=_CONSTANTS)
-
-
-@_final_vote.register
-def _(config: relaxed.RelaxedConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
-    return relaxed.find(instance, memory.warm.primal.coefficients, config=config)
-
-
-@_final_vote.register
-def _(config: integer.SearchConfig, memory: Memory, instance: integer.Instance) -> integer.Vote:
+def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.SearchConfig) -> integer.Vote:
     """The best point of (15) that the local search finds from the points at hand."""
     primal = memory.warm.primal
     whole = jnp.stack([memory.best.coefficients, primal.coefficients, primal.selected, integer.best_pair(instance).coefficients])
@@ -407,7 +396,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
     fitted = boosting.finish(state)
     booster, memory = state.booster, state.memory
     instance = booster.instance(dataset, memory.outputs, memory.costs, memory.is_used)
-    best = _final_vote(booster.search, memory, instance)
+    best = _final_vote(memory, instance, booster.search)
     sound = jnp.isfinite(fitted.certificate.upper_bound)
     certificate = fitted.certificate._replace(integer_upper_bound=jnp.where(sound, best.loss, fitted.certificate.integer_upper_bound))
     ensemble = fitted.ensemble._replace(votes=booster.votes(best), constant=booster.constant(best))
@@ -446,8 +435,7 @@ def fit(
         below 3e-4.
       config: static; how the relaxation is solved.
       search: static; how the final vote is found: by `SearchConfig()`, the default, one of least (15) as far as a local search goes; by
-        `RelaxedConfig()` that of the last relaxation, told by a dozen of its hypotheses; by `HingeConfig()` that of least hinge loss over the columns
-        that the last relaxation selects. The latter two have more hypotheses, and often fewer errors on new examples.
+        `RelaxedConfig()` that of the last relaxation, told by a dozen of its hypotheses: more of them, and mostly fewer errors on new examples.
       max_columns: static; how many hypotheses are held at a time, if the learner has so many. Those that have come to be of no use make room for
         others. The time of a round grows with its square.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of

@@ -85,7 +85,7 @@ def choose(
       max_rounds: how many pairs of questions there is room for at each margin; static.
       tolerance: as for `fit`.
       config: as for `fit`.
-      search: static; as for `fit`, or several to choose among, the one to be preferred first: `(SearchConfig(), HingeConfig())`.
+      search: static; as for `fit`, or several to choose among, the one to be preferred first: `(SearchConfig(), RelaxedConfig())`.
       max_columns: as for `fit`.
       num_at_once: how many paths are walked at the same time, each as long as the longest; static. 1 suits a CPU.
       on_step: called after each path with (errors [L, S] of that path, (paths so far, all of them)), on the host; the paths are walked one by one
