@@ -208,7 +208,7 @@ def test_unbounded_where_no_row_bounds_anything(x64, config):
     assert lp.solve(program, config=config).status == Status.DUAL_INFEASIBLE
 
 
-@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
+@pytest.mark.parametrize("config", [INTERIOR, pytest.param(lp.FirstOrderConfig(), marks=pytest.mark.slow)])
 def test_unbounded_though_all_but_one_value_of_most_variables_is_ruled_out(x64, config):
     """Duals gain exactly nothing on such rows and bounds, and what rounding leaves of that is no proof that no point is feasible."""
     inf = np.inf
@@ -423,7 +423,7 @@ def _spoiled(vector):
     return np.nan * vector
 
 
-@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig(max_iterations=40)])
+@pytest.mark.parametrize("config", [pytest.param(INTERIOR, marks=pytest.mark.slow), lp.FirstOrderConfig(max_iterations=40)])
 def test_functions_that_return_no_numbers(config):
     program = lp.make_program([1.0, 1.0], operators.from_functions(_spoiled, _spoiled, (2, 2)), row_lower=1.0)
     with pytest.raises(ValueError, match=r"operator.*nan"):
@@ -504,7 +504,7 @@ def test_values_do_not_recompile(x64, compilations):
     assert compilations() == before
 
 
-@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
+@pytest.mark.parametrize("config", [INTERIOR, pytest.param(lp.FirstOrderConfig(), marks=pytest.mark.slow)], ids=["interior point", "first order"])
 @pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "float64"])
 def test_large_bounds_of_variables_are_no_rays(config, wide):
     """x1 = x2 with x1 >= size: a dual that leans on the large bound gains much, however far it is from a ray."""
@@ -547,6 +547,7 @@ def test_works_under_shard_map(config):
     np.testing.assert_allclose(sharded(*(jnp.asarray(part, jnp.float32) for part in parts)), [-36.0], rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_bounds_that_no_float_holds(x64):
     """Sums that overflow prove nothing, and products below the normal numbers are rounded away from the optimum."""
     no_rows = np.zeros((0, 1))
@@ -557,6 +558,7 @@ def test_bounds_that_no_float_holds(x64):
     assert lp.solve(lp.make_program([1e-200], no_rows, lower=[-1e-200])).lower_bound < 0
 
 
+@pytest.mark.slow
 def test_first_order_method_where_squares_overflow():
     bounded = lp.make_program([1.0, 1.0], [[1.0, 1.0], [1.0, -1.0]], row_lower=[1.0, -np.inf], row_upper=[np.inf, 1e20])
     dear = lp.make_program([1e20, 1e20], [[1.0, 1.0]], row_lower=1.0)
@@ -568,6 +570,7 @@ def test_first_order_method_where_squares_overflow():
     np.testing.assert_allclose(solution.primal_objective, 1e20, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_numbers_below_the_normal_range(x64):
     """They are refused; products that get there prove no more than they may."""
     for program in (
@@ -620,7 +623,7 @@ def test_what_is_hard_to_judge(config):
     assert [statuses[name] for name in solved] == [Status.OPTIMAL] * 3
 
 
-@pytest.mark.parametrize("big", [1e18, 1e20, 1e30])
+@pytest.mark.parametrize("big", [*(pytest.param(big, marks=pytest.mark.slow) for big in (1e18, 1e20)), 1e30])
 def test_bounds_whose_squares_overflow(big):
     rows, columns = [1.0, 1.0], [[1.0, 2.0], [3.0, 1.0]]
     for bounds in ({"row_upper": [big, np.inf]}, {"upper": [big, np.inf]}):
@@ -628,11 +631,13 @@ def test_bounds_whose_squares_overflow(big):
         assert float(solved.primal_objective) == pytest.approx(0.6, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_a_box_too_narrow_to_matter():
     solved = lp.solve(lp.make_program([1.0, 1.0], [[1.0, 2.0]], row_lower=3.0, upper=[1e-20, 10.0]))
     assert (int(solved.status), float(solved.primal_objective)) == (Status.OPTIMAL, pytest.approx(1.5, abs=1e-4))
 
 
+@pytest.mark.slow
 def test_a_large_row_makes_no_other_box_idle():
     program = lp.make_program([1.0, 1.0, 1e-16], [[0.0, 0.0, 1.0], [1.0, 2.0, 0.0]], row_lower=[1e16, 3.0], upper=[10.0, 10.0, np.inf])
     solved = lp.solve(program)

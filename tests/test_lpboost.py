@@ -527,6 +527,7 @@ class Lazy:
         return self.pool.outputs(hypothesis, features)
 
 
+@pytest.mark.slow
 def test_quick_answers_lead_to_the_same_optimum():
     """By the simplex method, which such learners get: the bound over all hypotheses comes from the questions that have no quick answer."""
     games, nus = all_games(random_games(16, seed=41)), np.linspace(0.15, 1.0, GAMES)

@@ -162,6 +162,7 @@ def test_checks_that_do_not_fill_the_iterations_allowed():
     assert (int(solved.num_iterations), int(solved.status)) == (40, Status.ITERATION_LIMIT)
 
 
+@pytest.mark.slow
 def test_tables_worked_out_anew_change_nothing():
     game = np.random.default_rng(6).choice([-1.0, 1.0], (60, 20))
     often = lpboost.solve(game, nu=0.2, config=lpboost.SimplexConfig(refresh_every=4))
@@ -193,7 +194,7 @@ def test_a_batch_of_solutions_is_no_start():
         lpboost.solve(margins[0], nu=0.5, initial=batch)
 
 
-@pytest.mark.parametrize("noise", [1e-4, 1e-3])
+@pytest.mark.parametrize("noise", [pytest.param(1e-4, marks=pytest.mark.slow), 1e-3])
 def test_a_solution_of_almost_the_same_is_corrected(x64, noise):
     rng = np.random.default_rng(0)
     games = rng.uniform(-1, 1, (5, 60, 20))
