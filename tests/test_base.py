@@ -82,6 +82,14 @@ def test_choices_name_their_options():
         check.choice("fat", "thin", ("removed", "flipped"))
 
 
+@pytest.mark.parametrize(
+    ("given", "said"), [(2, "2"), (-0.0, "-0"), (1 + 2.0**-23, "1.00000012"), (float(np.nextafter(1, 2)), "1.0000000000000002"), (np.nan, "nan")]
+)
+def test_a_number_is_shown_with_the_digits_that_tell_what_is_wrong(x64, given, said):
+    with pytest.raises(ValueError, match=f"nu is {said}: a number above 0 up to 1 is wanted"):
+        check.number("nu", given, low=0, high=1, open_low=True)
+
+
 @pytest.mark.parametrize("most", [1, 3, 2**20, 2**30])
 def test_the_largest_integers_and_the_first_of_equal_ones(most):
     random = np.random.default_rng(most)

@@ -99,6 +99,26 @@ def test_limits_leave_valid_bounds():
 
 
 @pytest.mark.slow
+def test_the_bound_climbs_with_the_nodes():
+    """The nodes of the least bounds come first: half of the nodes close more than a third of the gap of the first one."""
+    random = np.random.default_rng(6)
+    signs = random.choice([-1, 1], (40, 12))
+    labels = np.where(random.random(40) < 0.15, -1, 1) * np.sign(signs[:, :3].sum(axis=1))
+    outputs = np.hstack([np.ones((40, 1)), -np.ones((40, 1)), signs])
+    costs = np.r_[0.0, 0.0, np.full(12, 0.4)]
+    seen = []
+    found = l0.solve_exact(
+        outputs, labels, costs, margin=0.3, on_step=lambda state, info: seen.append((int(info.num_nodes), float(info.lower_bound)))
+    )
+    assert int(found.status) == Status.OPTIMAL
+    assert float(found.loss) == pytest.approx(integer_optimum(outputs, labels, costs, 0.3), abs=1e-3)
+    nodes, bounds = np.array(seen).T
+    first, middle = bounds[0], bounds[nodes <= nodes[-1] / 2][-1]
+    assert nodes[-1] > 50
+    assert middle - first > (float(found.loss) - first) / 3
+
+
+@pytest.mark.slow
 def test_a_search_may_be_watched_and_stopped():
     outputs, labels, costs, margins = pools(30, 4)
     config = l0.ExactConfig(batch=1)

@@ -9,6 +9,7 @@ import pytest
 from jax.experimental import sparse
 
 import jboost
+import linear_programs
 from jboost import lp, operators
 from jboost.base.status import Status
 from jboost.lp import certify, conclude, tighten
@@ -102,6 +103,28 @@ def test_interior_point_agrees_in_float64(x64, shape):
 def test_interior_point_agrees_in_float32():
     programs = [padded(program) for program in all_programs()]
     judge_all(programs, solve_all(stack(programs), 1e-5, INTERIOR), 1e-4)
+
+
+@pytest.mark.parametrize("wide", [pytest.param(False, marks=pytest.mark.slow), True], ids=["float32", "float64"])
+def test_small_programs_without_upper_bounds_are_proven(wide):
+    """A reduced cost of exactly 0, as at every vertex, costs no lower bound, and a row that is met closely no upper one."""
+    random = np.random.default_rng(0)
+    matrices, objectives, least = random.integers(0, 4, (400, 3, 3)) + np.eye(3), random.integers(1, 6, (400, 3)), random.integers(0, 6, (400, 3))
+    programs = [linear_programs.make("", *parts[:2], row_lower=parts[2]) for parts in zip(objectives, matrices, least, strict=True)]
+    found = [highs.solve(program) for program in programs]
+    optima = np.array([one.objective for one in found])
+    with jax.enable_x64(wide):
+        batch = stack(programs)
+        at_vertices = jax.vmap(lambda *part: lp.solve(part[0], config=lp.FirstOrderConfig(), initial=part[1:]))
+        vertices = [jnp.asarray(np.stack([getattr(one, name) for one in found]), float) for name in ("primal", "dual")]
+        interior = solve_all(batch, 1e-8 if wide else 1e-5, INTERIOR)
+        assert np.isfinite(interior.upper_bound).mean() >= 0.98
+        for solutions in (interior, at_vertices(batch, *vertices)):
+            lower, upper = np.asarray(solutions.lower_bound), np.asarray(solutions.upper_bound)
+            assert np.all(lower <= optima + 1e-12)
+            assert np.all(upper >= optima - 1e-12)
+            assert np.isfinite(lower).all()
+            assert np.all(optima - lower <= (1e-6 if wide else 1e-3))
 
 
 @pytest.mark.slow

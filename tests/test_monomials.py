@@ -869,6 +869,8 @@ def test_the_stack_is_a_list():
         assert int(nodes.count) == len(plain), step
         if not plain:
             nodes, plain = stack.put(nodes, {"a": jnp.asarray(new), "b": jnp.zeros((6, 2))}, jnp.asarray(1), jnp.asarray(0)), [int(new[0])]
+        if step % 7 == 0:
+            nodes, plain = stack.sorted_by(nodes, nodes.nodes["a"] // 10), sorted(plain, key=lambda value: value // 10)
 
 
 # --- the learner --------------------------------------------------------------------------------------------------------------

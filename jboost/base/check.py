@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -134,10 +135,23 @@ def number(name: str, value: Any, *, low: float, high: float = np.inf, open_low:
     """
     array = numeric(name, value, shape=(), kinds="fiu")
     if not isinstance(array, jax.core.Tracer):
-        inside = (low < float(array) if open_low else low <= float(array)) and float(array) <= high
-        if not inside:
-            raise ValueError(f"{name} is {float(array):g}: a number {'above' if open_low else 'from'} {low:g} up to {high:g} is wanted")
+
+        def is_outside(given: float) -> bool:
+            return not ((low < given if open_low else low <= given) and given <= high)
+
+        if is_outside(float(array)):
+            (given,) = shown(float(array), wrong=is_outside)
+            raise ValueError(f"{name} is {given}: a number {'above' if open_low else 'from'} {low:g} up to {high:g} is wanted")
     return array
+
+
+def shown(*values: float, wrong: Callable[..., bool]) -> list[str]:
+    """The numbers in six digits, or in as many more as show what is wrong with them."""
+    for digits in (6, 9, 17):
+        texts = [f"{value:.{digits}g}" for value in values]
+        if wrong(*map(float, texts)):
+            break
+    return texts
 
 
 def numbers(name: str, values: Any, *, low: float, high: float = np.inf, open_low: bool = False) -> Any:

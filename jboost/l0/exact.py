@@ -328,7 +328,12 @@ def _step(data: Data, state: State, tolerance: Array, config: ExactConfig) -> St
     is_child = jnp.tile(goes_on & can_branch, 2)
     order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
     after = stack.put(state.stack, jax.tree.map(lambda leaf: leaf[order], children), jnp.sum(is_child, dtype=jnp.int32), begin)
-    return State(after, best, goal, floor, state.num_nodes + jnp.sum(is_node, dtype=jnp.int32))
+    return State(_lowest_on_top(after, config), best, goal, floor, state.num_nodes + jnp.sum(is_node, dtype=jnp.int32))
+
+
+def _lowest_on_top(nodes: Stack, config: ExactConfig) -> Stack:
+    """The nodes of the least bounds on top, so that the bound on all climbs; once the stack is half full the latest, which leave fewer open."""
+    return lax.cond(nodes.count <= config.capacity // 2, lambda: stack.sorted_by(nodes, -nodes.nodes.bound), lambda: nodes)
 
 
 def _branching_scores(data: Data, node: _Node, solved: L0Relaxation) -> Array:

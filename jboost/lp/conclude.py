@@ -38,7 +38,8 @@ def conclude(
     mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
     mended = either(is_infeasible, allowed, mended)
 
-    most = 2 * assess(problem, within, allowed).error + _ROUNDINGS * jnp.finfo(primal.dtype).eps
+    as_good_as_none = _ROUNDINGS * jnp.finfo(primal.dtype).eps + 8 * (dual.shape[0] + 16) * 2.0**-52  # of the float type, and of the proof
+    most = 2 * assess(problem, within, allowed).error + as_good_as_none
     primal_taken = either(assess(problem, moved, allowed).error <= most, moved, within)
     dual_taken = either(assess(problem, primal_taken, mended).error <= most, mended, allowed)
     lower, is_refuted = certify.prove_lower(tight, dual_taken.point)

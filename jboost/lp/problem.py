@@ -113,9 +113,9 @@ def validate(problem: LinearProgram) -> None:
         _judge_bounds(low_name, low, np.inf)
         _judge_bounds(high_name, high, -np.inf)
         for i in np.flatnonzero(low > high)[:1]:
+            above, below = check.shown(low[i], high[i], wrong=lambda first, second: first > second)
             raise ValueError(
-                f"{low_name}[{i}] is {low[i]:g}, above {high_name}[{i}], which is {high[i]:g}: no point is feasible; "
-                "swap them or drop one by an infinity"
+                f"{low_name}[{i}] is {above}, above {high_name}[{i}], which is {below}: no point is feasible; swap them or drop one by an infinity"
             )
 
 

@@ -19,7 +19,8 @@ from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
-_NUM_MOVES = 3
+_NUM_MOVES = 4
+_NEAR = 8.0  # times the worst miss: rows that a move would spoil
 
 
 class Repaired(NamedTuple):
@@ -48,20 +49,23 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
     num_chosen = min(num_rows, max_rows)
     if num_chosen == 0 or not fits_in_memory(problem):
         none = jnp.zeros((num_rows,), bool)
-        return Repaired(primal, _judge(problem, primal, _choose(problem, primal, 0), jnp.zeros_like(primal), none, jnp.zeros((), bool)))
+        return Repaired(
+            primal, _judge(problem, primal, _choose(problem, primal, 0, jnp.zeros(())), jnp.zeros_like(primal), none, jnp.zeros((), bool))
+        )
     matrix = problem.operator.to_dense()
 
-    def improve(_: Array, best: Repaired) -> Repaired:
-        moved, upper = _prove_and_move(problem, matrix, best.primal, num_chosen)
+    def improve(number: Array, best: Repaired) -> Repaired:
+        near = jnp.where(number % 2 == 0, _NEAR, 0.0)  # with the rows that a move would spoil, and, as those may leave no room to move, without
+        moved, upper = _prove_and_move(problem, matrix, best.primal, num_chosen, near)
         return Repaired(moved, jnp.minimum(upper, best.upper_bound))
 
     start = numerics.start_loop_beside(Repaired(primal, jnp.full((), jnp.inf, primal.dtype)), primal)
     return lax.fori_loop(0, _NUM_MOVES, improve, start)
 
 
-def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int) -> tuple[Array, Array]:
+def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array]:
     """The point [n] moved onto the rows in floats, if that does not take it further off, and what is proven next to where it was."""
-    rows = _choose(problem, primal, num_chosen)
+    rows = _choose(problem, primal, num_chosen, near)
     weights = _normal(jnp.minimum(_room(problem, primal), 1.0) ** 2)
     chosen = jnp.where(rows.is_chosen[:, None], matrix[rows.index], 0.0)
     normal, unit = _normal_matrix(chosen, weights)
@@ -99,15 +103,15 @@ def _room(problem: LinearProgram, primal: Array) -> Array:
     return jnp.maximum(room * (1 - 2 * jnp.finfo(room.dtype).eps), 0.0)
 
 
-def _choose(problem: LinearProgram, primal: Array, num_chosen: int) -> _Rows:
-    """Equalities first, then rows that are missed, then those met by hardly more than the worst is missed by."""
+def _choose(problem: LinearProgram, primal: Array, num_chosen: int, near: Array) -> _Rows:
+    """Equalities first, then rows that are missed, then those met by no more than `near` [] times what the worst is missed by."""
     low, high = problem.operator.bracket_matvec(primal)
     is_equality = problem.row_lower == problem.row_upper
     slack = jnp.where(is_equality, -jnp.inf, jnp.minimum(low - problem.row_lower, problem.row_upper - high))
     worst = jnp.max(jnp.where(is_equality, 0.0, -slack), initial=0.0)
     tightest, index = lax.top_k(-slack, num_chosen)
     row_lower, row_upper, above, below = problem.row_lower[index], problem.row_upper[index], high[index], low[index]
-    is_chosen = tightest > -8 * worst
+    is_chosen = tightest > -near * worst
     target = jnp.where(is_chosen, jnp.where(below - row_lower < row_upper - above, row_lower, row_upper), 0.0)
     most, least = target - below, target - above
     missing = jnp.where(jnp.abs(most) > jnp.abs(least), most, least) * (1 + 2 * jnp.finfo(low.dtype).eps)

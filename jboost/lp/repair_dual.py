@@ -78,7 +78,7 @@ def _shares(problem: LinearProgram, dual: Side) -> Array:
     """0, the t that shrinks the dual enough, and the one that makes it grow enough, [3]; 0 where none does."""
     signs = _signs(problem, dual)
     slope = signs.toward * dual.product  # of the reduced cost, that way, in t
-    needed = jnp.where(slope != 0, signs.short / jnp.where(slope != 0, slope, 1.0), 0.0)
+    needed = jnp.where(slope != 0, (signs.short + signs.margin) / jnp.where(slope != 0, slope, 1.0), 0.0)
     counts = signs.is_one_sided & (signs.short > 0) & (jnp.abs(needed) <= 1)
     needed = jnp.where(counts, needed, 0.0)
     return jnp.stack([jnp.zeros_like(needed[0]), jnp.max(needed), jnp.min(needed)])
@@ -110,8 +110,10 @@ def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -
 
 
 def _proven(tight: LinearProgram, dual: Side) -> Array:
-    """What the dual proves, but for rounding, []."""
+    """What the dual proves, but for rounding, []; -inf where rounding may leave a sign wrong, that is, where it may prove nothing."""
     paid, _ = lean(dual.point, tight.row_lower, tight.row_upper)
     saved, wrong = lean(tight.objective - dual.product, tight.lower, tight.upper)
+    signs = _signs(tight, dual)
     total = jnp.sum(paid) + jnp.sum(saved)
-    return jnp.where(jnp.any(wrong > 0) | jnp.isnan(total), -jnp.inf, total)
+    is_sure = ~jnp.any((wrong > 0) | (signs.is_one_sided & (signs.short > 0))) & ~jnp.isnan(total)
+    return jnp.where(is_sure, total, -jnp.inf)

@@ -43,3 +43,10 @@ def put(stack: Stack, nodes: PyTree, num: Array, begin: Array) -> Stack:
     """The stack cut to `begin` slots, with the first `num` of `nodes` [k, ...] on top; the caller sees to it that they fit the capacity."""
     written = jax.tree.map(lambda leaf, new: lax.dynamic_update_slice_in_dim(leaf, new, begin, 0), stack.nodes, nodes)
     return Stack(written, (begin + num).astype(jnp.int32))
+
+
+def sorted_by(stack: Stack, scores: Array) -> Stack:
+    """The same nodes with those of the highest `scores` [capacity + slack] on top, of equal ones the latest."""
+    is_node = jnp.arange(scores.shape[0]) < stack.count
+    order = jnp.argsort(jnp.where(is_node, scores, jnp.inf), stable=True)
+    return stack._replace(nodes=jax.tree.map(lambda leaf: leaf[order], stack.nodes))
