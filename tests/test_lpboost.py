@@ -444,6 +444,19 @@ def test_an_example_of_hardly_any_weight():
         np.testing.assert_allclose(solved.coefficients, [1, 0], atol=1e-3)
 
 
+@pytest.mark.slow
+def test_a_traced_nu_that_is_not_allowed_proves_nothing_and_harms_no_other():
+    dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])
+    walk = jax.jit(lambda nus: lpboost.path(dataset, learners.stumps(), nus, max_rounds=10))
+    fits = walk(jnp.array([0.0, 0.2, 2.0, jnp.nan, 0.2]))
+    assert fits.status.tolist() == [Status.INFEASIBLE, Status.OPTIMAL, Status.INFEASIBLE, Status.INFEASIBLE, Status.OPTIMAL]
+    bounds = fits.certificate
+    assert bounds.lower_bound[jnp.array([0, 2, 3])].tolist() == [-1, -1, -1]
+    assert bounds.upper_bound[jnp.array([0, 2, 3])].tolist() == [np.inf] * 3
+    for index in (1, 4):
+        assert bounds.lower_bound[index] - 1e-6 <= 1 / 3 <= bounds.upper_bound[index] + 1e-6
+
+
 def test_bad_values_and_arguments():
     with pytest.raises(ValueError, match="nu is .*e-41"):
         lpboost.solve([[1.0]], nu=1e-40)

@@ -71,12 +71,14 @@ def _path(booster: LPBoost, learner: Any, dataset: Dataset, key: Array | None, n
 def _reopen(state: State, nu: Array) -> State:
     """The state with its columns kept and nothing proven for the new nu but what they prove."""
     booster = dataclasses.replace(state.booster, nu=nu)
-    memory = booster.reopen(state.memory, state.ensemble.count)
+    is_feasible = booster.is_feasible(state.memory.prior)
+    reopened, unproven = booster.reopen(state.memory, state.ensemble.count), booster.without_proof(state.memory)
+    memory = jax.tree.map(lambda new, old: jnp.where(is_feasible, new, old), reopened, unproven)
     return state._replace(
         booster=booster,
         memory=memory,
         example_weights=memory.asked,
         ensemble=state.ensemble._replace(votes=votes_of(memory.proven)),
         certificate=certificate_of(memory.proven),
-        status=jnp.where(booster.is_feasible(state.memory.prior), int(Status.UNFINISHED), int(Status.INFEASIBLE)),
+        status=jnp.where(is_feasible, int(Status.UNFINISHED), int(Status.INFEASIBLE)),
     )
