@@ -87,6 +87,16 @@ def test_a_margin_that_only_halves_meet():
 
 
 @pytest.mark.slow
+def test_margins_that_are_small(x64):
+    """A promise that cannot be kept costs about the margin: that is more than what its relaxation leaves open."""
+    outputs, labels, costs, _ = pools(6, 7)
+    found = jax.device_get(solve_all(outputs, labels, costs, np.full(6, 1e-3)))
+    for index in range(6):
+        optimum = integer_optimum(outputs[index], labels[index], costs[index], 1e-3)
+        assert (int(found.status[index]), float(found.loss[index])) == (Status.OPTIMAL, pytest.approx(optimum, abs=2e-3)), index
+
+
+@pytest.mark.slow
 def test_limits_leave_valid_bounds():
     outputs, labels, costs, margins = pools(30, 1)
     for config in (l0.ExactConfig(max_batches=1), l0.ExactConfig(batch=2, capacity=3)):

@@ -185,6 +185,25 @@ def test_arguments_are_judged():
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=[jboost.l0.SearchConfig(), "relaxed"])
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.choose(dataset, lambda kappa: jboost.slipper.rules(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))
+    with pytest.raises(ValueError, match="make_learner is a int: a function"):
+        jboost.l0.choose(dataset, 3, margins=[0.1], kappas=[1.0], key=jax.random.key(0))
+    nothing = np.zeros((2, len(labels)), np.float32)
+    with pytest.raises(ValueError, match="held_out holds out nothing in any fold"):
+        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), held_out=nothing)
+    held_out, no_features = np.eye(2, len(labels), dtype=np.float32), np.zeros((2, len(labels), 0), np.float32)
+    with pytest.raises(ValueError, match=r"fold_features\[0\]: max_order is"):
+        jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), held_out=held_out, fold_features=no_features)
+
+
+@pytest.mark.slow
+def test_a_choice_without_held_out_weight_is_none():
+    features, labels = problem()
+    dataset = jboost.make_dataset(features, labels)
+
+    def choose(held_out):
+        return jboost.l0.choose(dataset, learner_of, margins=[0.2], kappas=[1.0], key=jax.random.key(0), max_rounds=4, held_out=held_out).status
+
+    assert int(jax.jit(choose)(np.zeros((2, len(labels)), np.float32))) == Status.INVALID_INPUT
 
 
 @pytest.mark.slow

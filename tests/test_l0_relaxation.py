@@ -168,6 +168,8 @@ def test_distances_are_counted_in_bits():
         l0.solve_relaxation([[1], [-1]], [1, -1], [0.5], margin=0.1, config=config, features=[[0.0], [0.5]])
     traced = jax.jit(lambda features: l0.solve_relaxation([[1], [-1]], [1, -1], [0.5], margin=0.1, config=config, features=features))
     assert int(traced(jnp.array([[0.0], [0.5]])).status) == Status.INVALID_INPUT
+    with pytest.raises(ValueError, match=r"config.distance_factor is far"):
+        l0.RelaxationConfig(distance_factor="far")
     with pytest.raises(ValueError, match=r"config.distance_factor is 0.5"):
         l0.RelaxationConfig(distance_factor=0.5)
 

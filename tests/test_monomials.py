@@ -930,6 +930,15 @@ def test_the_learner_with_pair_weights_and_costs():
     assert want <= float(richer.upper_bound) <= want * (1 + 1e-5)
 
 
+def test_weights_whose_sum_no_float_holds():
+    features, labels = np.eye(3), [1, -1, 1]
+    with pytest.raises(ValueError, match=r"example_weights sum to 6e\+38 in all, more than float32 holds: scale them down"):
+        maximum_agreement(features, labels, [3e38, 3e38, 1.0], max_order=1)
+    pairs = np.full((3, 3), 2e38)
+    with pytest.raises(ValueError, match=r"pair_weights sum to 8e\+38 in all, more than float32 holds"):
+        maximum_agreement(features, labels, np.ones(3), max_order=1, pair_weights=pairs)
+
+
 def test_bad_learners():
     dataset = jboost.make_dataset(np.eye(3), [1, -1, 1])
     with pytest.raises(ValueError, match="max_order is 4"):

@@ -114,6 +114,8 @@ def choose(
     searches = tuple(judge_search(one) for one in (search if isinstance(search, Sequence) else [search]))
     if not searches:
         raise ValueError("search is empty: hand in one kind of final vote at least, as jboost.l0.SearchConfig()")
+    if not callable(make_learner):
+        raise ValueError(f"make_learner is a {type(make_learner).__name__}: a function kappa -> learner is wanted")
     learner = make_learner(prices[0])
     booster = begin_fit(
         dataset,
@@ -154,7 +156,10 @@ def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
         fold, row = np.argwhere(np.asarray(is_bad))[0]
         weight = float(dataset.weights[row])
         raise ValueError(f"held_out[{fold}, {row}] is {held_out[fold, row]}: a number from 0 to the weight of the example, {weight:g}, is wanted")
-    return jnp.where(dataset.mask[None, :], held_out, 0)
+    held_out = jnp.where(dataset.mask[None, :], held_out, 0)
+    if not isinstance(held_out, jax.core.Tracer) and not bool(jnp.any(held_out > 0)):
+        raise ValueError("held_out holds out nothing in any fold: the weights of some examples, for each fold, are wanted")
+    return held_out
 
 
 def _judge_fold_features(given: ArrayLike, held_out: Array, dataset: Dataset, booster: L0, learner: Any) -> Array:
@@ -165,6 +170,7 @@ def _judge_fold_features(given: ArrayLike, held_out: Array, dataset: Dataset, bo
         try:
             boosting.judge_arguments(learner, rows, max_rounds=1)
             judge_features(rows.features, rows.mask, booster.config)
+            jax.eval_shape(functools.partial(learner.init, None), rows)
         except ValueError as error:
             raise ValueError(f"fold_features[{fold}]: {error}") from error
     return features
@@ -220,7 +226,8 @@ class _Part:
         kappa, margin = kappas[place[0]], margins[place[1]]
         nothing = _Folds(jnp.zeros(self.dataset.labels.shape, rates.dtype), None)
         fit = jax.tree.map(lambda leaf: leaf[0, place[2]], self.walk(kappa, nothing, margin[None]))
-        return Choice(fit, margin, kappa, place, errors, spread, fit.status)
+        status = jnp.where(jnp.any(holds_out), fit.status, int(Status.INVALID_INPUT))
+        return Choice(fit, margin, kappa, place, errors, spread, status.astype(jnp.int32))
 
 
 @functools.partial(jax.jit, static_argnames=("num_at_once",))

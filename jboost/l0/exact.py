@@ -30,6 +30,7 @@ _OPEN, _NO, _YES = -1, 0, 1
 _IS_WHOLE = 1e-3  # what is this close to 0 or 1 is not branched on before others
 _ROUNDING = 8  # units of it, that a loss rounded up may be above a bound rounded down
 _GAP = 1e-3  # relative, that the relaxation of a node may leave open
+_SHARE_OF_MARGIN = 0.25  # the same where promises cannot be kept: a broken one costs about the margin
 
 
 @dataclasses.dataclass(frozen=True)
@@ -274,15 +275,16 @@ def _relax(data: Data, node: _Node, goal: Array, config: ExactConfig) -> tuple[_
     costs = jnp.where(node.columns == _YES, 0.0, data.costs)
     promise = 2 * goal + 1
     weights = jnp.where(is_promised, promise, jnp.where(data.weights > 0, data.weights, 1.0))
-    tolerance = jnp.minimum(_GAP, _GAP * promise / jnp.max(weights, initial=1.0))  # of the heaviest weight, which may be far above any loss
+    of_payments = jnp.minimum(_GAP, _GAP * promise / jnp.max(weights, initial=1.0))  # of the heaviest weight, which may be far above any loss
+    tolerances = jnp.stack([of_payments, jnp.minimum(_GAP, _SHARE_OF_MARGIN * data.margin)])
     both_costs, both_weights = jnp.stack([costs, jnp.zeros_like(costs)]), jnp.stack([weights, jnp.ones_like(weights)])
     masks = jnp.stack([data.mask & (node.examples != _YES), data.mask & is_promised])
     solve = batching.in_chunks(functools.partial(_solve, config), at_once=1)  # members end at their own time, and some have nothing to do
 
-    def solve_one(costs: Array, weights: Array, mask: Array) -> L0Relaxation:
+    def solve_one(costs: Array, weights: Array, mask: Array, tolerance: Array) -> L0Relaxation:
         return solve((data.outputs, data.labels, costs, weights, mask, column_mask), data.margin, tolerance)
 
-    solved = jax.vmap(solve_one)(both_costs, both_weights, masks)
+    solved = jax.vmap(solve_one)(both_costs, both_weights, masks, tolerances)
     paid = jnp.concatenate([jnp.where(node.columns == _YES, data.costs, 0.0), jnp.where(node.examples == _YES, data.weights, 0.0)])
     terms = jnp.concatenate([paid, jnp.maximum(solved.lower_bound[0], 0.0)[None]])
     lower = brackets.bracket_dot(terms, jnp.ones_like(terms))[0]

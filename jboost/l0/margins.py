@@ -161,7 +161,7 @@ def search_margin(
     >>> bool(found.lower_bound <= found.upper_bound), 0 < float(found.margin) <= 1
     (True, True)
     """
-    penalty = check.number("penalty", penalty, low=0, high=float(jnp.finfo(float).max), open_low=True).astype(float)
+    penalty = check.number("penalty", penalty, low=0, high=float(jnp.finfo(jnp.result_type(float)).max), open_low=True).astype(float)
     margin_tolerance = check.number("margin_tolerance", margin_tolerance, low=0, open_low=True).astype(float)
     least_margin = check.number("least_margin", least_margin, low=0, high=1, open_low=True).astype(float)
     check.count("max_margins", max_margins, low=1)

@@ -54,7 +54,7 @@ class RelaxationConfig:
         check.count("config.max_rounds", self.max_rounds, low=1)
         check.count("config.max_pair_entries", self.max_pair_entries, low=1)
         check.choice("config.cuts", self.cuts, ("ordered", "either"))
-        if self.distance_factor is not None and not self.distance_factor >= 1:
+        if self.distance_factor is not None and not (isinstance(self.distance_factor, int | float) and self.distance_factor >= 1):
             raise ValueError(f"config.distance_factor is {self.distance_factor}: a number from 1 up, or None for all pairs, is wanted")
         if not isinstance(self.solver, InteriorPointConfig | FirstOrderConfig | AllPairsConfig):
             name = type(self.solver).__name__
