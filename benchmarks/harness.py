@@ -134,7 +134,7 @@ def make_small_loops_one_kernel() -> None:
 
 
 def keep_to_one_thread() -> None:
-    """Has XLA work with one thread, as its peers do: the others would spin for milliseconds after each of its loops; to be called as the above."""
+    """Has XLA work with one thread, as its peers do: the others spin for milliseconds after each of its loops; to be called before it begins."""
     os.environ["NPROC"] = "1"
 
 

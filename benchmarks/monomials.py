@@ -284,6 +284,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=FOLDER, metavar="DIR", help="default ../shared/data/papers")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
+    harness.keep_to_one_thread()
     output = options.output or (harness.TRIALS if options.quick else harness.RESULTS)
     wanted = options.instances or (QUICK if options.quick else None)
     try:

@@ -14,6 +14,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import harness
 from benchmarks.paper001 import methods
 from benchmarks.paper001.data import drawn, read_set
 from benchmarks.paper001.folds import prepare
@@ -23,9 +24,10 @@ KNOBS = ("kappa", "tolerance", "inner_kappas", "inner_margins_times_m")
 
 
 def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], jobs: int) -> None:
-    """`run`, a process for each data set, so many at a time."""
+    """`run`, a process of one thread for each data set, so many at a time."""
     if min(jobs, len(names)) <= 1:
         return run(settings, folders, lines, names)
+    harness.keep_to_one_thread()  # of the processes to come
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         for finished in [pool.submit(run, settings, folders, lines, [name]) for name in names]:
             finished.result()
