@@ -183,17 +183,21 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
                 name, "a finite number from 0 up"
             )
             raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: {wanted} is wanted")
-    between = kept[:, None] & kept[None, :] & (np.multiply.outer(np.asarray(labels), np.asarray(labels)) < 0)
-    total, most = 0.0, float(jnp.finfo(weights.dtype).max)
-    for name, counted in (
-        ("example_weights", np.where(kept, weights, 0)),
-        ("pair_weights", 0.0 if rewards is None else np.where(between, rewards, 0)),
-    ):
-        total += float(np.sum(counted, dtype=np.float64))
-        if not total <= most:
-            raise ValueError(f"{name} sum to {total:g} in all, more than {weights.dtype} holds: scale them down")
+    total = _add_up("example_weights", 0.0, np.where(kept, weights, 0), weights.dtype)
+    if rewards is not None:
+        is_wanted = np.asarray(labels) > 0
+        between = kept[:, None] & kept[None, :] & (is_wanted[:, None] != is_wanted[None, :])
+        _add_up("pair_weights", total, np.where(between, rewards, 0), weights.dtype)
     if not np.isfinite(np.asarray(costs)).any():
         raise ValueError("costs are all +inf: allow one order at least")
+
+
+def _add_up(name: str, before: float, amounts: np.ndarray, dtype: Any) -> float:
+    """The sum of amounts and of those before. Raises ValueError where the float type does not hold it."""
+    total = before + float(np.sum(amounts, dtype=np.float64))
+    if not total <= float(jnp.finfo(dtype).max):
+        raise ValueError(f"{name} sum to {total:g} in all, more than {dtype} holds: scale them down")
+    return total
 
 
 @jax.jit
