@@ -316,6 +316,16 @@ def test_first_order_masters_warm_started():
     assert (np.asarray(fits.status) == Status.OPTIMAL).all()
 
 
+def test_a_path_asks_first_what_a_fit_asks_first():
+    features, labels = noisy_stump_data(20)
+    dataset = jboost.make_dataset(features, labels)
+    path = lpboost.path(dataset, learners.stumps(), [0.3], max_rounds=1)
+    alone = lpboost.fit(dataset, learners.stumps(), nu=0.3, max_rounds=1)
+    np.testing.assert_array_equal(path.certificate.example_weights[0], alone.certificate.example_weights)
+    np.testing.assert_array_equal(path.certificate.upper_bound[0], alone.certificate.upper_bound)
+    np.testing.assert_array_equal(path.certificate.lower_bound[0], alone.certificate.lower_bound)
+
+
 @pytest.mark.slow
 def test_a_path_is_certified_at_every_nu_and_saves_rounds():
     features, labels = noisy_stump_data(40)

@@ -196,7 +196,8 @@ class LPBoost:
         """The memory for a booster of another nu, with the columns kept: the master solved, and what that proves."""
         fresh = self.without_proof(memory)
         memory, _ = self.solve(fresh._replace(pull=jnp.zeros_like(memory.pull), fineness=jnp.ones_like(memory.fineness)), count)
-        asked, is_used = memory.solved.example_weights, jnp.arange(memory.columns.shape[0]) < count
+        asked = jnp.where(count > 0, memory.solved.example_weights, memory.prior)  # without columns as a fit begins
+        is_used = jnp.arange(memory.columns.shape[0]) < count
         edge = certify.largest_signed_edge(memory.columns, asked, is_used)
         seen_upper = jnp.where(count > 0, value.not_exceeded(edge, asked, self.relaxation, memory.prior), jnp.inf)
         return memory._replace(asked=asked, proven=memory.proven._replace(example_weights=asked, edge=edge, seen_upper=seen_upper))
