@@ -204,18 +204,16 @@ def test_arguments_are_judged():
         l0.solve_exact([[1]], [1], [0.0], margin=0.0)
     with pytest.raises(ValueError, match=r"outputs\[0, 0\] is 2"):
         l0.solve_exact([[2]], [1], [0.0], margin=0.1)
-    with pytest.raises(ValueError, match='cuts="either" is wanted'):
-        l0.ExactConfig(relaxation=l0.RelaxationConfig())
+    with pytest.raises(ValueError, match="config.num_cuts is 0"):
+        l0.ExactConfig(num_cuts=0)
     with pytest.raises(ValueError, match=r"config.search is a RelaxedConfig: a jboost.l0.SearchConfig is wanted"):
         l0.ExactConfig(search=l0.RelaxedConfig())
-    for make in (l0.ExactConfig, l0.StrengthenConfig):
-        with pytest.raises(ValueError, match=r"config.relaxation is a NoneType"):
-            make(relaxation=None)
+    with pytest.raises(ValueError, match=r"config.relaxation is a NoneType"):
+        l0.StrengthenConfig(relaxation=None)
     with pytest.raises(ValueError, match="config is a int"):
         l0.solve_exact([[1]], [1], [0.0], margin=0.1, config=3)
 
 
-@pytest.mark.slow
 @pytest.mark.slow
 def test_no_tolerance_is_that_of_rounding():
     solved = l0.solve_exact([[1, -1, 1], [1, 1, -1], [-1, -1, 1]], [1, 1, -1], [0.3, 0.4, 0.7], margin=0.1, tolerance=0)

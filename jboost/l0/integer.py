@@ -118,14 +118,29 @@ def round_up(bound: Array, weights: Array, prices: Array) -> Array:
       weights: [m], 0 for padding.
       prices: [p] what a hypothesis may cost, inf for one that is not allowed.
     """
-    prices = jnp.where(prices < jnp.inf, prices, 0.0)
-    price = jnp.max(prices, initial=0.0)
-    paid = jnp.arange(_MOST_PRICED, dtype=bound.dtype) * price
-    is_lattice = jnp.all(weights == jnp.round(weights)) & jnp.all((prices == 0) | (prices == price)) & ((paid[-1] > bound) | (price == 0))
+    paid, is_lattice = _values_paid(weights, prices)
+    is_lattice &= (paid[-1] > bound) | (paid[-1] == 0)
     slack = _SLACK * jnp.maximum(bound, 1.0)
     values = paid + jnp.maximum(jnp.ceil(bound - paid - slack), 0.0)
     least = jnp.min(values) * (1 - 4 * jnp.finfo(bound.dtype).eps)
     return jnp.where(is_lattice & (jnp.abs(bound) < jnp.inf), jnp.maximum(bound, least), bound)
+
+
+def enough(goal: Array, weights: Array, prices: Array) -> Array:
+    """The least bound [] that `round_up` takes to the goal [], about, which (15) can attain; the goal where weights and prices are not as there."""
+    paid, is_lattice = _values_paid(weights, prices)
+    is_lattice &= (paid[-1] > goal) | (paid[-1] == 0)
+    slack = 2 * _SLACK * jnp.maximum(goal, 1.0)
+    below = jnp.where(paid < goal - slack, paid + jnp.maximum(jnp.ceil(goal - paid - slack) - 1, 0.0), 0.0)
+    return jnp.where(is_lattice & (goal < jnp.inf), jnp.minimum(jnp.max(below) + slack, goal), goal)
+
+
+def _values_paid(weights: Array, prices: Array) -> tuple[Array, Array]:
+    """What 0, 1, 2, ... hypotheses cost, where all prices [p] are 0 or one number, and whether that is so and weights are whole."""
+    prices = jnp.where(prices < jnp.inf, prices, 0.0)
+    price = jnp.max(prices, initial=0.0)
+    is_lattice = jnp.all(weights == jnp.round(weights)) & jnp.all((prices == 0) | (prices == price))
+    return jnp.arange(_MOST_PRICED, dtype=prices.dtype) * price, is_lattice
 
 
 def better(first: Vote, second: Vote) -> Vote:

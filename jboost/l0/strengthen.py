@@ -18,8 +18,7 @@ from jax import lax
 from jboost.base import brackets, check
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.l0 import cuts as pair_cuts
-from jboost.l0 import relaxation
+from jboost.l0 import relaxation, row_cuts
 from jboost.l0.types import Cuts, Instance, RelaxationConfig
 from jboost.lp import make_program, solve
 
@@ -140,7 +139,7 @@ def _strengthen(data: tuple[Array, ...], margin: Array, *, config: StrengthenCon
     place_of = jnp.zeros_like(instance.order).at[instance.order].set(jnp.arange(len(instance.order), dtype=jnp.int32))
     is_pair = jnp.all(pairs >= 0, axis=1)
     ends = jnp.where(is_pair[:, None], place_of[pairs], len(place_of))
-    rows = _pair_rows(instance, Cuts(ends[:, 0], ends[:, 1]))
+    rows = jnp.concatenate(row_cuts.from_pairs(instance, Cuts(ends[:, 0], ends[:, 1])), axis=1)
     room = config.num_rounds * config.cuts_per_round
     nothing = (jnp.zeros_like(instance.weights), jnp.zeros((number,), dtype), jnp.zeros((room,), dtype))
     first = _State(jnp.full((room, 3), -1, jnp.int32), jnp.zeros((), jnp.int32), jnp.zeros((), dtype), nothing)
@@ -164,13 +163,6 @@ def _strengthen(data: tuple[Array, ...], margin: Array, *, config: StrengthenCon
         last.count,
         jnp.where(is_valid, ended, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
-
-
-def _pair_rows(instance: Instance, cuts: Cuts) -> Array:
-    """The pair cuts [P, U + m] in (mu, xi), 0 for empty slots."""
-    places = jnp.arange(instance.hits.shape[0])
-    slacks = sum((end[:, None] == places[None, :]).astype(instance.hits.dtype) for end in cuts)
-    return jnp.concatenate([pair_cuts.rows(instance, cuts), slacks], axis=1)
 
 
 def _triple_rows(rows: Array, triples: Array) -> Array:

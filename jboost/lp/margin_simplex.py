@@ -22,6 +22,7 @@ from jax import lax
 from jboost.base import check, loops, numerics
 from jboost.base.numerics import times
 from jboost.base.types import Array
+from jboost.lp import break_points
 
 _RAISED = 0.75  # by which power of the rounding unit margins are raised, and steeper than what a slope must be
 _LEAST_PIVOT = 0.6  # the same for entries of the table to divide by
@@ -307,17 +308,7 @@ def _peak(changes: Array, values: Array, is_below: Array, caps: Array, gain: Arr
     turns = jnp.where(is_below, changes, -changes) > jnp.finfo(sizes.dtype).eps ** _LEAST_PIVOT
     lengths = jnp.where(turns, jnp.maximum(jnp.where(is_below, -values, values), 0.0) / jnp.where(turns, sizes, 1.0), jnp.inf)
     drops = jnp.where(turns, caps * sizes, 0.0)
-
-    def climbs(carry: tuple[Array, Array, Array]) -> Array:
-        _, following, slope = carry
-        return (following < jnp.inf) & (slope > flat)
-
-    def go_on(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        _, length, slope = carry
-        here, beyond = jnp.where(lengths == length, drops, 0.0), jnp.where(lengths > length, lengths, jnp.inf)
-        return length, jnp.min(beyond), slope - jnp.sum(here)
-
-    length, _, _ = lax.while_loop(climbs, go_on, (jnp.full_like(gain, jnp.inf), jnp.min(lengths), gain))
+    length, _ = break_points.peak(lengths, drops, gain, flat)
     basic = lax.argmax(jnp.where((lengths == length) & turns, sizes, -1.0), 0, jnp.int32)
     return basic, lengths < length, length == jnp.inf
 
