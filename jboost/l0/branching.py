@@ -40,8 +40,8 @@ def decided(decisions: Decisions, place: Array, answer: int) -> Decisions:
 
 def fractions(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
     """How far each open question is from an answer, [U + m + U // 2]; 0 for those answered."""
-    values = jnp.clip(solution.values[_places(pool)], 0.0, 1.0)
-    distance = jnp.minimum(values, 1 - values)
+    shares = jnp.clip(solution.values[_places(pool)], 0.0, 1.0)
+    distance = jnp.minimum(shares, 1 - shares)
     return jnp.where((jnp.concatenate(decisions) == OPEN) & (distance > WHOLE), distance, 0.0)
 
 

@@ -22,8 +22,7 @@ _NUM_COMBINATIONS = 32  # rows of the table whose weights on margins are looked 
 _LEAST_VIOLATION = 1e-3
 _LEAST_IDLE = 1e-3  # what a cut is to have left over to make room for another
 _BEYOND = 1e-4  # relative, by which a program is to pass the goal before it ends
-_FIRM = 0.01  # relative to rho, by which margins are raised where a vote is to keep them in spite of rounding
-_MOST_PIVOTS = 5000
+MOST_PIVOTS = 5000
 
 
 class Engine(NamedTuple):
@@ -98,7 +97,7 @@ def _solve(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal:
     beyond = (goal.loss + _BEYOND * jnp.maximum(goal.loss, 1.0)) / unit
     lower, upper = node_program.bounds(pool, engine.cuts, decisions)
     rows, costs = node_program.matrix(pool, engine.cuts), node_program.objective(pool)
-    solution = boxed_simplex.solve(engine.table, rows, costs, lower, upper, goal=beyond, max_pivots=_MOST_PIVOTS)
+    solution = boxed_simplex.solve(engine.table, rows, costs, lower, upper, goal=beyond, max_pivots=MOST_PIVOTS)
     proof = node_program.prove(pool, engine.cuts, decisions, node_program.duals(pool, solution))
     proof = jax.tree.map(lambda one: jnp.where(jnp.isnan(one), -jnp.inf, one), proof)
     is_empty = ~jnp.any(node_program.may_be_used(pool, decisions))
@@ -177,19 +176,3 @@ def _insert(pool: Pool, engine: Engine, solution: Solution, rows: Rows, is_wante
     place = jnp.append(places, jnp.iinfo(jnp.int32).max)[slot]
     table = boxed_simplex.replace(engine.table, node_program.cut_rows(rows), place)
     return engine._replace(table=table, cuts=after), jnp.sum(has_room, dtype=jnp.int32)
-
-
-def firm_vote(pool: Pool, seen: Visit) -> Array:
-    """lambda [U] that keeps the margins of the examples not given up by more than it has to, where there is one, by the hypotheses used."""
-    num_examples, num_columns = pool.instance.margins.shape
-    _, selected, slacks = node_program.variables(pool, seen.solution)
-
-    def rounded(values: Array) -> Array:
-        return jnp.where(values > 0.5, YES, NO).astype(jnp.int8)
-
-    decisions = Decisions(rounded(selected), rounded(slacks), jnp.full((num_columns // 2,), OPEN, jnp.int8))
-    lower, upper = node_program.bounds(pool, seen.engine.cuts, decisions)
-    margins = 2 * num_columns + num_examples + jnp.arange(num_examples)
-    raised = lower.at[margins].multiply(1 + _FIRM)
-    found = boxed_simplex.pivot_on(seen.solution.table, raised, upper, goal=jnp.asarray(jnp.inf, raised.dtype), max_pivots=_MOST_PIVOTS)
-    return node_program.variables(pool, found)[0]

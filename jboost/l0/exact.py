@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,15 +20,12 @@ from jboost.base import check, loops, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.l0 import branching, cutting, integer, node_program, relaxation
+from jboost.l0 import branching, cutting, incumbents, integer, node_program, relaxation
 from jboost.l0.cutting import Engine, Goal
-from jboost.l0.integer import Instance, Vote
+from jboost.l0.integer import Vote
 from jboost.l0.node_program import NO, YES, Decisions, Pool
 from jboost.search import stack
 from jboost.search.stack import Stack
-
-_ROUNDING = 8  # units of it, that a loss rounded up may be above a bound rounded down
-_ROUNDED = 4  # units of it, that a loss rounded up may be above what it is
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,7 +39,7 @@ class ExactConfig:
     max_batches: int = 10_000
     """Batches, at most; then the search ends, with a valid bound."""
     num_cuts: int | None = None
-    """Cuts that are held at a time; None for one to an example and a half to a column, 64 at least. Memory is that of twice the columns and the
+    """Cuts that are held at a time; None for one to an example and two to a column, 64 at least. Memory is that of twice the columns and the
     examples for each."""
     root_rounds: int = 40
     """Programs of the root, each with the cuts that the last point violates."""
@@ -158,7 +155,7 @@ def solve_exact(
     settings = check.config("config", config, ExactConfig)
     data = relaxation.judge_program(outputs, labels, costs, weights=weights, mask=mask, column_mask=column_mask)
     margin = check.number("margin", margin, low=0, high=1, open_low=True).astype(float)
-    tolerance = judge_tolerance("tolerance", tolerance)
+    tolerance = judge_tolerance("tolerance", tolerance, sum(data[0].shape))
     known = check.number("cutoff", jnp.inf if cutoff is None else cutoff, low=0, high=jnp.inf).astype(float)
     shape = data[0].shape
     pool = Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin))
@@ -166,10 +163,16 @@ def solve_exact(
     return found._replace(coefficients=found.coefficients[: shape[1]])
 
 
-def judge_tolerance(name: str, tolerance: ArrayLike) -> Array:
-    """A tolerance, no less than what rounding leaves. Raises ValueError below 0."""
+def judge_tolerance(name: str, tolerance: ArrayLike, num_terms: int) -> Array:
+    """A tolerance, no less than what rounding leaves of losses that are sums of so many terms. Raises ValueError below 0."""
     given = check.number(name, tolerance, low=0).astype(float)
-    return jnp.maximum(given, _ROUNDING * jnp.finfo(given.dtype).eps)
+    return jnp.maximum(given, 2 * _rounding(num_terms, given.dtype))
+
+
+def _rounding(num_terms: int, dtype: Any) -> float:
+    """By how much, relative, a loss rounded up (`brackets`) may be above what it is; float32 is summed in twice the digits."""
+    units = 4 if jnp.dtype(dtype).itemsize == 4 else 2 * num_terms + 8
+    return units * float(jnp.finfo(dtype).eps)
 
 
 def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig, on_step: OnStep | None = None) -> Exact:
@@ -205,7 +208,7 @@ def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> tuple[Pool, Sta
     """The root, unless there is nothing to search; and whether all values are allowed."""
     sorted_instance, is_valid = relaxation.make_instance(*data, either=True)
     pool = node_program.make_pool(sorted_instance)
-    instance = _votes_of(pool)
+    instance = incumbents.instance_of(pool)
     root = _Node(node_program.everything_open(pool), jnp.zeros_like(data.margin))
     even, few = integer.evaluate(instance, jnp.ones_like(instance.costs)), integer.better(integer.best_alone(instance), integer.best_pair(instance))
     best = integer.better(even, few)
@@ -217,12 +220,7 @@ def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> tuple[Pool, Sta
 
 
 def _num_cuts(config: ExactConfig, shape: tuple[int, ...]) -> int:
-    return max(shape[0] + shape[1] // 2, 64) if config.num_cuts is None else config.num_cuts
-
-
-def _votes_of(pool: Pool) -> Instance:
-    of = pool.instance
-    return Instance(of.margins.T, of.weights, of.costs, of.is_column, of.margin)
+    return max(shape[0] + 2 * shape[1], 64) if config.num_cuts is None else config.num_cuts
 
 
 def _unfinished(state: State, config: ExactConfig) -> Array:
@@ -233,20 +231,20 @@ def _unfinished(state: State, config: ExactConfig) -> Array:
 def _advance(pool: Pool, state: State, tolerance: Array, *, config: ExactConfig) -> tuple[State, Info]:
     """One batch, for the host."""
     after = _step(pool, state, tolerance, config)
-    return after, Info(after.num_nodes, after.stack.count, _lower_bound(after), after.goal)
+    return after, Info(after.num_nodes, after.stack.count, _lower_bound(pool, after), after.goal)
 
 
-def _lower_bound(state: State) -> Array:
+def _lower_bound(pool: Pool, state: State) -> Array:
     is_left = jnp.arange(state.stack.nodes.bound.shape[0]) < state.stack.count
     left = jnp.min(jnp.where(is_left, state.stack.nodes.bound, jnp.inf))
-    attained = state.goal * (1 - _ROUNDED * jnp.finfo(left.dtype).eps)
+    attained = state.goal * (1 - _rounding(sum(pool.instance.margins.shape), left.dtype))
     return jnp.minimum(jnp.minimum(state.floor, left), attained)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
 def _finish(pool: Pool, last: State, tolerance: Array, is_valid: Array, is_stopped: Array, *, config: ExactConfig) -> Exact:
     """What a search has come to."""
-    lower = _lower_bound(last)
+    lower = _lower_bound(pool, last)
     is_closed = integer.have_met(lower, last.goal, tolerance)
     ended = jnp.where(is_stopped, int(Status.TIME_LIMIT), int(Status.ITERATION_LIMIT))
     ended = jnp.where(last.stack.count > config.capacity, int(Status.CAPACITY_LIMIT), ended)
@@ -277,7 +275,6 @@ class _Batch(NamedTuple):
 
 def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> State:
     """One batch, nodes of the least bounds first: bounds, a better incumbent perhaps, and the children of what may hold a better one still."""
-    instance = _votes_of(pool)
     nodes, is_node, begin = stack.top(state.stack, config.batch)
     max_rounds = jnp.where(state.num_nodes == 0, config.root_rounds, config.node_rounds)
 
@@ -292,15 +289,15 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
     nowhere = state.best._replace(loss=jnp.full_like(state.best.loss, jnp.inf))
     first = _Batch(state.engine, state.best, nowhere, state.goal, state.floor)
     batch, (no, yes, is_parent) = lax.scan(work, numerics.start_loop_beside(first, pool.instance.margins), (nodes, is_node), reverse=True)
-    searched = integer.search(instance, batch.lead, config=config.search)
-    best = integer.better(batch.best, searched)
-
     children = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), no, yes)
     is_child = jnp.tile(is_parent, 2)
     order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
     after = stack.put(state.stack, jax.tree.map(lambda leaf: leaf[order], children), jnp.sum(is_child, dtype=jnp.int32), begin)
+    after = _lowest_on_top(after, config)
+    searched = integer.search(incumbents.instance_of(pool), batch.lead, config=config.search)
+    best = integer.better(batch.best, searched)
     num_nodes = state.num_nodes + jnp.sum(is_node, dtype=jnp.int32)
-    return State(_lowest_on_top(after, config), best, jnp.minimum(batch.goal, best.loss), batch.floor, num_nodes, batch.engine)
+    return State(after, best, jnp.minimum(batch.goal, best.loss), batch.floor, num_nodes, batch.engine)
 
 
 def _passed(batch: _Batch, node: _Node, is_node: Array) -> _Batch:
@@ -310,15 +307,8 @@ def _passed(batch: _Batch, node: _Node, is_node: Array) -> _Batch:
 
 def _look(pool: Pool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array, config: ExactConfig) -> tuple[_Batch, tuple[_Node, _Node, Array]]:
     """A node: the batch after it, and its children, where it has some."""
-    instance = _votes_of(pool)
     seen = cutting.visit(pool, batch.engine, node.decisions, node.bound, goal, max_rounds)
-    is_whole = ~jnp.any(branching.fractions(pool, seen.decisions, seen.solution) > 0)
-    vote = integer.evaluate_near(instance, node_program.variables(pool, seen.solution)[0])
-
-    def firm() -> Vote:
-        return integer.better(vote, integer.evaluate(instance, cutting.firm_vote(pool, seen)))
-
-    vote = lax.cond(is_whole & ~seen.is_closed, firm, lambda: vote)
+    vote = incumbents.nearest(pool, seen)
     best = integer.better(batch.best, vote)
     found = jnp.minimum(batch.goal, best.loss)
     after = cutting.make_goal(pool, found, goal.tolerance)

@@ -81,7 +81,7 @@ def fit_exact(
             f"learner is a {type(learner).__name__}, which cannot list its hypotheses: hand in one with `every`, as jboost.learners.monomials or pool"
         )
     settings = check.config("exact_config", exact_config, ExactConfig)
-    tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance)
+    tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_columns + 2)
     options = {**options, "max_columns": max_columns}
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     watcher = None if on_step is None else _Watcher(on_step)

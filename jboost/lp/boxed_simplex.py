@@ -120,7 +120,7 @@ def solve(table: Table, matrix: Array, objective: Array, lower: Array, upper: Ar
     Args:
       table: any of this matrix, to begin with.
       matrix: A [k, n].
-      objective: c [n].
+      objective: c [n], no sums of which are to agree: steps without a length may go round and round until pivots run out.
       lower: [n + k].
       upper: [n + k] at least as much; inf for none, of variables with costs that are not negative and of rows.
       goal: [] the method stops where the objective is proven to reach it.

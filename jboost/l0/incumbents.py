@@ -1,0 +1,48 @@
+"""Points of (15) of paper 001 next to the programs of branch and cut."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base.types import Array
+from jboost.l0 import branching, cutting, integer, node_program
+from jboost.l0.cutting import Visit
+from jboost.l0.integer import Instance, Vote
+from jboost.l0.node_program import NO, OPEN, YES, Decisions, Pool
+from jboost.lp import boxed_simplex
+
+_FIRM = 0.01  # relative to rho, by which margins are raised where a vote is to keep them in spite of rounding
+
+
+def instance_of(pool: Pool) -> Instance:
+    """The pool as votes are judged by."""
+    of = pool.instance
+    return Instance(of.margins.T, of.weights, of.costs, of.is_column, of.margin)
+
+
+def nearest(pool: Pool, seen: Visit) -> Vote:
+    """The best vote next to a node's program; where all its questions are answered, one with the hypotheses and examples of the answers."""
+    vote = integer.evaluate_near(instance_of(pool), node_program.variables(pool, seen.solution)[0])
+    is_whole = ~jnp.any(branching.fractions(pool, seen.decisions, seen.solution) > 0)
+
+    def firm() -> Vote:
+        return integer.better(vote, integer.evaluate(instance_of(pool), _firm(pool, seen)))
+
+    return lax.cond(is_whole & ~seen.is_closed, firm, lambda: vote)
+
+
+def _firm(pool: Pool, seen: Visit) -> Array:
+    """lambda [U] that keeps the margins of the examples not given up by more than it has to, where there is one, by the hypotheses used."""
+    num_examples, num_columns = pool.instance.margins.shape
+    _, selected, slacks = node_program.variables(pool, seen.solution)
+
+    def rounded(values: Array) -> Array:
+        return jnp.where(values > 0.5, YES, NO).astype(jnp.int8)
+
+    decisions = Decisions(rounded(selected), rounded(slacks), jnp.full((num_columns // 2,), OPEN, jnp.int8))
+    lower, upper = node_program.bounds(pool, seen.engine.cuts, decisions)
+    margins = 2 * num_columns + num_examples + jnp.arange(num_examples)
+    raised = lower.at[margins].multiply(1 + _FIRM)
+    found = boxed_simplex.pivot_on(seen.solution.table, raised, upper, goal=jnp.asarray(jnp.inf, raised.dtype), max_pivots=cutting.MOST_PIVOTS)
+    return node_program.variables(pool, found)[0]
