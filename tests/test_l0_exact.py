@@ -1,4 +1,4 @@
-"""Branch and bound on the sparse minimum disagreement problem (15), against its mixed-integer program by HiGHS."""
+"""Branch and cut on the sparse minimum disagreement problem (15), against its mixed-integer program by HiGHS."""
 
 import functools
 import itertools

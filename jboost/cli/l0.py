@@ -138,7 +138,7 @@ class Found:
     fit: Fit
     settings: Settings  # with one kappa, margin and vote
     losses: tuple[dict[str, Any], ...]  # kappa, margin, vote, mean, standard_error of each; empty where there was no choice
-    exact: dict[str, Any] | None = None  # hypotheses in play, nodes and status of the branch and bound
+    exact: dict[str, Any] | None = None  # hypotheses in play, nodes and status of the branch and cut
 
 
 def fit(
@@ -215,7 +215,7 @@ def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, room: 
 
 
 def _prove(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: OnStep | None) -> Found:
-    """The vote that branch and bound over all rules comes to within its seconds, for one kappa and margin."""
+    """The vote that branch and cut over all rules comes to within its seconds, for one kappa and margin."""
     limit = functools.cache(lambda: drive.time_limit(settings.exact))  # from the first batch of nodes on
 
     def watch(state: Any, info: Any) -> bool:

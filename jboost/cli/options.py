@@ -200,7 +200,7 @@ OPTIONS = (
         "exact",
         float,
         0.0,
-        "Go on by branch and bound, for so many seconds at most, until no vote has fewer errors plus costs; for some hundred rows and short rules.",
+        "Go on by branch and cut, for so many seconds at most, until no vote has fewer errors plus costs; for some hundred rows and short rules.",
         methods=(L0,),
         commands=("fit",),
         metavar="SECONDS",

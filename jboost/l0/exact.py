@@ -66,7 +66,7 @@ class Exact(NamedTuple):
     coefficients: Array  # [U] lambda, on the simplex in exact arithmetic
     loss: Array  # [] of them, rounded up
     lower_bound: Array  # [] no point of (15) loses less
-    num_nodes: Array  # [] int32, relaxations solved
+    num_nodes: Array  # [] int32, nodes looked at
     status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, TIME_LIMIT, CAPACITY_LIMIT, PRECISION_LIMIT, INFEASIBLE, INVALID_INPUT
 
 
@@ -121,9 +121,10 @@ def solve_exact(
     config: ExactConfig | None = None,
     on_step: OnStep | None = None,
 ) -> Exact:
-    """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of a pool: (15) by branch and bound.
+    """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of a pool: (15) by branch and cut.
 
-    For pools and data of moderate size, as all literals of some hundred examples; it may be cut off at any batch. Jittable and vmappable.
+    For pools and data of moderate size, as all literals of some hundred examples; it may be cut off at any batch. Jittable and vmappable. A margin
+    that the best votes can meet with equality alone (1/5 by votes of 1, 2 and 2 fifths) is not met in floats; bounds then stay apart.
 
     Args:
       outputs: [m, U] -1, 0 or +1.

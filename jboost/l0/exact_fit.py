@@ -1,7 +1,7 @@
 """The sparse minimum disagreement problem (15) over all hypotheses of a learner, to proven optimality: price and branch.
 
 The relaxation over all hypotheses proves more than its bound: a point of (15) that uses hypothesis u loses at least that bound and the reduced cost
-of u. So hypotheses whose reduced cost reaches the gap cannot matter, and branch and bound over the others proves the optimum over all.
+of u. So hypotheses whose reduced cost reaches the gap cannot matter, and branch and cut over the others proves the optimum over all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ExactFit(NamedTuple):
     certificate: L0Certificate  # integer_lower_bound holds of all hypotheses
     columns: Fit  # what the rounds of columns had come to before
     num_hypotheses: Array  # [] int32 whose reduced cost left them in play
-    num_nodes: Array  # [] int32 of the branch and bound
+    num_nodes: Array  # [] int32 of the branch and cut
     status: Array  # [] int32
 
 
@@ -47,7 +47,7 @@ def fit_exact(
     on_step: OnStep | None = None,
     **options: Any,
 ) -> ExactFit:
-    """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by `fit`, reduced costs, and branch and bound.
+    """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by `fit`, reduced costs, and branch and cut.
 
     For some hundred examples, and learners that can list their hypotheses: monomials of low order, and pools.
 
@@ -56,9 +56,9 @@ def fit_exact(
       learner: one that prices, and has `every`.
       key: as for `fit`.
       max_rounds: of `fit`; static. Twice as many hypotheses (of a learner that proposes one) and no more can be branched on.
-      max_columns: of `fit`, and how many hypotheses the branch and bound is run over at most; static. The time of a node grows with its square.
+      max_columns: of `fit`, and how many hypotheses the branch and cut is run over at most; static. The time of a node grows with its square.
       exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the model counts as optimal.
-      exact_config: static sizes of the branch and bound.
+      exact_config: static sizes of the branch and cut.
       on_step: called on the host with (state, info) after each round of columns, as by `fit`, and after each batch of nodes, as by `solve_exact`;
         False ends the one or the other, and the whole with it. Not under jit or vmap.
       **options: of `fit`.
@@ -144,7 +144,7 @@ def _put_in_play(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None) -
 
 @jax.jit
 def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
-    """The better of both models, and what branch and bound proves of all hypotheses."""
+    """The better of both models, and what branch and cut proves of all hypotheses."""
     known = fitted.certificate
     upper = known.integer_upper_bound
     is_new = found.loss < upper

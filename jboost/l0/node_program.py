@@ -1,4 +1,4 @@
-"""The linear program of a node of branch and bound on (15) of paper 001, as bounds on the variables of one and the same matrix.
+"""The linear program of a node of branch and cut on (15) of paper 001, as bounds on the variables of one and the same matrix.
 
 Variables are lambda [U], mu [U] and xi [m]; rows the margins [m], mu - lambda >= 0 [U], sum lambda = 1, the sums of mu over hypotheses that split the
 examples alike [U // 2], and the cuts at hand [K] (`row_cuts`). What duals prove of a node holds whatever numbers from 0 up they are.

@@ -107,13 +107,13 @@ def certificate(fit: Fit) -> dict[str, Any]:
 
 
 def describe_search(found: ExactFit) -> dict[str, Any]:
-    """How the branch and bound went."""
+    """How the branch and cut went."""
     named = {"hypotheses": int(found.num_hypotheses), "nodes": int(found.num_nodes)}
     return named | {"status": status.Status(int(found.status)).name, "explanation": status.explain(found.status)}
 
 
 def search_lines(search: Mapping[str, Any]) -> list[str]:
-    """The branch and bound in a line.
+    """The branch and cut in a line.
 
     >>> search_lines({"hypotheses": 12, "nodes": 40, "status": "OPTIMAL", "explanation": "OPTIMAL: ..."})
     ['search      12 rules in play after reduced costs, 40 nodes: OPTIMAL: ...']
