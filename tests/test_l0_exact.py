@@ -35,10 +35,10 @@ def pools(count, seed):
 
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(outputs, labels, costs, margins, config=None):
-    def one(part):
-        return l0.solve_exact(*part[:3], margin=part[3], tolerance=1e-3, config=config)
+    def one(outputs, labels, costs, margin):
+        return l0.solve_exact(outputs, labels, costs, margin=margin, tolerance=1e-3, config=config)
 
-    return jax.lax.map(one, (outputs, labels, costs, margins))
+    return jax.vmap(one)(outputs, labels, costs, margins)
 
 
 def exact_errors(outputs, labels, margin, coefficients):
@@ -72,6 +72,18 @@ def test_margins_that_are_met_with_equality():
         assert found.lower_bound[index] <= optimum + 1e-5, index
         assert found.loss[index] == pytest.approx(optimum, abs=2e-3), index
         assert found.status[index] == Status.OPTIMAL, index
+
+
+@pytest.mark.slow
+def test_members_in_lockstep_are_those_one_after_the_other(monkeypatch):
+    """As on accelerators, where a batch of searches stays whole."""
+    problems = pools(6, 8)
+    alone = jax.device_get(solve_all(*problems))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    together = jax.device_get(jax.jit(solve_all.__wrapped__)(*problems))
+    np.testing.assert_array_equal(together.status, Status.OPTIMAL)
+    np.testing.assert_allclose(together.loss, alone.loss, atol=2e-3)
+    np.testing.assert_allclose(together.lower_bound, alone.lower_bound, atol=2e-3)
 
 
 @pytest.mark.slow

@@ -6,14 +6,12 @@ of the dual simplex method says what an answer costs at least (Driebeek 1966, To
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import batching
 from jboost.base.types import Array
 from jboost.l0 import node_program
 from jboost.l0.node_program import NO, OPEN, YES, CutSet, Decisions, Pool
@@ -90,11 +88,11 @@ def _best(pool: Pool, cuts: CutSet, decisions: Decisions, solution: Solution, go
     first = jnp.where(distance > 0, score(*penalties) * (1 + distance), -1.0)
     worth, tried = lax.top_k(first, min(num_tried, first.shape[0]))
 
-    def gain(table: boxed_simplex.Table, place: Array, answer: Array) -> Array:
+    def gain(place: Array, answer: Array) -> Array:
         asked = jax.tree.map(lambda no, yes: jnp.where(answer == YES, yes, no), *(decided(decisions, place, given) for given in (NO, YES)))
-        found = boxed_simplex.pivot_on(table, *node_program.bounds(pool, cuts, asked), goal=goal, max_pivots=num_pivots)
+        found = boxed_simplex.pivot_on(solution.table, *node_program.bounds(pool, cuts, asked), goal=goal, max_pivots=num_pivots)
         return found.objective - solution.objective
 
-    gains = jax.vmap(jax.vmap(batching.in_chunks(functools.partial(gain, solution.table), at_once=1), in_axes=(None, 0)), in_axes=(0, None))
-    tried_gains = gains(tried.astype(jnp.int32), jnp.array([NO, YES]))
+    answers = jnp.array([NO, YES])
+    tried_gains = lax.map(lambda place: lax.map(lambda answer: gain(place, answer), answers), tried.astype(jnp.int32))
     return tried[jnp.argmax(jnp.where(worth >= 0, score(tried_gains[:, 0], tried_gains[:, 1]), -1.0))].astype(jnp.int32)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics
+from jboost.base import batching, check, loops, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -179,7 +179,7 @@ def _rounding(num_terms: int, dtype: Any) -> float:
 def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig, on_step: OnStep | None = None) -> Exact:
     """`solve_exact` of arrays."""
     if on_step is None:
-        return _search(data, tolerance, cutoff, config=config)
+        return batching.in_chunks(functools.partial(_search, config=config), at_once=1)(data, tolerance, cutoff)
     check.can_be_watched(on_step, (data, tolerance, cutoff), between="batches")
     pool, state, is_valid = _begin(data, cutoff, config=config)
     goes_on = True
