@@ -198,6 +198,7 @@ def test_what_duals_prove_holds_of_all_points_of_the_node():
     assert num_gains > 500
 
 
+@pytest.mark.slow
 def test_duals_of_a_program_prove_its_optimum():
     """At the root, without cuts, what is proven is the objective of the linear program by HiGHS."""
     pool = pools(4, 12)
@@ -224,7 +225,7 @@ def test_splits_are_the_hypotheses_that_tell_the_same_examples_apart():
     outputs = jnp.array([[1, 1, -1, 1, 0, 1, 1], [1, -1, 1, 0, 1, 1, -1], [1, 1, -1, 1, 0, -1, 1], [1, -1, 1, 0, 1, -1, -1]])
     labels = jnp.array([1, -1, -1, 1])
     data = (outputs, labels, jnp.ones(7), jnp.ones(4), jnp.ones(4, bool), jnp.array([True] * 6 + [False]), jnp.asarray(0.5))
-    pool = node_program.make_pool(relaxation.make_instance(*data, either=True)[0])
+    pool = jax.jit(lambda *data: node_program.make_pool(relaxation.make_instance(*data, either=True)[0]))(*data)
     alone = len(pool.splits)
     split = pool.split_of[1]
     assert split < alone

@@ -103,7 +103,8 @@ def test_few_come_as_near_as_a_greedy_choice():
             assert found.loss[index] == pytest.approx(errors + costs[told > 0].sum(), rel=1e-5), index
 
 
-@pytest.mark.parametrize("size", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [2, 20])
 def test_a_fit_may_end_in_the_vote_of_its_relaxation(size):
     rng = np.random.default_rng(3)
     features = rng.integers(0, 2, (60, 8)).astype(np.float32)

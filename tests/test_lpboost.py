@@ -316,6 +316,7 @@ def test_first_order_masters_warm_started():
     assert (np.asarray(fits.status) == Status.OPTIMAL).all()
 
 
+@pytest.mark.slow
 def test_a_path_asks_first_what_a_fit_asks_first():
     features, labels = noisy_stump_data(20)
     dataset = jboost.make_dataset(features, labels)

@@ -252,7 +252,8 @@ def row(instances, index, *, drop_masked=True):
     return Instances(one.features[kept], one.labels[kept], one.weights[kept], one.costs, pairs, None)
 
 
-@pytest.mark.parametrize("kind", ["known", pytest.param("missing", marks=pytest.mark.slow), pytest.param("pairs", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["known", "missing", "pairs"])
 def test_called_alone_it_finds_the_same(kind):
     """Equal examples are merged, idle ones left out; one bucket of sizes, so that all are solved by one program."""
     instances = random_instances(60, 8, 4, 500, with_pairs=kind == "pairs", missing=kind == "missing")
@@ -465,6 +466,7 @@ def test_bad_enough():
 # --- equal instances ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_order_labels_scale_and_padding_do_not_matter():
     """All in one call with `solve_many` of the brute force: members of unequal difficulty."""
     whole = random_instances(COUNT, ROWS, ATTRIBUTES, 600)
