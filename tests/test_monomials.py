@@ -352,7 +352,8 @@ def test_few_and_many_pairs_of_sixty_rows():
 
 
 @pytest.mark.parametrize("num_rows", [0, 1, 7, 128, 129, 256, 300, 1023, 1025, 4601, 100_000])
-def test_blocks_and_groups_hold_all_rows(num_rows):
+def test_blocks_and_groups_hold_all_rows(num_rows, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")  # elsewhere blocks are larger
     whole = layout(num_rows).whole(num_rows)
     parts = layout(whole)
     assert num_rows <= whole <= 1.2 * num_rows
@@ -363,7 +364,8 @@ def test_blocks_and_groups_hold_all_rows(num_rows):
 
 @pytest.mark.parametrize("share", [0.9, 0.1])  # of the wanted examples, and the rest of the unwanted ones
 @pytest.mark.parametrize("num_literals", [150, 40])  # of 160, that the batch uses: words of all, or of those in use
-def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(num_literals, share):
+def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(num_literals, share, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "cpu")  # elsewhere these few rows are one group
     random = np.random.default_rng(num_literals)
     num_rows, num_attributes, num_nodes = 300, 80, 5
     assert num_rows > layout(layout(num_rows).whole(num_rows)).group  # more than one group

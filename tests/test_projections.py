@@ -120,7 +120,8 @@ def test_kl_projection_is_that_of_bisection(method, per_entry):
     wanted = answers("kl", per_entry)
     assert found.dtype == np.float32
     assert_close(found.astype(np.float64), wanted, rtol=1e-5, atol=1e-30)  # exp of -80 has lost 80 units of rounding
-    np.testing.assert_allclose(found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=5e-7)
+    accuracy = 5e-7 if jax.default_backend() == "cpu" else 1e-6  # others divide and exponentiate to two units of rounding
+    np.testing.assert_allclose(found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=accuracy)
 
 
 @pytest.mark.parametrize("per_entry", [False, True])
@@ -130,7 +131,8 @@ def test_euclidean_projection_is_that_of_bisection(per_entry):
     wanted = answers("euclidean", per_entry)
     assert found.dtype == np.float32
     assert_close(found.astype(np.float64), wanted, rtol=0, atol=2e-7)
-    np.testing.assert_allclose(found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=5e-7)
+    accuracy = 5e-7 if jax.default_backend() == "cpu" else 1e-6  # others divide and exponentiate to two units of rounding
+    np.testing.assert_allclose(found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=accuracy)
 
 
 @pytest.mark.parametrize("project", [*map(kl, METHODS), projections.projection_capped_simplex])
@@ -269,6 +271,7 @@ def test_derivatives_of_saturated_answers_are_finite(method):
 # --- many devices ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a CPU simulates as many devices as one likes")
 def test_examples_sharded_over_devices_are_never_gathered():
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("examples",))
     assert mesh.size == 8

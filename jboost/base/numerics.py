@@ -21,20 +21,42 @@ def in_64_bits(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     The scope is right for casts, arithmetic, comparisons, bit operations, sorts, cumulative sums, gathers, scatters and
     loops. It is wrong for matrix products, factorisations, argmax, random numbers and special functions. Gradients stop
     at its door: what is computed inside is piecewise constant or has a derivative of its own outside. Where the caller
-    has not enabled 64-bit types, every array that leaves must be of 32 bits or fewer.
+    has not enabled 64-bit types, every array that leaves must be of 32 bits or fewer. Floats that leave are rounded for
+    certain; those that are narrowed and widened again inside are to go through `narrow` or `held_in`.
     """
 
     def scoped(*args: PyTree) -> PyTree:
         allowed = bool(jax.config.read("jax_enable_x64"))
         args = jax.tree.map(lax.stop_gradient, args)
         with jax.enable_x64(True):
-            results = function(*args)
+            results = jax.tree.map(_settled, function(*args))
         too_wide = [leaf.dtype for leaf in jax.tree.leaves(results) if leaf.dtype.itemsize > 4]
         if too_wide and not allowed:
             raise TypeError(f"64-bit results {too_wide} would leave the 64-bit scope of a 32-bit program")
         return results
 
     return scoped
+
+
+def _settled(leaf: Array) -> Array:
+    """The same, rounded to its type where compilers for accelerators may not have done so."""
+    if not jnp.issubdtype(leaf.dtype, jnp.floating) or leaf.dtype.itemsize > 4:
+        return leaf
+    return narrow(leaf.astype(jnp.dtype("float64")), leaf.dtype)
+
+
+def held_in(values: Array, dtype: Any) -> Array:
+    """The nearest numbers of a narrower float `dtype`, in the type of the values; 0 for those that are subnormal there.
+
+    A conversion and its inverse would do, but that XLA leaves out such pairs ("excess precision"), and the rounding with them.
+    """
+    number = jnp.finfo(dtype)
+    return values if number.bits >= values.dtype.itemsize * 8 else lax.reduce_precision(values, number.nexp, number.nmant)
+
+
+def narrow(values: Array, dtype: Any) -> Array:
+    """The nearest numbers of a narrower float `dtype`, in that type; what widens them again finds these and no others."""
+    return held_in(values, dtype).astype(dtype)
 
 
 def masked_min(values: Array, mask: Array, *, fill: Any) -> Array:
@@ -162,7 +184,8 @@ def round_up(value: Array, dtype: jnp.dtype) -> Array:
 
 def _rounded(value: Array, dtype: jnp.dtype, is_past: Callable[[Array, Array], Array], sign: float) -> Array:
     """The nearest number of `dtype`, or where it is past the value the next one in the direction of the sign."""
-    nearest = value.astype(dtype)
+    is_float = jnp.issubdtype(value.dtype, jnp.floating)
+    nearest = narrow(value, dtype) if is_float else value.astype(dtype)
     if nearest.dtype == value.dtype:
         return value
     tiny = jnp.finfo(dtype).tiny  # what is below it may be taken for 0, from where a step of nextafter is too short

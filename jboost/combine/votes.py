@@ -83,7 +83,7 @@ def shorten(coefficients: Array, arithmetic: Arithmetic) -> Array:
     size = jnp.max(jnp.abs(coefficients), initial=0.0)
     scaled = coefficients / numerics.power_of_two_at_least(size)
     scaled = scaled / numerics.power_of_two_at_least(jnp.sum(jnp.abs(scaled)))
-    held = scaled.astype(arithmetic.held_in).astype(coefficients.dtype)
+    held = numerics.held_in(scaled, arithmetic.held_in)
     return jnp.where(jnp.abs(held) < float(jnp.finfo(arithmetic.held_in).tiny), 0.0, held)
 
 
@@ -104,7 +104,7 @@ def vote_along(examples: Examples, coefficients: Array, arithmetic: Arithmetic) 
     signed = jnp.where(examples.positive, examples.integers, -examples.integers)
     sorted_scores, steps = lax.sort((jnp.where(examples.live, scores, jnp.inf), signed), num_keys=1)
     low, high = sorted_scores[:-1], sorted_scores[1:]
-    middle = (low / 2 + high / 2).astype(arithmetic.held_in).astype(scores.dtype)
+    middle = numerics.held_in(low / 2 + high / 2, arithmetic.held_in)
     tolerance = _tolerance(examples, coefficients, arithmetic)
     gap = jnp.minimum(middle - low, high - middle)
     is_threshold = (gap > tolerance) & (high < jnp.inf)

@@ -30,7 +30,7 @@ def enclosing_directions(x: Array, y: Array, dtype: jnp.dtype) -> tuple[Array, A
     Returns:
       x [5] and y [5], as floats of the input's type; the first is (x, y) itself where that is exact in `dtype`.
     """
-    fits = (x.astype(dtype).astype(x.dtype) == x) & (y.astype(dtype).astype(y.dtype) == y)
+    fits = (numerics.held_in(x, dtype) == x) & (numerics.held_in(y, dtype) == y)
     swap = jnp.abs(y) > jnp.abs(x)
     long, short = jnp.where(swap, jnp.abs(y), jnp.abs(x)), jnp.where(swap, jnp.abs(x), jnp.abs(y))
     ratio = jnp.where(short > 0, short, long) / jnp.where(long > 0, long, 1)

@@ -94,7 +94,7 @@ def certify(encoding: Encoding, line: Line, is_constant: Array, *, loss: Array, 
     valid = encoding.valid
     line = in_data_units(line, is_constant, encoding.unit)
     offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(line.normal.shape, bool))
-    normal, anchor, bias = (part.astype(result_dtype) for part in line[:3])
+    normal, anchor, bias = (numerics.narrow(part, result_dtype) for part in line[:3])
     scores = score_points(encoding.points, normal, anchor, bias)
     wrong = encoding.live & ~jnp.where(encoding.positive, scores > 0, scores < 0)
     lost = numerics.masked_sum(encoding.weights, wrong)

@@ -72,9 +72,9 @@ def _bisect(instance: Instance, normal_x: Array, normal_y: Array, above: Array, 
     depth = exact.wide_negative(_height(normal_x, normal_y, x, y, x[lowest], y[lowest]))
     highest = jnp.minimum(exact.wide_argmin(depth, below), last)
     half_gap = depth.hi[highest] / 2
-    anchor_x, anchor_y = (coordinate[lowest].astype(result_dtype).astype(x.dtype) for coordinate in (x, y))
+    anchor_x, anchor_y = (numerics.held_in(coordinate[lowest], result_dtype) for coordinate in (x, y))
     shift = _height(normal_x, normal_y, anchor_x, anchor_y, x[lowest], y[lowest]).hi
-    bias = (half_gap + shift).astype(result_dtype).astype(x.dtype)
+    bias = numerics.held_in(half_gap + shift, result_dtype)
     length = jnp.sqrt(normal_x * normal_x + normal_y * normal_y)
     return Line(jnp.stack([normal_x, normal_y]), jnp.stack([anchor_x, anchor_y]), bias, numerics.safe_divide(half_gap, length))
 

@@ -26,7 +26,7 @@ def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_m
     normal = jnp.where(own_is_positive, best.normal, -best.normal)
     normal = normal / numerics.power_of_two_at_least(jnp.max(jnp.abs(normal)))
     lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=real) / _NUM_LENGTHS
-    normals = (lengths[:, None] * normal[None]).astype(result_dtype).astype(real)
+    normals = numerics.held_in(lengths[:, None] * normal[None], result_dtype)
     planes = jax.vmap(lambda direction: _bisect(problem, direction, above, below, result_dtype))(normals)
     return choose(planes, best.is_constant, on_positive_side, unit, result_dtype)
 
@@ -39,9 +39,9 @@ def _bisect(problem: Problem, normal: Array, above: Array, below: Array, result_
     depth = exact.wide_negative(_height(normal, points, points[lowest]))
     highest = jnp.minimum(exact.wide_argmin(depth, below), last)
     half_gap = depth.hi[highest] / 2
-    anchor = points[lowest].astype(result_dtype).astype(points.dtype)
+    anchor = numerics.held_in(points[lowest], result_dtype)
     shift = _height(normal, anchor[None], points[lowest]).hi[0]
-    bias = (half_gap + shift).astype(result_dtype).astype(points.dtype)
+    bias = numerics.held_in(half_gap + shift, result_dtype)
     return Line(normal, anchor, bias, numerics.safe_divide(half_gap, jnp.sqrt(hulls.dot(normal, normal))))
 
 
