@@ -841,3 +841,27 @@ def test_names_of_features_in_words():
 def test_mean_losses_that_hardly_are_numbers():
     loss = jboost.losses.ExponentialLoss(jnp.full(1000, -92.0), jnp.float32(4))
     assert float(jboost.losses.mean_exponential(loss)) >= 1000 * np.exp(-92.0)
+
+
+# --- batches --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere the fits of a batch go in lockstep")
+@pytest.mark.parametrize(
+    "fit",
+    [
+        functools.partial(jboost.lpboost.fit, learner=learners.literals(), nu=0.3, max_rounds=12),
+        pytest.param(functools.partial(jboost.l0.fit, learner=learners.monomials(2), margin=0.2, max_rounds=12), marks=pytest.mark.slow),
+    ],
+    ids=["lpboost", "l0"],
+)
+def test_boosters_that_take_turns_fit_in_a_batch_what_they_fit_alone(fit):
+    """To the bit, whatever the others of the batch need."""
+    random = np.random.default_rng(7)
+    features = random.integers(0, 2, (4, 24, 5)).astype(np.float32)
+    labels = np.where((features[:, :, 0] > 0) ^ (random.random((4, 24)) < [[0], [0.1], [0.3], [0.5]]), 1, -1)
+    together = jax.jit(jax.vmap(lambda *data: fit(jboost.make_dataset(*data))))(features, labels)
+    assert len(set(together.num_rounds.tolist())) > 1
+    for index in range(4):
+        alone = fit(jboost.make_dataset(features[index], labels[index]))
+        jax.tree.map(lambda one, all_, index=index: np.testing.assert_array_equal(all_[index], one), alone, together)

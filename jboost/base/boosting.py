@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics
+from jboost.base import batching, check, loops, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -114,6 +114,8 @@ class Booster(Protocol):
     A booster that asks for more than the best hypothesis under example weights has a method `ask(memory, dataset, learner, learner's state)`,
     which returns what its `absorb` takes: a record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others. One that gives
     equal columns one slot has `takes_each_once`, True: it needs no more slots than there are hypotheses, where the learner knows their number.
+    One whose rounds are long loops of their own has `takes_turns`, True: the fits of a batch then follow each other on a CPU, instead of waiting for
+    the slowest in every loop of every round.
     """
 
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
@@ -401,9 +403,14 @@ def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | No
 
 @functools.partial(jax.jit, static_argnames=("max_rounds", "finish"))
 def _run(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int, finish: Finish) -> Fit:
-    first = start(booster, learner, dataset, key=key, max_rounds=max_rounds)
-    last, _ = loops.bounded_loop(lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds)
-    return finish(last, dataset)
+    def whole(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None) -> Fit:
+        first = start(booster, learner, dataset, key=key, max_rounds=max_rounds)
+        last, _ = loops.bounded_loop(lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds)
+        return finish(last, dataset)
+
+    takes_turns = getattr(booster, "takes_turns", False)
+    fitted: Fit = (batching.in_chunks(whole, at_once=1) if takes_turns else whole)(booster, learner, dataset, key)
+    return fitted
 
 
 def drive(

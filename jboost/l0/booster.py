@@ -91,6 +91,11 @@ class L0:
         """Equal columns share a slot."""
         return True
 
+    @property
+    def takes_turns(self) -> bool:
+        """Rounds are relaxations and searches of unequal length."""
+        return True
+
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
         """Room for all columns that are proposed, of both questions, or for so many; columns of no use make room for others."""
         return min(2 * max_rounds * num_proposed, self.max_columns)

@@ -77,6 +77,11 @@ class LPBoost:
         """Equal columns share a slot."""
         return True
 
+    @property
+    def takes_turns(self) -> bool:
+        """Masters and searches of unequal length."""
+        return True
+
     def capacity(self, max_rounds: int, num_proposed: int) -> int:
         """All proposed columns are taken."""
         return max_rounds * num_proposed
