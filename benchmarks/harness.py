@@ -138,6 +138,11 @@ def keep_to_one_thread() -> None:
     os.environ["NPROC"] = "1"
 
 
+def seconds_key(platform: str) -> str:
+    """Which seconds of a measurement are set against those of a peer on the CPU: an accelerator's work costs the CPU next to nothing."""
+    return "cpu_seconds" if platform == "cpu" else "run_seconds"
+
+
 def ratios(measurements: Mapping[str, Measurement], base: str) -> dict[str, float]:
     """How many times the run of `base` fits into the run of each other contender."""
     ours = measurements[base].run_seconds

@@ -97,24 +97,23 @@ def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[st
             measured, values = harness.race(contenders)
             ours = [jax.device_get(values[name]) for name in (DEFAULT, *METHODS)]
             optima = np.array(values["HiGHS simplex, dual_form"])
-            fastest = min(measurement.cpu_seconds for name, measurement in measured.items() if name.startswith("HiGHS"))
+            spent = {name: getattr(it, harness.seconds_key(jax.default_backend())) for name, it in measured.items()}
+            fastest = min(seconds for name, seconds in spent.items() if name.startswith("HiGHS"))
             record = {
                 "programs": count,
                 "shape": [rows, columns],
                 "kind": kind,
                 "measured": measured,
-                "share_of_highs_cpu": measured[DEFAULT].cpu_seconds / fastest,
-                "share_of_highs_simplex_cpu": measured[DEFAULT].cpu_seconds / measured["HiGHS simplex, primal_form"].cpu_seconds,
-                "times_mpax_cpu": {
-                    name: measurement.cpu_seconds / measured[DEFAULT].cpu_seconds for name, measurement in measured.items() if "MPAX" in name
-                },
+                "share_of_highs": spent[DEFAULT] / fastest,
+                "share_of_highs_simplex": spent[DEFAULT] / spent["HiGHS simplex, primal_form"],
+                "times_mpax": {name: seconds / spent[DEFAULT] for name, seconds in spent.items() if "MPAX" in name},
                 "largest_gap": max(float((solved.upper_bound - solved.lower_bound).max()) for solved in ours),
                 "bounds_hold": all(bool(((solved.lower_bound <= optima + 1e-9) & (optima <= solved.upper_bound + 1e-9)).all()) for solved in ours),
                 "iterations": [[float(solved.num_iterations.mean()), int(solved.num_iterations.max())] for solved in ours],
             }
             records.append(record)
-            seconds = {name: round(measurement.cpu_seconds, 4) for name, measurement in measured.items()}
-            _say(f"{count} x {rows} x {columns} {kind}: CPU s {seconds}, gap {record['largest_gap']:.1e}")
+            rounded = {name: round(seconds, 4) for name, seconds in spent.items()}
+            _say(f"{count} x {rows} x {columns} {kind}: {rounded} s, gap {record['largest_gap']:.1e}")
     return {"nu": NU, "records": records}
 
 
@@ -189,33 +188,38 @@ def _without_last(program: lp.LinearProgram, form: Callable[..., Any]) -> lp.Lin
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """The rows of README: CPU seconds, ours certified."""
+    """The rows of README: seconds, ours certified."""
+    key = harness.seconds_key(results["environment"]["platform"])
     names = sorted({name for record in results["records"] for name in record["measured"] if name != "jboost"})
     rows = [
         (
             f"{record['programs']} of {record['shape'][0]:,} x {record['shape'][1]}",
             record["kind"],
             f"{record['largest_gap']:.0e}",
-            harness.seconds_text(record["measured"]["jboost"]["cpu_seconds"]),
-            *(_times(record, name) for name in names),
+            harness.seconds_text(record["measured"]["jboost"][key]),
+            *(_times(record, name, key) for name in names),
         )
         for record in results["records"]
     ]
+    is_cpu = key == "cpu_seconds"
     title = (
-        "LP-Boost's linear program, nu = 0.1, one call: CPU seconds of `lpboost.solve` in float64, its largest certified gap, and times as many for"
+        f"LP-Boost's linear program, nu = 0.1, one call: {'CPU seconds' if is_cpu else 'seconds'} of `lpboost.solve` in float64, its largest "
+        "certified gap, and times as many for the others: HiGHS one by one"
     )
     note = (
-        "the others: HiGHS one by one, on formulation (3) (primal form) and its dual; MPAX (float32, to 1e-4) by vmap, on the dual. All on one "
+        ", on formulation (3) (primal form) and its dual; MPAX (float32, to 1e-4) by vmap, on the dual. All on one "
         "thread, jboost and MPAX with `NPROC=1` and the option of XLA that README names."
+        if is_cpu
+        else " on one thread of the CPU, on formulation (3) (primal form) and its dual; `--plain`, with the options of XLA for a GPU that README names."
     )
     header = ("programs", "margins", "gap", "jboost", *(name.replace("_", " ") for name in names))
-    return f"{title} {note}\n\n" + harness.markdown_table(header, rows)
+    return f"{title}{note}\n\n" + harness.markdown_table(header, rows)
 
 
-def _times(record: Mapping[str, Any], name: str) -> str:
+def _times(record: Mapping[str, Any], name: str, key: str) -> str:
     if name not in record["measured"]:
         return ""
-    return f"{record['measured'][name]['cpu_seconds'] / record['measured']['jboost']['cpu_seconds']:.3g}"
+    return f"{record['measured'][name][key] / record['measured']['jboost'][key]:.3g}"
 
 
 def growing_table(results: Mapping[str, Any]) -> str:

@@ -218,7 +218,7 @@ def sweep_table(results: Mapping[str, Any]) -> str:
                 f"{record['size']:,}",
                 f"{record['optimum']:g}",
                 harness.seconds_text(run["jboost"]),
-                f"{record['contenders']['jboost']['ns_per_pair']:.0f}",
+                f"{record['contenders']['jboost']['ns_per_pair']:.2g}",
                 harness.seconds_text(run["jboost margin"]),
                 harness.seconds_text(run.get("plain JAX")),
                 _ratio_text(record, "plain JAX"),
