@@ -210,7 +210,7 @@ def table(results: Mapping[str, Any]) -> str:
         ", on formulation (3) (primal form) and its dual; MPAX (float32, to 1e-4) by vmap, on the dual. All on one "
         "thread, jboost and MPAX with `NPROC=1` and the option of XLA that README names."
         if is_cpu
-        else " on one thread of the CPU, on formulation (3) (primal form) and its dual; `--plain`, with the options of XLA for a GPU that README names."
+        else " on one thread of the CPU, on formulation (3) (primal form) and its dual; `--plain`, with the options for a GPU that README names."
     )
     header = ("programs", "margins", "gap", "jboost", *(name.replace("_", " ") for name in names))
     return f"{title}{note}\n\n" + harness.markdown_table(header, rows)
