@@ -239,6 +239,21 @@ def test_chunks_are_the_whole_batch(monkeypatch):
     np.testing.assert_array_equal(product((matrices[0], vector))["product"], matrices[0] @ vector)
 
 
+def test_members_of_a_batch_have_their_own_derivatives():
+    """Where what is differentiated, and what is not, differ from member to member; None is no array."""
+    scaled = batching.in_chunks(lambda one, other, _: {"sum": jnp.sum(one * other), "none": None}, at_once=1)
+    one, other, along = jnp.arange(6.0).reshape(3, 2), 1 + jnp.arange(6.0).reshape(3, 2), jnp.ones((3, 2))
+    values, slopes = jax.vmap(lambda a, b, t: jax.jvp(lambda x: scaled(x, b, None)["sum"], (a,), (t,)))(one, other, along)
+    np.testing.assert_array_equal(values, jnp.sum(one * other, axis=1))
+    np.testing.assert_array_equal(slopes, jnp.sum(other, axis=1))
+    values, slopes = jax.jvp(lambda x: jax.vmap(lambda a, b: scaled(a, b, None)["sum"])(x, other), (one,), (along,))
+    np.testing.assert_array_equal(slopes, jnp.sum(other, axis=1))
+    constant = batching.in_chunks(lambda x, key: (jnp.sum(x), jnp.ones((), jnp.int32)), at_once=1)
+    _, slopes = jax.jvp(lambda x: jax.vmap(constant)(x, jax.random.split(jax.random.key(0), 3))[0], (one,), (along,))
+    np.testing.assert_array_equal(slopes, jnp.full((3,), 2.0))
+    np.testing.assert_array_equal(jax.vmap(jax.grad(lambda x, b: scaled(x, b, None)["sum"]))(one, other), other)
+
+
 @pytest.mark.parametrize("value", [None, 3, "a", jnp.zeros(2), np.zeros((2, 2), np.uint32), jax.random.split(jax.random.key(0))])
 def test_what_is_no_key_is_said(value):
     with pytest.raises(ValueError, match=r"key is .*: a random key is wanted, as jax.random.key\(0\)"):

@@ -6,51 +6,76 @@ arrays fit the cache take less. Elsewhere the batch stays whole.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
+from jboost.base import numerics
 from jboost.base.types import ArrayLike, PyTree
 
 _CACHE_BYTES = 1 << 18
 
 
 def in_chunks(function: Callable[..., PyTree], *, at_once: int | None = None) -> Callable[..., PyTree]:
-    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; derivatives are not its business.
+    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; with its derivatives all members run at once.
 
     Args:
       function: what a member is to go through.
       at_once: how many members make a chunk, static; as many as fit the cache where None.
     """
-    return _chunked(function, None if at_once is None else max(_CACHE_BYTES // at_once, 1))
+
+    def chunked(*arguments: PyTree) -> PyTree:
+        leaves, structure = jax.tree.flatten(arguments)  # `custom_vmap` knows no None among its arguments
+
+        def of_leaves(*leaves: jax.Array) -> PyTree:
+            return function(*jax.tree.unflatten(structure, leaves))
+
+        run = jax.custom_jvp(_chunked(of_leaves, None if at_once is None else max(_CACHE_BYTES // at_once, 1)))
+        run.defjvp(functools.partial(_differentiate, of_leaves))
+        return run(*leaves)
+
+    return chunked
+
+
+def _differentiate(function: Callable[..., PyTree], primals: tuple[jax.Array, ...], tangents: tuple[Any, ...]) -> tuple[PyTree, PyTree]:
+    """Results and their tangents; those of `custom_vmap` mix members up under a further `vmap`.
+
+    All results are those of members if any argument is, even where they do not depend on it: that is so of the chunks as well.
+    """
+
+    def beside_arguments(*leaves: jax.Array) -> PyTree:
+        results = function(*leaves)
+        for leaf in leaves:
+            is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+            results = numerics.start_loop_beside(results, jax.random.key_data(leaf) if is_key else leaf)
+        return results
+
+    return jax.jvp(beside_arguments, primals, tangents)
 
 
 def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callable[..., PyTree]:
-    """`function`, one call of which works on so many bytes; None for those of its arguments."""
+    """`function` of arrays, one call of which works on so many bytes; None for those of its arguments."""
 
     @custom_vmap
-    def chunked(*arguments: PyTree) -> PyTree:
+    def chunked(*arguments: jax.Array) -> PyTree:
         return function(*arguments)
 
     @chunked.def_vmap
-    def _batch(axis_size: int, is_batched: list[PyTree], *arguments: PyTree) -> tuple[PyTree, PyTree]:
-        batched = jax.tree.leaves(is_batched)
+    def _batch(axis_size: int, is_batched: list[bool], *arguments: jax.Array) -> tuple[PyTree, PyTree]:
         num_members = max(axis_size, 1)
-        known = bytes_each or sum(
-            _bytes(leaf) // (num_members if flag else 1) for leaf, flag in zip(jax.tree.leaves(arguments), batched, strict=True)
-        )
+        known = bytes_each or sum(_bytes(leaf) // (num_members if flag else 1) for leaf, flag in zip(arguments, is_batched, strict=True))
 
-        def members(*arguments: PyTree) -> PyTree:
-            leaves, structure = jax.tree.flatten(arguments)
-
+        def members(*arguments: jax.Array) -> PyTree:
             def one(part: list[jax.Array]) -> PyTree:
                 rest = iter(part)
-                return function(*jax.tree.unflatten(structure, [next(rest) if flag else leaf for leaf, flag in zip(leaves, batched, strict=True)]))
+                return function(*(next(rest) if flag else leaf for leaf, flag in zip(arguments, is_batched, strict=True)))
 
-            own = [leaf for leaf, flag in zip(leaves, batched, strict=True) if flag]
+            own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
             return _map(one, own, axis_size, _CACHE_BYTES // max(known, 1)) if jax.default_backend() == "cpu" else jax.vmap(one)(own)
 
         results = _chunked(members, known * num_members)(*arguments)  # so that a further `vmap` has its chunks too, instead of a lockstep of batches
