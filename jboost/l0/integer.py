@@ -24,6 +24,7 @@ from jboost.l0 import grids
 _NARROW = 1e-5  # an interval that rounding may have made
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
 _COARSE = tuple(2.0**-digits for digits in range(9))  # grids on which a margin may be met with equality
+_AT_ONCE = 4  # break points that are passed in one turn of a loop, which takes as long as their work
 _MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
 _MOST_STARTED = 16  # the largest coefficients, with which a search may begin
 _MOST_PRICED = 1024  # hypotheses that the values of (15) are looked at for
@@ -212,7 +213,7 @@ def _moves(instance: Instance, coefficients: Array) -> _Moves:
     is_error = (instance.margins > here) | ((instance.margins == here) & (here < instance.margin))  # where t is -inf
     errors = jnp.sum(jnp.where(is_error, weights, 0.0), axis=1)
     nothing = jnp.zeros_like(low)
-    walk, _ = lax.scan(pass_by, _Walk(errors, low, nothing + jnp.inf, nothing - 1, nothing), _breaks(instance, reached))
+    walk, _ = lax.scan(pass_by, _Walk(errors, low, nothing + jnp.inf, nothing - 1, nothing), _breaks(instance, reached), unroll=_AT_ONCE)
     walk = close(walk, nothing + 1, True)
     at_low = here + low[:, None] * (instance.margins - here)
     errors_at_low = jnp.sum(jnp.where(at_low < instance.margin, weights, 0.0), axis=1)
@@ -265,10 +266,13 @@ def _after_transfer(instance: Instance, vote: Vote, companions: tuple[int, ...])
         need = instance.margin * (1 + share * grows) + _CAUTION
         errors = jnp.sum(jnp.where(moved < need[:, None, None], instance.weights[None, None, :], 0.0), axis=2)
         price = jnp.where(own > 0, 0.0, instance.costs)[None, :] + paid[:, None]
-        takes = instance.is_column & (jnp.arange(size) != giver) & (share > 0)
+        takes = instance.is_column & (jnp.arange(size) != giver)
         return jnp.where(takes[None, :], errors + price - instance.costs[giver], jnp.inf)
 
-    best = jnp.argmin(lax.map(losses, (shares, givers)))
+    def losses_of_share(part: tuple[Array, Array]) -> Array:
+        return lax.cond(part[0] > 0, losses, lambda _: jnp.full((beside.shape[0], size), jnp.inf, own.dtype), part)
+
+    best = jnp.argmin(lax.map(losses_of_share, (shares, givers)))
     giver, companion, taker = jnp.unravel_index(best, (shares.shape[0], beside.shape[0], size))
     share = shares[giver]
     moved = own.at[givers[giver]].set(0.0).at[taker].add(share)
