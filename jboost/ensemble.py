@@ -8,9 +8,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from jboost.base import check
+from jboost.base import check, loops
 from jboost.base.boosting import Ensemble
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike, PyTree
@@ -76,7 +75,7 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
 
     votes = jnp.asarray(ensemble.votes).astype(float)
     start = (jnp.full((num_rows,), ensemble.constant, votes.dtype), jnp.zeros((num_rows,), votes.dtype))
-    (total, verdict), _ = lax.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes)))
+    (total, verdict), _ = loops.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes)))
     return jnp.where(verdict == 0, total, jnp.where(verdict > 0, jnp.inf, -jnp.inf))
 
 

@@ -277,7 +277,7 @@ def _refine(problem: _Problem, capped: Array) -> Array:
 
     left = _remainder(caps, capped)
     capped, left = capped & (left > 0), jnp.where(left > 0, left, 1)
-    start = (capped, left, numerics.start_loop_beside(jnp.ones((), bool), left))
+    start = (capped, left, jnp.ones((), bool))
     (capped, left, _), _ = bounded_loop(step, lambda carry: carry[2], start, max_checks=_MAX_REFINEMENTS)
     return jnp.where(capped, _each(caps, size), jnp.minimum(weigh(capped, left), _each(caps, size)))
 
@@ -423,7 +423,7 @@ def _search(evaluate: Callable[[Array], _Probe], low: Array, high: Array, total:
         low, high, *_, done = carry
         return ~done & (high - low > 2 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high)))
 
-    constants = numerics.start_loop_beside((jnp.full(num_sets, -1, jnp.int32), jnp.zeros((), bool)), low)
+    constants = (jnp.full(num_sets, -1, jnp.int32), jnp.zeros((), bool))
     carry = (low, high, total - 1, -jnp.ones_like(total), start, *constants)
     return bounded_loop(step, unfinished, carry, max_checks=_MAX_CHECKS)[0][4]
 

@@ -225,7 +225,7 @@ def enter_columns(columns: Array, count: Array, rows: Array, wanted: Array) -> t
         entered = columns.at[slot].set(row, mode="drop")
         return (entered, count + (is_wanted & ~is_known & (count < capacity)).astype(jnp.int32)), slot
 
-    (columns, count), slots = lax.scan(enter, (columns, count), (rows, wanted))
+    (columns, count), slots = loops.scan(enter, (columns, count), (rows, wanted))
     return columns, slots, count
 
 
@@ -342,7 +342,7 @@ def judge_outputs(proposal: Proposal, num_examples: int) -> None:
 
 def step(state: State, dataset: Dataset) -> tuple[State, Info]:
     """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED is returned as it is."""
-    state = lax.cond(unfinished(state), advance, lambda same, _: same, state, dataset)
+    state = loops.cond(unfinished(state), advance, lambda same, _: same, state, dataset)
     certificate = state.certificate
     edge = state.trace.edges[jnp.maximum(state.num_rounds - 1, 0)]
     return state, Info(state.num_rounds, edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)

@@ -7,7 +7,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import boosting, loops
 from jboost.base.boosting import Fit, State
@@ -55,5 +54,5 @@ def walk(first: State, numbers: Array, reopen: Reopen, dataset: Dataset, *, fini
 
         return last, jax.tree.map(alone, finish(last, dataset), is_leaf=lambda part: isinstance(part, Fit))
 
-    _, fits = lax.scan(visit, first, numbers)
+    _, fits = loops.scan(visit, first, numbers)
     return fits

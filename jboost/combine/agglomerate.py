@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.combine import pairs, votes
 from jboost.combine.pairs import Pairing
@@ -72,7 +72,7 @@ def greedy(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Vot
         normals=jnp.zeros((num_votes, num_votes, 2), directions.dtype),
         best=best_alone(examples, directions, arithmetic),
     )
-    return lax.fori_loop(0, 2 * num_votes - 1, step, numerics.start_loop_beside(start, examples.columns)).best
+    return loops.fori_loop(0, 2 * num_votes - 1, step, start).best
 
 
 def hierarchical(examples: Examples, directions: Array, num_clustered: int, arithmetic: Arithmetic) -> Vote:
@@ -96,7 +96,7 @@ def up_the_tree(examples: Examples, directions: Array, tree: Array, arithmetic: 
         return (directions.at[pair[0]].set(merged), _best_tried(tried, jnp.ones((1,), bool), best)), None
 
     start = (directions, best_alone(examples, directions, arithmetic))
-    (_, best), _ = lax.scan(merge, numerics.start_loop_beside(start, examples.columns), tree)
+    (_, best), _ = loops.scan(merge, start, tree)
     return best
 
 
@@ -131,7 +131,7 @@ def cluster(examples: Examples, directions: Array, arithmetic: Arithmetic) -> Ar
         return (agreement, sizes, alive & (place != right)), jnp.stack([left, right]).astype(jnp.int32)
 
     start = (agreement, jnp.ones((num_votes,), directions.dtype), jnp.ones((num_votes,), bool))
-    _, tree = lax.scan(merge, numerics.start_loop_beside(start, examples.columns), None, length=num_votes - 1)
+    _, tree = loops.scan(merge, start, None, length=num_votes - 1)
     return tree
 
 
@@ -143,7 +143,7 @@ def random_tree(key: Array, num_votes: int) -> Array:
         _, pair = lax.top_k(draws, 2)
         return alive.at[pair[1]].set(False), pair.astype(jnp.int32)
 
-    _, tree = lax.scan(merge, jnp.ones((num_votes,), bool), jax.random.split(key, num_votes - 1))
+    _, tree = loops.scan(merge, jnp.ones((num_votes,), bool), jax.random.split(key, num_votes - 1))
     return tree
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.combine.votes import Examples
 from jboost.pair.instance import bound_loss
@@ -14,7 +15,7 @@ def conflicts(examples: Examples) -> Array:
     """The sum over all score vectors of the lighter class there, [] int64: no function of the scores loses less; 0 if scores changed in the cast."""
     size = examples.live.shape[0]
     start = jnp.where(examples.live, 0, 1).astype(jnp.int32)
-    groups = lax.fori_loop(0, examples.columns.shape[0], lambda axis, groups: _refine(groups, examples.columns[axis]), start)
+    groups = loops.fori_loop(0, examples.columns.shape[0], lambda axis, groups: _refine(groups, examples.columns[axis]), start)
     none = jnp.zeros((size + 1,), examples.integers.dtype)
     positive = none.at[groups].add(jnp.where(examples.positive, examples.integers, 0))
     negative = none.at[groups].add(jnp.where(examples.positive, 0, examples.integers))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.combine import pairs, votes
 from jboost.combine.votes import Arithmetic, Examples, Vote
@@ -53,4 +53,4 @@ def descend(examples: Examples, starts: Array, directions: Array, arithmetic: Ar
         last, _ = loops.bounded_loop(move, lambda descent: descent.idle < num_directions, first, max_checks=max_moves)
         return last.vote
 
-    return votes.best_of(lax.map(run, numerics.start_loop_beside(starts, examples.columns)))
+    return votes.best_of(lax.map(run, starts))

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, folds, numerics
+from jboost.base import check, folds, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
@@ -103,7 +103,7 @@ def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, n
 
         count = jnp.maximum(jnp.sum(training != 0, dtype=labels.dtype), 1)
         first = game.start(game.make(*program, jnp.maximum(penalties[0], 1 / count)))
-        return lax.scan(visit, first, penalties)[1]
+        return loops.scan(visit, first, penalties)[1]
 
     wrong, statuses = jax.vmap(one_fold)(held_out)
     sizes = jnp.sum(held_out, axis=1, dtype=labels.dtype)

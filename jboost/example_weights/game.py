@@ -455,4 +455,4 @@ def iterate(game: Game, state: State, *, tolerance: Array, floor: Array, max_ite
     def unfinished(state: State) -> Array:
         return is_open(state, tolerance, floor) & helps(state)
 
-    return loops.bounded_loop(step, unfinished, numerics.start_loop_beside(state, game.matrix), max_checks=max_iterations)[0]
+    return loops.bounded_loop(step, unfinished, state, max_checks=max_iterations)[0]

@@ -70,7 +70,7 @@ def prune(game: Game, state: State, *, tolerance: Array, floor: Array) -> State:
     def over_all(carry: tuple[State, Array]) -> tuple[State, Array]:
         return whole.prune(game, carry[0], tolerance=tolerance, floor=floor), jnp.ones_like(carry[1])
 
-    return lax.while_loop(lambda carry: ~carry[1], over_all, (pruned, is_taken))[0]
+    return loops.while_loop(lambda carry: ~carry[1], over_all, (pruned, is_taken))[0]
 
 
 def _take(game: Game, columns: Array) -> Game:
@@ -129,12 +129,12 @@ def _exchange_columns(game: Game, columns: Array, state: State, *, tolerance: Ar
         product = whole.mean_product(some, point)
         state = whole.record(state, point, _spread(game, columns, point.weights), lower, highest, product)
         is_due = upper - lower < _SHARE_OF_GAP * (highest - lower)
-        return lax.cond(is_due, lambda: _exchange(game, columns, state, product), lambda: (columns, state))
+        return loops.cond(is_due, lambda: _exchange(game, columns, state, product), lambda: (columns, state))
 
     def unfinished(carry: tuple[Array, State]) -> Array:
         return whole.is_open(carry[1], tolerance, floor) & whole.helps(carry[1])
 
-    columns, state = loops.bounded_loop(step, unfinished, numerics.start_loop_beside((columns, state), game.matrix), max_checks=max_iterations)[0]
+    columns, state = loops.bounded_loop(step, unfinished, (columns, state), max_checks=max_iterations)[0]
     return state._replace(point=_widen(game, columns, state.point))
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.geometry import exact
 
@@ -124,6 +124,6 @@ def exact_half_turn_order(x: Array, y: Array, centre_x: Array, centre_y: Array, 
         order = jnp.where(forward, jnp.roll(order, -1), jnp.where(backward, jnp.roll(order, 1), order))
         return order, compare(order), jnp.where(phase == 0, 1, 0).astype(jnp.int32)
 
-    start = (index, numerics.start_loop_beside(jnp.zeros_like(parity), x), numerics.start_loop_beside(jnp.full((), -1, jnp.int32), x))
-    order, turn, _ = lax.while_loop(unfinished, transpose, start)
+    start = (index, jnp.zeros_like(parity), jnp.full((), -1, jnp.int32))
+    order, turn, _ = loops.while_loop(unfinished, transpose, start)
     return HalfTurnOrder(order, jnp.concatenate([jnp.zeros(1, bool), turn == 0]))

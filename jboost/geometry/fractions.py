@@ -8,9 +8,8 @@ a slope most tightly are found by continued fractions. Rounding both components 
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 
 _MAX_TERMS = 48
@@ -66,6 +65,6 @@ def _enclosing_quotients(ratio: Array, largest: float) -> tuple[Array, Array]:
         return swap_p, swap_q, p, q, jnp.where(turn, inverse - term, rest), turn
 
     zero, one = jnp.zeros_like(ratio), jnp.ones_like(ratio)
-    start = numerics.start_loop_beside((one, zero, zero, one, zero, jnp.ones((), bool)), ratio)
-    old_p, old_q, p, q, _, _ = lax.fori_loop(0, _MAX_TERMS, extend, (*start[:4], ratio, start[5]))
+    start = (one, zero, zero, one, zero, jnp.ones((), bool))
+    old_p, old_q, p, q, _, _ = loops.fori_loop(0, _MAX_TERMS, extend, (*start[:4], ratio, start[5]))
     return jnp.stack([p, old_p]), jnp.stack([q, old_q])

@@ -86,7 +86,7 @@ def hull_distance(x: Array, y: Array, in_first: Array, in_second: Array, *, star
     corner = _Nearest(corner_x, corner_y, end, _length(corner_x, corner_y, corner_x, corner_y))
     places = jnp.stack([start[0], start[0]]), jnp.stack([start[1], start[1]])
     simplex = _Simplex(*places, corner, jnp.any(in_first) & jnp.any(in_second))
-    simplex, _ = loops.bounded_loop(step, lambda s: s.moving, numerics.start_loop_beside(simplex, x), max_checks=_MAX_STEPS)
+    simplex, _ = loops.bounded_loop(step, lambda s: s.moving, simplex, max_checks=_MAX_STEPS)
     nearest = simplex.nearest
     return HullDistance(nearest.normal_x.hi, nearest.normal_y.hi, nearest.distance)
 

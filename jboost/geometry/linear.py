@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
 
@@ -37,8 +37,8 @@ def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Ar
         largest = jnp.maximum(jnp.max(jnp.maximum(jnp.abs(columns), jnp.abs(anchor)), axis=0, initial=0.0), jnp.abs(bias))
         share = jnp.where(largest > jnp.finfo(largest.dtype).max / _ROOM, 1 / _ROOM, 1.0)
         terms = exact.rounded_product(normal[:, None], columns * share[None] - anchor * share[None])
-        start = numerics.start_loop_beside(jnp.zeros_like(share), terms)
-        total, _ = lax.scan(lambda total, term: (total + term, None), start, terms)  # one by one, so that it comes out the same everywhere
+        start = jnp.zeros_like(share)
+        total, _ = loops.scan(lambda total, term: (total + term, None), start, terms)  # one by one, so that it comes out the same everywhere
         total = total + bias * share
         scores = jnp.where((total != 0) & (jnp.abs(total) < least), jnp.copysign(least, total), total / share)
         return jnp.where(jnp.all(jnp.isfinite(columns), axis=0), scores, jnp.nan).astype(dtype)

@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics
+from jboost.base import check, loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.kernels.angles import angle_of
@@ -141,7 +141,7 @@ def _chord(points_a: Array, points_b: Array) -> tuple[Array, Array]:
         def visit(k: Array, carry: PyTree) -> PyTree:
             return step(columns_a[k] - columns_b[k], columns_a[k] + columns_b[k], carry)
 
-        return lax.fori_loop(0, dimension, visit, start, unroll=min(dimension, _UNROLLED))
+        return loops.fori_loop(0, dimension, visit, start, unroll=min(dimension, _UNROLLED))
 
     none = jnp.zeros((points_a.shape[0], points_b.shape[0]), points_a.dtype)
     size = over_coordinates(lambda difference, _, largest: jnp.maximum(largest, jnp.abs(difference)), none)

@@ -10,7 +10,7 @@ import dataclasses
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets
+from jboost.base import brackets, loops
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0 import cuts as pair_cuts
@@ -73,7 +73,7 @@ class Grid:
 
         nothing = jnp.zeros(self.is_pair.shape, values.dtype)
         columns = (self.one_way.hits.T, self.one_way.misses.T, self.other_way.hits.T, self.other_way.misses.T, values)
-        most, _ = lax.scan(look, (nothing, nothing), columns)
+        most, _ = loops.scan(look, (nothing, nothing), columns)
         return _strung(*most)
 
     def both_ends(self, values: Array) -> Array:

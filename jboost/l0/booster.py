@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, numerics
+from jboost.base import boosting, check, loops, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -301,7 +301,7 @@ def enter(outputs: Array, costs: Array, is_used: Array, priced: Priced, worth: A
         return carry, slot - _NUM_CONSTANTS
 
     start = (outputs, costs, is_used, jnp.zeros((), jnp.int32))
-    (outputs, costs, is_used, num_new), slots = lax.scan(write, start, (priced.outputs, priced.costs, priced.values > -jnp.inf))
+    (outputs, costs, is_used, num_new), slots = loops.scan(write, start, (priced.outputs, priced.costs, priced.values > -jnp.inf))
     return Entered(outputs, costs, is_used, slots, num_new)
 
 

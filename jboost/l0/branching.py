@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.l0 import node_program
 from jboost.l0.node_program import NO, OPEN, YES, CutSet, Decisions, Pool
@@ -46,7 +47,7 @@ def fractions(pool: Pool, decisions: Decisions, solution: Solution) -> Array:
 def ask(pool: Pool, cuts: CutSet, decisions: Decisions, solution: Solution, goal: Array, *, num_tried: int, num_pivots: int) -> Question:
     """The question to branch on; where nothing is fractional, one that is open."""
     distance = fractions(pool, decisions, solution)
-    place = lax.cond(
+    place = loops.cond(
         jnp.any(distance > 0),
         lambda: _best(pool, cuts, decisions, solution, goal, distance, num_tried, num_pivots),
         lambda: _any_open(pool, decisions, solution),

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets
+from jboost.base import brackets, loops
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.l0.types import Cuts, Instance
@@ -83,7 +83,7 @@ def search(instance: Instance, selected: Array, slacks: Array, max_entries: int)
         return start + slab, of_few, of_many
 
     first = (instance.num_few, Wanted(nothing.least[:few], nothing.partner[:few]), nothing)
-    _, of_few, of_many = lax.while_loop(lambda carry: carry[0] < instance.num_real, look, first)
+    _, of_few, of_many = loops.while_loop(lambda carry: carry[0] < instance.num_real, look, first)
     least = of_many.least.at[:few].set(jnp.where(is_few, of_few.least, of_many.least[:few]))
     partner = of_many.partner.at[:few].set(jnp.where(is_few, of_few.partner, of_many.partner[:few]))
     return Wanted(least, jnp.where(least > -jnp.inf, partner, num_examples).astype(jnp.int32))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.l0 import branching, integer, node_program, row_cuts
 from jboost.l0.node_program import NO, OPEN, YES, CutSet, Decisions, Pool, Proof
@@ -88,7 +88,7 @@ def visit(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal: 
         return after._replace(num_new=num_new, num_rounds=state.num_rounds + 1)
 
     first = _solve(pool, engine, decisions, bound, goal)
-    return lax.while_loop(unfinished, one_round, numerics.start_loop_beside(first, pool.instance.margins))
+    return loops.while_loop(unfinished, one_round, first)
 
 
 def _solve(pool: Pool, engine: Engine, decisions: Decisions, bound: Array, goal: Goal) -> Visit:

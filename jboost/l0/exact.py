@@ -14,9 +14,8 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import batching, check, loops, numerics
+from jboost.base import batching, check, loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -199,8 +198,7 @@ def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig)
     def step(state: State) -> State:
         return _step(pool, state, tolerance, config)
 
-    first = numerics.start_loop_beside(state, data.outputs)
-    last, _ = loops.bounded_loop(step, lambda state: _unfinished(state, config), first, max_checks=config.max_batches)
+    last, _ = loops.bounded_loop(step, lambda state: _unfinished(state, config), state, max_checks=config.max_batches)
     return _finish(pool, last, tolerance, is_valid, jnp.zeros((), bool), config=config)
 
 
@@ -283,13 +281,13 @@ def _step(pool: Pool, state: State, tolerance: Array, config: ExactConfig) -> St
         node, is_node = part
         goal = cutting.make_goal(pool, batch.goal, tolerance)
         is_open = is_node & (node.bound < goal.closing)
-        return lax.cond(
+        return loops.cond(
             is_open, lambda: _look(pool, batch, node, goal, max_rounds, config), lambda: (_passed(batch, node, is_node), (node, node, is_open))
         )
 
     nowhere = state.best._replace(loss=jnp.full_like(state.best.loss, jnp.inf))
     first = _Batch(state.engine, state.best, nowhere, state.goal, state.floor)
-    batch, (no, yes, is_parent) = lax.scan(work, numerics.start_loop_beside(first, pool.instance.margins), (nodes, is_node), reverse=True)
+    batch, (no, yes, is_parent) = loops.scan(work, first, (nodes, is_node), reverse=True)
     children = jax.tree.map(lambda one, other: jnp.concatenate([one, other]), no, yes)
     is_child = jnp.tile(is_parent, 2)
     order = jnp.argsort(jnp.where(is_child, -children.bound, jnp.inf))
@@ -318,7 +316,7 @@ def _look(pool: Pool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array,
     def ask() -> branching.Question:
         return branching.ask(pool, seen.engine.cuts, seen.decisions, seen.solution, found, num_tried=config.num_tried, num_pivots=config.tried_pivots)
 
-    question = lax.cond(goes_on, ask, lambda: branching.no_question(pool))
+    question = loops.cond(goes_on, ask, lambda: branching.no_question(pool))
     is_parent = goes_on & question.exists
     floor = jnp.minimum(batch.floor, jnp.where(~is_parent & (seen.bound < found), seen.bound, jnp.inf))
     children = tuple(_Node(branching.decided(seen.decisions, question.place, answer), seen.bound) for answer in (NO, YES))
@@ -327,4 +325,4 @@ def _look(pool: Pool, batch: _Batch, node: _Node, goal: Goal, max_rounds: Array,
 
 def _lowest_on_top(nodes: Stack, config: ExactConfig) -> Stack:
     """The nodes of the least bounds on top, so that the bound on all climbs; once the stack is half full the latest, which leave fewer open."""
-    return lax.cond(nodes.count <= config.capacity // 2, lambda: stack.sorted_by(nodes, -nodes.nodes.bound), lambda: nodes)
+    return loops.cond(nodes.count <= config.capacity // 2, lambda: stack.sorted_by(nodes, -nodes.nodes.bound), lambda: nodes)

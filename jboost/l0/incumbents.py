@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.l0 import branching, cutting, integer, node_program
 from jboost.l0.cutting import Visit
@@ -34,7 +35,7 @@ def nearest(pool: Pool, seen: Visit) -> Vote:
         votes = lax.map(lambda raise_by: integer.evaluate(instance, _firm(pool, seen, raise_by)), jnp.array(_FIRM, vote.loss.dtype))
         return integer.better(vote, jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes))
 
-    return lax.cond(is_whole & ~seen.is_closed, firm, lambda: vote)
+    return loops.cond(is_whole & ~seen.is_closed, firm, lambda: vote)
 
 
 def _firm(pool: Pool, seen: Visit, raise_by: Array) -> Array:

@@ -213,7 +213,7 @@ def _moves(instance: Instance, coefficients: Array) -> _Moves:
     is_error = (instance.margins > here) | ((instance.margins == here) & (here < instance.margin))  # where t is -inf
     errors = jnp.sum(jnp.where(is_error, weights, 0.0), axis=1)
     nothing = jnp.zeros_like(low)
-    walk, _ = lax.scan(pass_by, _Walk(errors, low, nothing + jnp.inf, nothing - 1, nothing), _breaks(instance, reached), unroll=_AT_ONCE)
+    walk, _ = loops.scan(pass_by, _Walk(errors, low, nothing + jnp.inf, nothing - 1, nothing), _breaks(instance, reached), unroll=_AT_ONCE)
     walk = close(walk, nothing + 1, True)
     at_low = here + low[:, None] * (instance.margins - here)
     errors_at_low = jnp.sum(jnp.where(at_low < instance.margin, weights, 0.0), axis=1)
@@ -270,7 +270,7 @@ def _after_transfer(instance: Instance, vote: Vote, companions: tuple[int, ...])
         return jnp.where(takes[None, :], errors + price - instance.costs[giver], jnp.inf)
 
     def losses_of_share(part: tuple[Array, Array]) -> Array:
-        return lax.cond(part[0] > 0, losses, lambda _: jnp.full((beside.shape[0], size), jnp.inf, own.dtype), part)
+        return loops.cond(part[0] > 0, losses, lambda _: jnp.full((beside.shape[0], size), jnp.inf, own.dtype), part)
 
     best = jnp.argmin(lax.map(losses_of_share, (shares, givers)))
     giver, companion, taker = jnp.unravel_index(best, (shares.shape[0], beside.shape[0], size))
@@ -296,9 +296,9 @@ def search(instance: Instance, start: Vote, *, config: SearchConfig, companions:
     def move(state: _State) -> _State:
         moved = _after_move(instance, state.vote)
         gains = moved.loss < state.vote.loss
-        fresh = lax.cond(gains, lambda vote: moved, lambda vote: _after_transfer(instance, vote, companions), state.vote)
+        fresh = loops.cond(gains, lambda vote: moved, lambda vote: _after_transfer(instance, vote, companions), state.vote)
         return _State(better(state.vote, fresh), fresh.loss < state.vote.loss, state.num_moves + 1)
 
-    first = numerics.start_loop_beside(_State(start, jnp.ones((), bool), jnp.zeros((), jnp.int32)), instance.margins)
+    first = _State(start, jnp.ones((), bool), jnp.zeros((), jnp.int32))
     last, _ = loops.bounded_loop(move, lambda state: state.is_going, first, max_checks=config.max_moves)
     return last.vote

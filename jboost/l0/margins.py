@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, loops, numerics, paths
+from jboost.base import boosting, check, loops, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
@@ -210,7 +210,7 @@ def _search_margin(
         last = paths.advance_to_end(opened._replace(num_rounds=jnp.zeros_like(opened.num_rounds)), dataset)
         return _State(last, _note(state.search, last, dataset, penalty))
 
-    first = numerics.start_loop_beside(_State(start, nothing), dataset.features)
+    first = _State(start, nothing)
     last, _ = loops.bounded_loop(step, unfinished, first, max_checks=max_margins)
     is_close = last.search.upper_bound - last.search.lower_bound <= tolerance
     status = jnp.where(is_close, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))

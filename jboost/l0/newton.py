@@ -393,7 +393,7 @@ def _advance(program: Program, cover: Cover, point: Point, missing: Residuals, l
         return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (trial, aimed, reach), best)
 
     corrected = used_only(jax.tree.map(lambda product, change, other: goal - product - change * other, products, affine.primal, affine.dual))
-    _, direction, _ = lax.fori_loop(0, 1 + num_correctors, correct, (corrected, jax.tree.map(jnp.zeros_like, affine), (-one, -one)))
+    _, direction, _ = loops.fori_loop(0, 1 + num_correctors, correct, (corrected, jax.tree.map(jnp.zeros_like, affine), (-one, -one)))
     direction = _mended(program, newton, point, direction)
     steps = [jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in lengths(direction)]
     primal = jax.tree.map(lambda value, change: value + steps[0] * change, point.primal, direction.primal)
@@ -446,7 +446,6 @@ def _solve(program: Program, cover: Cover, point: Point, scale: Array, tolerance
     missing = residuals(program, point)
     none = jnp.zeros((), jnp.int32)
     state = State(point, missing, point, error_of(program, point, missing, scale), none, none, jnp.ones((), bool))
-    state = numerics.start_loop_beside(state, program.served)
 
     def step(state: State) -> State:
         point, length = _advance(program, cover, state.point, state.missing, _SHARE * tolerance * scale, config.num_correctors)

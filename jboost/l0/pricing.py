@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, numerics
+from jboost.base import brackets, loops, numerics
 from jboost.base.types import Array, PyTree
 from jboost.l0 import certify
 from jboost.l0 import cuts as pair_cuts
@@ -104,7 +104,7 @@ def ask(learner: Any, state: PyTree, asked: Asked, relaxation: L0Relaxation, eit
         said = learner.propose(state, weights, pair_weights=pairs, costs=prices)
         return said.state, (said.hypotheses, said.outputs, said.values, said.upper_bound)
 
-    state, (hypotheses, outputs, values, bounds) = lax.scan(answer, state, jnp.stack([weights, jnp.zeros_like(weights)]))
+    state, (hypotheses, outputs, values, bounds) = loops.scan(answer, state, jnp.stack([weights, jnp.zeros_like(weights)]))
     hypotheses, outputs, values = jax.tree.map(jnp.concatenate, (hypotheses, outputs, values))
     costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
     return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), prices, state, asked, relaxation)

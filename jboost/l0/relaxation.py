@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, loops, numerics
+from jboost.base import batching, check, loops
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
@@ -376,8 +376,7 @@ def _begin(instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, 
     nothing = Dual(jnp.zeros((num_examples,), dtype), jnp.zeros((capacity,), dtype))
     lower, convexity = certify.prove_lower(instance, held, nothing)
     best = _Best(plain, certify.price(instance, plain), nothing, cuts, convexity, lower)
-    state = _State(cuts, iterate, best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), none, none)
-    return numerics.start_loop_beside(state, instance.margins)
+    return _State(cuts, iterate, best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), none, none)
 
 
 def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance: Array, config: RelaxationConfig) -> _State:

@@ -74,8 +74,7 @@ def find(instance: Instance, coefficients: Array, *, config: RelaxedConfig) -> V
     may_vote = instance.is_column[2:] & (jnp.diagonal(products.gram) > _LEAST_SPREAD * times(margins**2, weights))
     size = min(config.max_hypotheses, num_columns)
 
-    nothing = _Fitted(jnp.zeros((num_columns,), margins.dtype), jnp.zeros((num_columns,), bool), jnp.any(may_vote))
-    first = numerics.start_loop_beside(nothing, margins)
+    first = _Fitted(jnp.zeros((num_columns,), margins.dtype), jnp.zeros((num_columns,), bool), jnp.any(may_vote))
     last, _ = loops.bounded_loop(lambda now: _grown(products, may_vote, now, size), lambda now: now.is_going, first, max_checks=2 * size)
     constant = constants[-1] - times(last.coefficients, constants[:-1])
     found = jnp.concatenate([jnp.stack([jnp.maximum(constant, 0.0), jnp.maximum(-constant, 0.0)]), last.coefficients])

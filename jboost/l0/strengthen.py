@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check
+from jboost.base import brackets, check, loops
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation, row_cuts
@@ -147,7 +147,7 @@ def _strengthen(data: tuple[Array, ...], margin: Array, *, config: StrengthenCon
     def one_round(state: _State, _: None) -> tuple[_State, Array]:
         return _round(instance, rows, is_pair, state, config)
 
-    last, num_found = lax.scan(one_round, first, length=config.num_rounds)
+    last, num_found = loops.scan(one_round, first, length=config.num_rounds)
     w, v, t = last.best
     known = jnp.maximum(relaxed.lower_bound, 0.0)
     ended = jnp.where(num_found[-1] > 0, int(Status.ROUND_LIMIT), int(Status.LOCAL_OPTIMUM))

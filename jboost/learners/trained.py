@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
-from jax import lax
 
-from jboost.base import boosting, check, records
+from jboost.base import boosting, check, loops, records
 from jboost.base.boosting import Proposal
 from jboost.base.types import Array, Dataset, PyTree
 from jboost.learners import criteria
@@ -115,7 +114,7 @@ class Trained:
             return (optax.apply_updates(params, updates), memory), None
 
         keys = jax.random.split(key, self.num_steps)
-        (params, _), _ = lax.scan(step, (params, self.optimizer.init(params)), keys)
+        (params, _), _ = loops.scan(step, (params, self.optimizer.init(params)), keys)
         return params
 
 

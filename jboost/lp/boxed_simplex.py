@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops
 from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.lp import break_points
@@ -138,9 +138,9 @@ def solve(table: Table, matrix: Array, objective: Array, lower: Array, upper: Ar
         is_off = jnp.max(jnp.abs(times(matrix, now.values[: matrix.shape[1]]) - now.values[matrix.shape[1] :])) > _MOST_OFF
         return (is_off | ~now.has_ended) & (now.num_pivots < max_pivots) & (num_legs < _MOST_LEGS)
 
-    table = lax.cond(table.age >= _REFRESH, lambda: refreshed(table, matrix, objective), lambda: table)
+    table = loops.cond(table.age >= _REFRESH, lambda: refreshed(table, matrix, objective), lambda: table)
     first = pivot_on(table, lower, upper, goal=goal, max_pivots=jnp.minimum(max_pivots, _REFRESH))
-    return lax.while_loop(unfinished, leg, (first, jnp.ones((), jnp.int32)))[0]
+    return loops.while_loop(unfinished, leg, (first, jnp.ones((), jnp.int32)))[0]
 
 
 def pivot_on(table: Table, lower: Array, upper: Array, *, goal: Array, max_pivots: Array | int) -> Solution:
@@ -151,7 +151,7 @@ def pivot_on(table: Table, lower: Array, upper: Array, *, goal: Array, max_pivot
     def step(run: _Run) -> _Run:
         return _pivot(run, goal)
 
-    last = lax.while_loop(lambda run: ~run.ends & (run.num_pivots < max_pivots), step, numerics.start_loop_beside(first, table.entries))
+    last = loops.while_loop(lambda run: ~run.ends & (run.num_pivots < max_pivots), step, first)
     return _conclude(last, goal)
 
 
@@ -217,7 +217,7 @@ def _pivot(run: _Run, goal: Array) -> _Run:
     is_candidate = (choice.lengths == choice.length) & (choice.length < jnp.inf)
     slot = lax.argmax(jnp.where(is_candidate, jnp.abs(row), -1.0), 0, jnp.int32)
     nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])
-    row, column = lax.cond(ends, lambda: nothing, lambda: (row, entries[:, slot]))
+    row, column = loops.cond(ends, lambda: nothing, lambda: (row, entries[:, slot]))
     is_slot, is_basic = (jnp.arange(size) == jnp.where(ends, -1, at) for size, at in zip(entries.shape[::-1], (slot, choice.row), strict=True))
     ratios = jnp.where(is_slot, 1.0, -row) / jnp.where(ends, 1.0, row[slot])
     entries = jnp.where(is_basic[:, None], ratios[None, :], jnp.where(is_slot[None, :], 0.0, entries) + column[:, None] * ratios[None, :])

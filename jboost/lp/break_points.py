@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 
 
@@ -30,5 +30,5 @@ def peak(lengths: Array, drops: Array, slope: Array, flat: Array | float) -> tup
         here, beyond = jnp.where(lengths == length, drops, 0.0), jnp.where(lengths > length, lengths, jnp.inf)
         return length, jnp.min(beyond), slope - jnp.sum(here)
 
-    length, _, rest = lax.while_loop(climbs, go_on, (jnp.full_like(slope, jnp.inf), jnp.min(lengths), slope))
+    length, _, rest = loops.while_loop(climbs, go_on, (jnp.full_like(slope, jnp.inf), jnp.min(lengths), slope))
     return length, rest

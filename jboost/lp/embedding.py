@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.lp.problem import LinearProgram, row_sizes
 
@@ -136,7 +136,7 @@ def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Li
         column = column * numerics.inverse_root(jnp.max(now, axis=0, initial=0.0))
         return row * numerics.inverse_root(jnp.max(now, axis=1, initial=0.0)), jnp.clip(column, 1 / _LARGEST_SCALE, _LARGEST_SCALE)
 
-    row, column = lax.fori_loop(0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective)))
+    row, column = loops.fori_loop(0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective)))
     objective = _size(problem.objective * column)
     of_variables = _size(jnp.concatenate([problem.lower, problem.upper]) / jnp.tile(column, 2))
     bound = _size(row_sizes(problem) * row, otherwise=of_variables)

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import check, loops, numerics
 from jboost.base.status import Status
@@ -208,7 +207,7 @@ def _power_iterations(scaled: LinearProgram, direction: Array, count: int) -> tu
         return _norm(reached), scaled.operator.rmatvec(reached)
 
     start = (jnp.zeros((), direction.dtype), direction)
-    return lax.fori_loop(0, count, iterate, numerics.start_loop_beside(start, scaled.objective))
+    return loops.fori_loop(0, count, iterate, start)
 
 
 def _clamped(weight: Array) -> Array:
@@ -239,7 +238,7 @@ def step(state: State, problem: LinearProgram, *, tolerance: Array, config: Firs
         share = 1 / (state.num_since + k + 2).astype(size.dtype)
         return jax.tree.map(lambda new, moved, old: new + moved - share * (new + moved - old), mapped, move, state.anchor), mapped, move
 
-    point, latest, move = lax.fori_loop(0, count, iterate, (state.point, state.point, state.point))
+    point, latest, move = loops.fori_loop(0, count, iterate, (state.point, state.point, state.point))
     ran = state._replace(point=point, num_since=state.num_since + count, num_iterations=state.num_iterations + count)
     judged, info = _judge(ran, problem, scaled, latest, tolerance, config)
     return _maybe_restart(judged, scaled, latest, move, size), info
@@ -250,7 +249,7 @@ def _judge(
 ) -> tuple[State, Info]:
     """Status, best point and history after a check."""
     quality = assess.assess(problem, *_sides(state, problem, latest))
-    error = lax.cond(quality.error <= tolerance, lambda: _exact_error(problem, _unscaled(latest, state.scaling)), lambda: quality.error)
+    error = loops.cond(quality.error <= tolerance, lambda: _exact_error(problem, _unscaled(latest, state.scaling)), lambda: quality.error)
     ray = jax.tree.map(lambda new, old: _unit(new - old), latest, state.anchor)
     refutes = _dual_ray(scaled, ray.dual, scaled.operator.rmatvec(ray.dual))
     falls = _primal_ray(scaled, state.tight, ray.primal, scaled.operator.matvec(ray.primal))

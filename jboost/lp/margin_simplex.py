@@ -141,7 +141,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
         return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
 
     def work(run: _Run) -> _Run:
-        basis = lax.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: old, run.basis)
+        basis = loops.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: old, run.basis)
         is_free = (basis.slots >= num_votes) | is_used[jnp.minimum(basis.slots, num_votes - 1)]
         pivot = functools.partial(_pivot, is_free, program.flat)
         table, num_tries = loops.bounded_loop(pivot, lambda now: now.has_moved, _table(program, basis), max_checks=config.at_once)
@@ -155,7 +155,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
 
     nowhere = jnp.zeros((num_votes,), dtype), jnp.zeros((num_examples,), dtype), basis
     start = _Run(basis, jnp.full((), jnp.inf, dtype), nowhere, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
-    last = lax.while_loop(unfinished, work, numerics.start_loop_beside(start, columns))
+    last = loops.while_loop(unfinished, work, start)
     votes, weights, basis = last.best
     return Solution(votes, weights, basis, last.num_iterations)
 
@@ -163,8 +163,8 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
 def _begun(program: _Program, basis: Basis) -> Basis:
     """A basis from elsewhere where it is a vertex here, else the first."""
     has_votes = jnp.any(basis.basics < program.is_used.shape[0])
-    basis, is_vertex = lax.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
-    return lax.cond(is_vertex, lambda: basis, lambda: _first_basis(program))
+    basis, is_vertex = loops.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
+    return loops.cond(is_vertex, lambda: basis, lambda: _first_basis(program))
 
 
 def _first_basis(program: _Program) -> Basis:
@@ -270,7 +270,7 @@ def _pivot(is_free: Array, flat: Array, table: _Table) -> _Table:
     moves = is_steep & ~is_lost
 
     nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])
-    row, column = lax.cond(moves, lambda: (row, entries[:, basic]), lambda: nothing)  # as a branch: else the table is copied before it changes
+    row, column = loops.cond(moves, lambda: (row, entries[:, basic]), lambda: nothing)  # as a branch: else the table is copied before it changes
     is_slot, is_basic = (jnp.arange(size) == jnp.where(moves, place, -1) for size, place in zip(entries.shape, (slot, basic), strict=True))
     ratios = jnp.where(is_slot, 1.0, -column) / jnp.where(moves, row[basic], 1.0)
     entries = jnp.where(is_basic[None, :], ratios[:, None], jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :])

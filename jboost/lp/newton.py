@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.lp.embedding import Embedded, Point, Residuals, backward, forward, sides
 
@@ -214,8 +214,8 @@ def advance(program: Embedded, point: Point, residual: Residuals, *, num_correct
         reach = _longest(inverses, aimed)
         return jax.tree.map(lambda new, old: jnp.where((index == 0) | (reach > 1.01 * length), new, old), (trial, aimed, reach), best)
 
-    begun = numerics.start_loop_beside((corrected, affine, jnp.zeros_like(one)), products.gap)
-    _, direction, length = lax.fori_loop(0, 1 + num_correctors, correct, begun)
+    begun = (corrected, affine, jnp.zeros_like(one))
+    _, direction, length = loops.fori_loop(0, 1 + num_correctors, correct, begun)
     step = jnp.minimum(_TO_BOUNDARY * length, 1.0)
     return _normalised(program, jax.tree.map(lambda value, change: value + step * change, point, direction)), step
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
-from jboost.base import brackets, numerics
+from jboost.base import brackets, loops
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
@@ -59,8 +59,8 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
         moved, upper = _prove_and_move(problem, matrix, best.primal, num_chosen, near)
         return Repaired(moved, jnp.minimum(upper, best.upper_bound))
 
-    start = numerics.start_loop_beside(Repaired(primal, jnp.full((), jnp.inf, primal.dtype)), primal)
-    return lax.fori_loop(0, _NUM_MOVES, improve, start)
+    start = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
+    return loops.fori_loop(0, _NUM_MOVES, improve, start)
 
 
 def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array]:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.lp import certify
 from jboost.lp.assess import Side, dual_side, either, lean
@@ -58,7 +59,7 @@ def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Side, *, max
         proven = _proven(tight, moved)
         return moved, either(proven > most, moved, best), jnp.maximum(proven, most)
 
-    _, best, _ = lax.fori_loop(0, _NUM_MOVES, improve, (dual, best, jnp.max(proven)))
+    _, best, _ = loops.fori_loop(0, _NUM_MOVES, improve, (dual, best, jnp.max(proven)))
     return best
 
 

@@ -10,9 +10,8 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, row_sizes
@@ -59,7 +58,7 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
         norms = rows * operator.row_norms(columns), columns * operator.column_norms(rows)
         return rows * numerics.inverse_root(norms[0]), columns * numerics.inverse_root(norms[1])
 
-    rows, columns = lax.fori_loop(0, rounds, one_round, numerics.start_loop_beside(ones, problem.objective))
+    rows, columns = loops.fori_loop(0, rounds, one_round, ones)
     return Scaling(rows, columns, 1 / (1 + _norm(row_sizes(problem) * rows)), 1 / (1 + _norm(columns * problem.objective)))
 
 

@@ -11,7 +11,7 @@ import functools
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, numerics
+from jboost.base import brackets, loops, numerics
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
@@ -42,7 +42,7 @@ def _tighten(num_passes: int, matrix: Array, row_lower: Array, row_upper: Array,
         implied_high, implied_low = jnp.min(ceilings[:2], axis=0), -jnp.min(ceilings[2:], axis=0)
         return jnp.where(low == -jnp.inf, implied_low, low), jnp.where(high == jnp.inf, implied_high, high)
 
-    low, high = lax.fori_loop(0, num_passes, tighten_once, (low, high))
+    low, high = loops.fori_loop(0, num_passes, tighten_once, (low, high))
     return numerics.round_down(low, dtype), numerics.round_up(high, dtype)
 
 

@@ -11,8 +11,8 @@ import math
 from typing import Protocol
 
 import jax.numpy as jnp
-from jax import lax
 
+from jboost.base import loops
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 
@@ -47,7 +47,7 @@ def log_binomial(num_attributes: ArrayLike, orders: Array) -> Array:
         factor = jnp.maximum(size - number, 1) / (number + 1).astype(dtype)
         return total + jnp.where(number < orders, jnp.log(factor), 0.0)
 
-    return lax.fori_loop(0, jnp.max(orders, initial=0), multiply, jnp.zeros(orders.shape, dtype))
+    return loops.fori_loop(0, jnp.max(orders, initial=0), multiply, jnp.zeros(orders.shape, dtype))
 
 
 def _where_there_are_any(costs: Array, orders: Array, num_attributes: ArrayLike) -> Array:

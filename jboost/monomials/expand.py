@@ -141,7 +141,7 @@ def _missed(instance: Instance, beside: Array) -> Array:
     if jax.default_backend() != "cpu":
         return by_products()
     are_few = instance.pairs[instance.pairs.size // _ENTRIES_TO_A_PAIR] == instance.pairs.size
-    return lax.cond(are_few, by_pairs, by_products)
+    return loops.cond(are_few, by_pairs, by_products)
 
 
 def _products_of_integers(amounts: Array, flags: Array) -> Array:
@@ -342,7 +342,7 @@ def _sum_over_pairs(instance: Instance, counts: Callable[[Array, Array], Array],
         wanted, unwanted = jnp.minimum(places // size, size - 1), places % size
         return total.at[wanted].add(jnp.where(counts(wanted, unwanted), amounts[:, None], 0), indices_are_sorted=True)
 
-    return lax.fori_loop(0, -(-num_pairs // at_once), add, jnp.zeros((size, width), rewards.dtype))
+    return loops.fori_loop(0, -(-num_pairs // at_once), add, jnp.zeros((size, width), rewards.dtype))
 
 
 def _flow_all(
@@ -376,12 +376,12 @@ def _flow_all(
             return jnp.zeros((at_once, line.shape[1]), line.dtype), jnp.zeros((at_once, line.shape[1]), capacity.dtype)
 
         is_any = begin < extent.astype(jnp.uint32)
-        rows, room = lax.cond(is_any, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
+        rows, room = loops.cond(is_any, pair, nobody)  # always some; as a branch it is worked out once, before either array is written to
         standing = put(standing, rows, shift + begin)
         standing = put(standing, some(standing, shift, 1), shift + last)  # the first one goes to the end of the line
         return standing, put(capacity, room, begin)
 
-    standing, _ = lax.fori_loop(jnp.uint32(0), rounds.astype(jnp.uint32) * num_groups, one_group, (line, capacity))
+    standing, _ = loops.fori_loop(jnp.uint32(0), rounds.astype(jnp.uint32) * num_groups, one_group, (line, capacity))
     index = jnp.arange(size)
     return standing[jnp.where(index < rounds, index + period, index)]
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array, PyTree
 from jboost.monomials import integers
 
@@ -99,7 +99,7 @@ def sum_over_rows(extent: Array, rows: PyTree, work: Callable[[PyTree], PyTree])
     def add(index: Array, total: PyTree) -> PyTree:
         return jax.tree.map(jnp.add, total, work(block(index)))
 
-    return lax.fori_loop(1, -(-extent // at_once), add, work(block(jnp.zeros((), jnp.int32))))
+    return loops.fori_loop(1, -(-extent // at_once), add, work(block(jnp.zeros((), jnp.int32))))
 
 
 def amounts_covered(rows: Rows, extent: Array, literals: Array, data: PyTree, amounts_of: Callable[[PyTree], Array]) -> tuple[Array, Array]:
@@ -286,7 +286,7 @@ def _chains(literals: Array) -> tuple[Array, Array]:
         first, steps = carry
         return first[first], steps + steps[first]
 
-    first, steps = lax.fori_loop(0, size.bit_length(), leap, (before, (before != others).astype(jnp.int32)))
+    first, steps = loops.fori_loop(0, size.bit_length(), leap, (before, (before != others).astype(jnp.int32)))
     return jnp.argsort(first * size + steps).astype(jnp.int32), first
 
 
@@ -307,10 +307,10 @@ def _near(instance: Instance) -> Array:
             best = jnp.argmin(jnp.where(is_free, parted[index], jnp.inf)).astype(jnp.int32)
             return order.at[block * at_once + index].set(best), is_free.at[best].set(False)
 
-        return lax.fori_loop(0, at_once, choose, carry)
+        return loops.fori_loop(0, at_once, choose, carry)
 
     order, is_free = jnp.zeros((size,), jnp.int32), jnp.ones((size,), bool)
-    order, is_free = lax.fori_loop(0, num_blocks, choose_some, (order, is_free))
+    order, is_free = loops.fori_loop(0, num_blocks, choose_some, (order, is_free))
     index = jnp.arange(size, dtype=jnp.int32)
     rest = jnp.argsort(~is_free, stable=True).astype(jnp.int32)  # those that nobody has chosen take the places that are left
     num_chosen = at_once * num_blocks

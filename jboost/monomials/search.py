@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -173,7 +173,7 @@ def _better(found: Found, nodes: Node, is_node: Array, measured: expand.Measured
     def replace() -> Found:
         return merge(found, *_best_of_batch(nodes, is_node, measured, _num_candidates(found)), found.signs[0])
 
-    return lax.cond(jnp.maximum(own, highest) > least, replace, lambda: found)
+    return loops.cond(jnp.maximum(own, highest) > least, replace, lambda: found)
 
 
 def renamed(instance: Instance, words: Array, num_literals: int) -> Array:
@@ -216,7 +216,7 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
         return (wider, fresh, found), None
 
     is_node = jnp.arange(width) == 0
-    (nodes, is_node, found), _ = lax.scan(widen, (nodes, is_node, found), None, length=sizes.beam_depth)
+    (nodes, is_node, found), _ = loops.scan(widen, (nodes, is_node, found), None, length=sizes.beam_depth)
     return found
 
 
@@ -348,7 +348,7 @@ def explore(instance: Instance, start: Node, found: Found, sizes: Sizes, num_ste
         if now.narrow is not None:
             stage = jnp.where(now.narrow.count > 0, 2, stage)
         now = now._replace(progress=now.progress._replace(num_steps=now.progress.num_steps + 1))
-        move = lax.switch(stage, [functools.partial(work, instance, sizes=sizes) for work in stages], now)
+        move: Any = loops.switch(stage, [functools.partial(work, instance, sizes=sizes) for work in stages], now)
         narrow = None if now.narrow is None else stack.put(now.narrow, *move.narrow)
         now = State(stack.put(now.new, *move.new), stack.put(now.screened, *move.screened), narrow, move.progress)
         return now._replace(progress=now.progress._replace(is_full=now.progress.is_full | (_most_nodes(now) > sizes.capacity)))
@@ -356,7 +356,6 @@ def explore(instance: Instance, start: Node, found: Found, sizes: Sizes, num_ste
     def unfinished(now: State) -> Array:
         return (_most_nodes(now) > 0) & ~now.progress.is_full & (now.progress.num_steps < sizes.max_steps)
 
-    first = numerics.start_loop_beside(first, instance.gains)
     return loops.bounded_loop(step, unfinished, first, max_checks=sizes.max_steps)[0]
 
 
@@ -406,7 +405,7 @@ def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_b
     signs = jnp.array([1, -1], jnp.int8)
 
     if first.costs.shape[0] <= 2 + 2:  # orders 0 and 1, and those beyond, which are not allowed
-        found, _ = lax.scan(lambda found, part: (single_literals(part[0], found, part[1]), None), found, (instances, signs))
+        found, _ = loops.scan(lambda found, part: (single_literals(part[0], found, part[1]), None), found, (instances, signs))
         num_nodes = jnp.asarray(2 * (first.names.shape[0] + 1), jnp.int32)
         return Outcome(found, jnp.max(found.values), num_nodes, *jnp.zeros((3,), bool))
 
@@ -417,12 +416,12 @@ def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_b
         found, bound, num_nodes, is_full = one_sign(part[0], found, part[1], sizes, num_steps)
         return found, (bound, num_nodes, is_full)
 
-    found, _ = lax.scan(look, found, (instances, signs))
+    found, _ = loops.scan(look, found, (instances, signs))
     order = jnp.sum(lax.population_count(found.literals[0]), dtype=jnp.int32)
     is_allowed = expand.cost(first.costs, order) < first.costs[-1]
     is_enough = jnp.zeros((), bool) if enough is None else (found.values[0] > enough) & is_allowed
     num_steps = jnp.where(is_enough, sizes.max_steps, 0)
-    found, (bounds, num_nodes, is_full) = lax.scan(search, found, (instances, signs))
+    found, (bounds, num_nodes, is_full) = loops.scan(search, found, (instances, signs))
     best = jnp.max(found.values)
     bound = jnp.maximum(best, jnp.max(bounds))
     is_open = bound > best

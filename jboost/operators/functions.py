@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check, numerics
+from jboost.base import brackets, check, loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, PyTree
 from jboost.operators import sums
@@ -43,7 +43,7 @@ class FromFunctions:
             return total + jnp.matmul(part, jnp.abs(self._columns(start)), precision=lax.Precision.HIGHEST), None
 
         begin = jnp.zeros_like(weights, shape=(self.shape[0],))
-        return lax.scan(add, begin, starts)[0]
+        return loops.scan(add, begin, starts)[0]
 
     def column_norms(self, weights: Array) -> Array:
         """Slab by slab of columns."""
@@ -68,7 +68,7 @@ class FromFunctions:
                 return (carry[0] + total, carry[1] + slack), None
 
             begin = (jnp.zeros((num_rows,), jnp.float64), jnp.zeros((num_rows,), jnp.float64))
-            (total, slack), _ = lax.scan(add, begin, starts)
+            (total, slack), _ = loops.scan(add, begin, starts)
             return brackets.round_outwards(total, slack, vector.dtype)
 
         return numerics.in_64_bits(bracket)(self, vector, starts)

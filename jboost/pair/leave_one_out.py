@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, numerics, types
+from jboost.base import check, loops, numerics, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
@@ -312,4 +312,4 @@ def _count_occurrences(
         return right + jnp.where(verdict, number, 0), wrong + jnp.where(verdict, 0, number)
 
     count = jnp.minimum(occurrences.count, occurrences.split.shape[0])
-    return lax.fori_loop(jnp.zeros_like(count), count, step, counts)
+    return loops.fori_loop(jnp.zeros_like(count), count, step, counts)

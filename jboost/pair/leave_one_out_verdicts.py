@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide
 from jboost.pair import near_optimal
@@ -81,8 +81,8 @@ def tour_splits(
     def ask(row: Array, matters: Array) -> Array:
         return lax.dynamic_update_index_in_dim(matters, jnp.any(matters_to(instance, near, row)), row, 0)
 
-    start = numerics.start_loop_beside(jnp.zeros(room, bool), instance.x)
-    matters = lax.fori_loop(jnp.zeros_like(count), count, ask, start)
+    start = jnp.zeros(room, bool)
+    matters = loops.fori_loop(jnp.zeros_like(count), count, ask, start)
     urgency = jnp.where(matters, jnp.where(near.splits.losses == near.optimum, 0, 1), 2).astype(jnp.int32)
     _, order = lax.sort((urgency, rows), num_keys=1)
     num_rows = jnp.sum(matters, dtype=jnp.int32)
@@ -124,7 +124,7 @@ def tour_splits(
     zero, nowhere = jnp.zeros((), jnp.int32), jnp.zeros(size, bool)
     no_gap = Wide(jnp.zeros_like(instance.x), jnp.zeros_like(instance.x))
     tour = _Tour(zero, jnp.full((), size, jnp.int32), nowhere, (zero, zero), Verdict(no_gap, nowhere, nowhere, jnp.zeros((), bool)))
-    return lax.while_loop(unfinished, step, numerics.start_loop_beside((tour, tally), instance.x))[1]
+    return loops.while_loop(unfinished, step, (tour, tally))[1]
 
 
 def _is_right(instance: Instance, line: FatLine) -> tuple[Array, Array]:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair import sweep
@@ -92,7 +92,7 @@ def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
     occurrences = Occurrences(
         jnp.zeros(room.occurrences, jnp.int32), jnp.zeros(room.occurrences, jnp.int32), jnp.full((room.occurrences, 2), -1, jnp.int32), none
     )
-    return numerics.start_loop_beside((splits, occurrences), instance.x)
+    return (splits, occurrences)
 
 
 def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
@@ -152,7 +152,7 @@ def _hash(row: Array, word: jnp.dtype) -> Array:
 def start_search(instance: Instance, room: Room) -> Search:
     """A search that knows the loss of the two constant classifiers."""
     own_weight, other_weight = _class_weights(instance)
-    never = numerics.start_loop_beside(jnp.zeros_like(instance.live), instance.x)
+    never = jnp.zeros_like(instance.live)
     return Search(*empty_lists(instance, room), never, jnp.minimum(own_weight, other_weight))
 
 
@@ -223,11 +223,11 @@ def gather(instance: Instance, centres: Array, brackets: Bracket, search: Search
             occurrences = _add_occurrence(search.occurrences, row, centre, merged, listed)
             return numerics.first_true(near & (place > chosen)), search._replace(occurrences=occurrences)
 
-        _, search = lax.while_loop(waiting, emit, (numerics.first_true(near), tour.search._replace(optimum=optimum)))
+        _, search = loops.while_loop(waiting, emit, (numerics.first_true(near), tour.search._replace(optimum=optimum)))
         return _Tour(tour.collects | ~goes_on, jnp.where(goes_on, tour.rank + 1, 0), search)
 
     start = _Tour(jnp.zeros((), bool), jnp.zeros((), jnp.int32), search)
-    return lax.while_loop(unfinished, visit, numerics.start_loop_beside(start, instance.x)).search
+    return loops.while_loop(unfinished, visit, start).search
 
 
 def _highest_loss(instance: Instance, search: Search) -> Array:
@@ -260,7 +260,7 @@ def _look_closely(instance: Instance, centre: Array, exact_classes: bool) -> _Vi
     quick = angular.half_turn_order(*arguments)
     seen = rank < num_off_centre
     in_doubt = (quick.joined & seen & ~instance.on_grid) | (radial.off_centre[quick.index] != seen)
-    order = lax.cond(jnp.any(in_doubt), lambda a: angular.exact_half_turn_order(*a), lambda _: quick, arguments)
+    order = loops.cond(jnp.any(in_doubt), lambda a: angular.exact_half_turn_order(*a), lambda _: quick, arguments)
 
     begins = seen & ((rank == 0) | ~order.joined)
     ends = seen & ((rank == num_off_centre - 1) | jnp.concatenate([begins[1:], jnp.zeros(1, bool)]))

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics
+from jboost.base import check, loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair.instance import Instance
@@ -138,7 +138,7 @@ def _bracket_places(instance: Instance, places: Array, exact_angles: bool) -> Br
     upper = jax.vmap(attained_loss)(turns)
     ties_are_plain = instance.on_grid & (not exact_angles)
     certain = jnp.all(jax.vmap(is_certain, in_axes=(0, None))(turns, ties_are_plain))
-    return Bracket(lax.cond(certain, lambda _: upper, jax.vmap(possible_loss), turns), upper)
+    return Bracket(loops.cond(certain, lambda _: upper, jax.vmap(possible_loss), turns), upper)
 
 
 def bracket_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, *, exact_angles: bool = False) -> Bracket:
@@ -162,7 +162,6 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
     num_chunks = -(-capacity // chunk)
     padded = jnp.concatenate([centres, jnp.zeros(num_chunks * chunk - capacity, centres.dtype)])
     unknown = jnp.full((num_chunks * chunk,), jnp.iinfo(instance.weights.dtype).max, instance.weights.dtype)
-    unknown = numerics.start_loop_beside(unknown, instance.x)
 
     def sweep_chunk(index: Array, done: Bracket) -> Bracket:
         begin = jnp.asarray(index * chunk)
@@ -178,7 +177,7 @@ def bracket_centres(instance: Instance, centres: Array, num_centres: Array, conf
         )
 
     used_chunks = (num_centres + chunk - 1) // chunk
-    swept = lax.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, Bracket(unknown, unknown))
+    swept = loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, Bracket(unknown, unknown))
     return Bracket(*(field[:capacity] for field in swept))
 
 

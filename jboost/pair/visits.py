@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array, PyTree
 from jboost.geometry import angular, hulls
 from jboost.pair.instance import Instance
@@ -132,8 +132,8 @@ def tour(
         more = jnp.any(waiting & (number > chosen)) & all_optima
         return _Tour(jnp.where(more, tour.rank, tour.rank + 1), jnp.where(more, chosen, -1), best)
 
-    first = numerics.start_loop_beside(_Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start), lower)
-    return lax.while_loop(unfinished, visit, first).best
+    first = _Tour(jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32), start)
+    return loops.while_loop(unfinished, visit, first).best
 
 
 def _open_classes(instance: Instance, centre: Array) -> _Classes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import loops
 from jboost.base.types import Array, ArrayLike
@@ -80,7 +79,7 @@ def best_threshold(gain: Callable[[Array], Array], low: Array, unit: Array, num_
         keep_left = gain(inner_left) >= gain(inner_right)
         return jnp.where(keep_left, left, inner_left), jnp.where(keep_left, inner_right, right)
 
-    left, right = lax.fori_loop(0, num_steps, narrow, (low, low + reach))
+    left, right = loops.fori_loop(0, num_steps, narrow, (low, low + reach))
     candidates = jnp.stack([left, left + (right - left) / 2, right])
     gains = jnp.stack([gain(candidates[0]), gain(candidates[1]), gain(candidates[2])])
     return candidates[jnp.argmax(gains)]

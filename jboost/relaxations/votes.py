@@ -11,7 +11,7 @@ from typing import Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import brackets, loops, numerics
+from jboost.base import brackets, loops
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations.types import is_positive, number, positive
@@ -62,7 +62,7 @@ class UnitBall:
 
         start = (jnp.zeros((), votes.dtype), jnp.full((), jnp.inf, votes.dtype))
         rounding = 4 * jnp.finfo(votes.dtype).eps
-        (threshold, _), _ = loops.bounded_loop(climb, lambda state: state[1] > rounding, numerics.start_loop_beside(start, votes), max_checks=64)
+        (threshold, _), _ = loops.bounded_loop(climb, lambda state: state[1] > rounding, start, max_checks=64)
         projected = jnp.sign(votes) * jnp.maximum(sizes - threshold, 0.0)
         return self.allowed(projected)
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, numerics
+from jboost.base import boosting, check, loops, numerics
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -141,7 +141,7 @@ def _prove_lower(game: Game, before: Proven, votes: Votes) -> Proven:
             lower=jnp.where(is_better, lower, before.lower),
         )
 
-    return lax.cond(estimate > before.lower, prove, lambda _: before, None)
+    return loops.cond(estimate > before.lower, prove, lambda _: before, None)
 
 
 def _certificate(proven: Proven) -> Certificate:

@@ -92,7 +92,7 @@ def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Arra
     steps_per_check = min(config.iterations_per_check, config.max_iterations)
 
     def round_of_steps(state: _State) -> _State:
-        return _check(game, lax.fori_loop(0, steps_per_check, lambda _, now: _step(game, now), state))
+        return _check(game, loops.fori_loop(0, steps_per_check, lambda _, now: _step(game, now), state))
 
     last, _ = loops.bounded_loop(
         round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=config.max_iterations // steps_per_check

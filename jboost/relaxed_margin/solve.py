@@ -90,9 +90,11 @@ def judge_prices(relaxation: Any, votes: Any) -> None:
 
 def check_feasible(relaxation: Any, dataset: Dataset) -> None:
     """Raises ValueError where all values are concrete and no distribution over the examples meets the relaxation."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((relaxation, dataset.weights, dataset.mask))):
+        return
     with jax.ensure_compile_time_eval():
         is_empty = boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(boosting.initial_distribution(dataset))
-    if not isinstance(is_empty, jax.core.Tracer) and is_empty:
+    if is_empty:
         raise ValueError(
             f"relaxation {relaxation} allows no distribution over {int(np.asarray(dataset.mask).sum())} examples: "
             "raise its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"

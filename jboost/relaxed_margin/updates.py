@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.relaxed_margin import first_order
 from jboost.relaxed_margin.first_order import Game, SolverConfig
@@ -94,7 +94,7 @@ def _best_share(now: Votes, game: Game, direction: Array, longest: Array, streng
         rises = slope(middle) > 0
         return jnp.where(rises, middle, low), jnp.where(rises, high, middle)
 
-    low, _ = lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(longest), longest))
+    low, _ = loops.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(longest), longest))
     return jnp.where(slope(longest) > 0, longest, low)
 
 

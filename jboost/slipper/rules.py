@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import learners
-from jboost.base import boosting, check, numerics
+from jboost.base import boosting, check, loops, numerics
 from jboost.base.boosting import Proposal
 from jboost.base.records import register
 from jboost.base.types import Array, Dataset
@@ -178,7 +178,7 @@ def _grow(literals: Array, parts: Array, max_order: int) -> _Growing:
             is_growing=is_better,
         )
 
-    return lax.while_loop(lambda rule: rule.is_growing & (rule.length < max_order), add_literal, start)
+    return loops.while_loop(lambda rule: rule.is_growing & (rule.length < max_order), add_literal, start)
 
 
 def _prune(shares: Array, length: Array, num_examples: Array) -> Array:

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.scans import running_max, running_sum
@@ -193,7 +194,7 @@ def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacit
     fixed_above, fixed_below = cells.own_above[parent], cells.own_below[parent]
     bounds = jnp.minimum(fixed_above + own_below + other_above, fixed_below + other_below + own_above)
     bounds = jnp.where(slots.is_bin, bounds, jnp.iinfo(bounds.dtype).max)
-    limit = lax.cond(beam > 0, lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]), lambda: limit)
+    limit = loops.cond(beam > 0, lambda: jnp.minimum(limit, lax.sort(bounds)[jnp.minimum(beam, capacity)]), lambda: limit)
     live = slots.is_bin & (bounds < limit)
     is_cut = _cuts(cells, frontier.half_width / NUM_DIRECTIONS, slots)
     starts = live & (is_cut | ~jnp.concatenate([jnp.zeros(1, bool), live[:-1]]))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.cells import Cells, Leaves
@@ -156,5 +157,5 @@ def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves, *, num_triples: 
         target = jnp.where(number * at_once + lax.iota(jnp.int32, at_once) < count, chosen, none.shape[0])
         return Bracket(*(old.at[target].set(new, mode="drop") for old, new in zip(found, brackets, strict=True)))
 
-    found = lax.fori_loop(0, -(-count // at_once), bracket_next, Bracket(none, none))
+    found = loops.fori_loop(0, -(-count // at_once), bracket_next, Bracket(none, none))
     return Bracket(*(field.reshape(num_leaves, width) for field in found))

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jboost.base import loops
 from jboost.base.types import Array
 
 ONE = 2.0**28  # the extent of the data, in units of heights
@@ -217,7 +218,7 @@ def _widest(heights: Array, counts: Array, row: Array, start: Array, needed: Arr
         return tuple(jnp.maximum(widest[lost], lower + upper[:, width - 1 - lost : width - 1 - lost + BLOCK]) for lost in range(width))
 
     nothing = tuple(jnp.full((len(row), BLOCK), 2 * _NONE, own.dtype) for _ in range(width))
-    widest = lax.fori_loop(first, last, add_block, nothing)
+    widest = loops.fori_loop(first, last, add_block, nothing)
     return jnp.stack([jnp.max(part, axis=1) for part in widest], axis=1)
 
 

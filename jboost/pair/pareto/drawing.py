@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair import visits
@@ -43,7 +43,7 @@ def draw_front(instance: Instance, encoding: Encoding, found: Found, result_dtyp
     flat = jnp.zeros((max_points, 2), result_dtype)
     nothing = jnp.where(encoding.valid, jnp.inf, jnp.nan).astype(result_dtype)
     empty = ParetoFront(jnp.full(max_points, 1, result_dtype) * nothing, flat[:, 0], flat, flat, flat[:, 0], count, status)
-    return lax.fori_loop(jnp.zeros_like(count), count, draw, numerics.start_loop_beside(empty, instance.x))
+    return loops.fori_loop(jnp.zeros_like(count), count, draw, empty)
 
 
 def _write(rows: Array, row: Array, value: Array) -> Array:

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide, wide_where
 from jboost.pair.instance import Instance
@@ -110,7 +110,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         return (search.chosen < search.taken.shape[0]) | (search.gap < beyond(search.best))
 
     def step(search: _Search) -> _Search:
-        return lax.cond(search.chosen < search.taken.shape[0], judge, widen, search)
+        return loops.cond(search.chosen < search.taken.shape[0], judge, widen, search)
 
     def widen(search: _Search) -> _Search:
         return look(beyond(search.best), jnp.zeros_like(search.taken), search.best._replace(doubtful=jnp.zeros_like(search.best.doubtful)))
@@ -140,7 +140,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
 
     nothing = Slab(Wide(zero, zero), zero, zero, jnp.zeros(place.points.shape, bool), jnp.zeros((), bool))
     start = look(place.gap, jnp.zeros(4 * place.points.shape[0], bool), nothing)
-    found = lax.while_loop(unfinished, step, start)
+    found = loops.while_loop(unfinished, step, start)
     return found.best._replace(doubtful=found.best.doubtful | (found.arcs.doubtful & is_in_cell(zero)))
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide
 from jboost.pair import sweep, visits
@@ -97,9 +97,9 @@ def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Fou
         is_constant = walk.best.squared_gap.hi == jnp.inf
         worth_it = (least < walk.best.loss) | ((least == walk.best.loss) & ~is_constant)
         chosen = jnp.minimum(numerics.first_true(waiting == least), waiting.shape[0] - 1)
-        return lax.cond(worth_it, lambda w: _visit(instance, centres, w, chosen), lambda w: _advance(w, constant), walk)
+        return loops.cond(worth_it, lambda w: _visit(instance, centres, w, chosen), lambda w: _advance(w, constant), walk)
 
-    return lax.while_loop(unfinished, step, numerics.start_loop_beside(start, instance.x)).found
+    return loops.while_loop(unfinished, step, start).found
 
 
 def _visit(instance: Instance, centres: Array, walk: _Walk, chosen: Array) -> _Walk:
@@ -203,7 +203,7 @@ def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point
         lost = jnp.where(wide_enough | (floor >= 0), lost, jnp.minimum(lost, lost_with(arcs, at)))
         return next_class(best, taken), taken, best, lost
 
-    none = numerics.start_loop_beside(jnp.zeros(place.shape, bool), instance.x)
-    most = numerics.start_loop_beside(jnp.full((), jnp.iinfo(arcs.losses.dtype).max), instance.x)
-    _, _, best, lost = lax.while_loop(unfinished, judge, (next_class(best, none), none, best, most))
+    none = jnp.zeros(place.shape, bool)
+    most = jnp.full((), jnp.iinfo(arcs.losses.dtype).max)
+    _, _, best, lost = loops.while_loop(unfinished, judge, (next_class(best, none), none, best, most))
     return _Look(jnp.min(arcs.losses), best, lost, arcs.doubtful)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import exact
 from jboost.geometry.exact import Wide
@@ -46,7 +45,7 @@ def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
     points, origin, towards = (_turn(array, longest) for array in (problem.points, origin, towards))
     seen = _Vector(*(exact.wide_difference(points[i], origin[i]) for i in range(3)))
     axis = _Vector(*(exact.wide_difference(towards[i], origin[i]) for i in range(3)))
-    x, y, unsure = lax.cond(problem.is_exact, _project_exactly, _project_widely, seen, axis)
+    x, y, unsure = loops.cond(problem.is_exact, _project_exactly, _project_widely, seen, axis)
     here = problem.live & (seen.first.hi == 0) & (seen.second.hi == 0) & (seen.third.hi == 0)
     on_axis = problem.live & (x == 0) & (y == 0)
     ahead = on_axis & ~here & ((seen.first.hi > 0) == (axis.first.hi > 0))

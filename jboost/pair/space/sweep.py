@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair import sweep
@@ -102,7 +102,7 @@ def _bracket_axes(problem: Problem, axes: Axes, index: Array) -> Bracket:
     views = jax.vmap(_turn_about, in_axes=(None, 0, 0))(problem, centres, seconds)
     upper = jax.vmap(sweep.attained_loss)(views.turn)
     certain = jnp.all(jax.vmap(sweep.is_certain, in_axes=(0, None))(views.turn, problem.on_grid))
-    lower = lax.cond(certain, lambda _: upper, jax.vmap(_possible_loss), views) - views.doubt
+    lower = loops.cond(certain, lambda _: upper, jax.vmap(_possible_loss), views) - views.doubt
     is_axis = jnp.any(problem.points[centres] != problem.points[seconds], axis=1) & (index < axes.count)
     none = jnp.iinfo(upper.dtype).max
     return Bracket(jnp.where(is_axis, lower, none), jnp.where(is_axis, upper, none))
@@ -123,7 +123,6 @@ def bracket_all(problem: Problem, axes: Axes, config: SweepConfig) -> Bracket:
     chunk = max(1, min(-(-capacity // streams), config.chunk_pairs // (size * streams))) * streams
     num_chunks = -(-capacity // chunk)
     unknown = jnp.full((num_chunks * chunk,), jnp.iinfo(problem.weights.dtype).max, problem.weights.dtype)
-    unknown = numerics.start_loop_beside(unknown, problem.points)
 
     def sweep_chunk(number: Array, done: Bracket) -> Bracket:
         begin = jnp.asarray(number * chunk)
@@ -132,5 +131,5 @@ def bracket_all(problem: Problem, axes: Axes, config: SweepConfig) -> Bracket:
         return Bracket(*(lax.dynamic_update_slice_in_dim(old, new, begin, 0) for old, new in zip(done, bracket, strict=True)))
 
     used_chunks = (axes.count + chunk - 1) // chunk
-    swept = lax.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, Bracket(unknown, unknown))
+    swept = loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, Bracket(unknown, unknown))
     return Bracket(*(field[:capacity] for field in swept))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair.space import hulls
@@ -82,7 +82,7 @@ def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
     flat, origin = axis.flat, jnp.zeros((), problem.points.dtype)
     radial = look_around(flat, origin, origin)
     arguments = flat.x, flat.y, origin, origin, radial.off_centre
-    order = lax.cond(problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments)
+    order = loops.cond(problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments)
     size = flat.x.shape[0]
     position = jnp.zeros(size, jnp.int32).at[order.index].set(lax.iota(jnp.int32, size))
     sums = radial.start + jnp.cumsum(radial.steps[order.index])
