@@ -846,12 +846,13 @@ def test_mean_losses_that_hardly_are_numbers():
 # --- batches --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="elsewhere the fits of a batch go in lockstep")
 @pytest.mark.parametrize(
     "fit",
     [
         functools.partial(jboost.lpboost.fit, learner=learners.literals(), nu=0.3, max_rounds=12),
-        pytest.param(functools.partial(jboost.l0.fit, learner=learners.monomials(2), margin=0.2, max_rounds=12), marks=pytest.mark.slow),
+        functools.partial(jboost.l0.fit, learner=learners.monomials(2), margin=0.2, max_rounds=12),
     ],
     ids=["lpboost", "l0"],
 )

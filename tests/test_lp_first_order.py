@@ -174,6 +174,7 @@ def test_a_batch_equals_its_members(x64):
             assert abs(int(alone.num_iterations) - int(together.num_iterations)) <= 0.2 * int(alone.num_iterations)
 
 
+@pytest.mark.slow
 def test_boosting_programs_agree_and_prove_bounds(x64):
     margins, cap = boosting(60, 20, 3)
     weights, votes = (to_program(form(margins, cap)) for form in (weights_program, votes_program))

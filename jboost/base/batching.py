@@ -15,14 +15,14 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jboost.base import numerics
+from jboost.base import loops, numerics
 from jboost.base.types import ArrayLike, PyTree
 
 _CACHE_BYTES = 1 << 18
 
 
 def in_chunks(function: Callable[..., PyTree], *, at_once: int | None = None) -> Callable[..., PyTree]:
-    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; with its derivatives all members run at once.
+    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; under `shard_map`, and with derivatives, on all at once.
 
     Args:
       function: what a member is to go through.
@@ -30,6 +30,8 @@ def in_chunks(function: Callable[..., PyTree], *, at_once: int | None = None) ->
     """
 
     def chunked(*arguments: PyTree) -> PyTree:
+        if loops.is_on_mesh():  # where JAX 0.12 loses track of what varies within `custom_vmap`
+            return function(*arguments)
         leaves, structure = jax.tree.flatten(arguments)  # `custom_vmap` knows no None among its arguments
 
         def of_leaves(*leaves: jax.Array) -> PyTree:

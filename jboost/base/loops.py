@@ -1,13 +1,13 @@
 """Loops and branches: JAX's own, legal under `shard_map` too; a loop with a check and a cap; one of two that hold loops; and a watcher's word.
 
-What a loop carries must vary over a mesh from the start wherever a turn makes it vary, and branches must return what varies alike. `scan`,
-`fori_loop`, `while_loop`, `cond` and `switch` here are those of `jax.lax`, but that under `shard_map` they look first at what comes out, and
-mark what goes in, or comes out of another branch: no step needs to know whether it runs on a mesh.
+What a loop carries must vary over a mesh from the start if a turn makes it vary, and branches must return what varies alike. `scan`, `fori_loop`,
+`while_loop`, `cond` and `switch` here are those of `jax.lax`, but that under `shard_map` they mark what they carry and return as varying
+wherever any array varies that a step is given or holds: no step needs to know whether it runs on a mesh.
 """
 
 from __future__ import annotations
 
-import functools
+import types
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -31,76 +31,87 @@ def scan(
     unroll: int = 1,
 ) -> tuple[State, Any]:
     """`jax.lax.scan`."""
+    axes = _axes_on_mesh(state, step, items)
 
-    def turn(now: State) -> State:
-        return step(now, jax.tree.map(lambda leaf: lax.index_in_dim(leaf, 0, keepdims=False), items))[0]
+    def turn(now: State, item: Any) -> tuple[State, Any]:
+        after, output = step(now, item)
+        return _varying(after, axes), output
 
-    has_turns = all(leaf.shape[0] for leaf in jax.tree.leaves(items))
-    first = _varying_as_after(turn, state) if has_turns else state
-    last: tuple[State, Any] = lax.scan(step, first, items, length=length, reverse=reverse, unroll=unroll)
+    last: tuple[State, Any] = lax.scan(turn if axes else step, _varying(state, axes), items, length=length, reverse=reverse, unroll=unroll)
     return last
 
 
 def fori_loop(begin: Any, end: Any, step: Callable[[Array, State], State], state: State, *, unroll: int | None = None) -> State:
     """`jax.lax.fori_loop`."""
-    last: State = lax.fori_loop(begin, end, step, _varying_as_after(lambda now: step(jnp.asarray(begin), now), state), unroll=unroll)
+    axes = _axes_on_mesh(state, step, begin, end)
+    last: State = lax.fori_loop(begin, end, _marking(step, axes), _varying(state, axes), unroll=unroll)
     return last
 
 
 def while_loop(unfinished: Callable[[State], Array], step: Callable[[State], State], state: State) -> State:
     """`jax.lax.while_loop`."""
-    last: State = lax.while_loop(unfinished, step, _varying_as_after(step, state))
+    axes = _axes_on_mesh(state, step, unfinished)
+    last: State = lax.while_loop(unfinished, _marking(step, axes), _varying(state, axes))
     return last
 
 
 def cond(is_first: Array, first: Callable[..., State], second: Callable[..., State], *operands: Any) -> State:
     """`jax.lax.cond`."""
-    chosen: State = lax.cond(is_first, *_varying_alike([first, second], operands), *operands)
+    axes = _axes_on_mesh(first, second, operands)
+    chosen: State = lax.cond(is_first, _marking(first, axes), _marking(second, axes), *operands)
     return chosen
 
 
 def switch(number: Array, branches: Sequence[Callable[..., State]], *operands: Any) -> State:
     """`jax.lax.switch`."""
-    chosen: State = lax.switch(number, _varying_alike(branches, operands), *operands)
+    axes = _axes_on_mesh(branches, operands)
+    chosen: State = lax.switch(number, [_marking(branch, axes) for branch in branches], *operands)
     return chosen
 
 
-def _varying_alike(branches: Sequence[Callable[..., State]], operands: tuple[Any, ...]) -> Sequence[Callable[..., State]]:
-    """The branches, with results marked as varying over those axes of the mesh over which those of any branch vary."""
-    if not _is_on_mesh():
-        return branches
-    axes = jax.tree.map(lambda *leaves: frozenset().union(*map(_axes, leaves)), *(jax.eval_shape(branch, *operands) for branch in branches))
-
-    def marked(branch: Callable[..., State], *operands: Any) -> State:
-        result: State = jax.tree.map(_vary, branch(*operands), axes)
-        return result
-
-    return [functools.partial(marked, branch) for branch in branches]
+def _marking(function: Callable[..., State], axes: frozenset[str]) -> Callable[..., State]:
+    """The function, with results that vary over these axes at least."""
+    return (lambda *arguments: _varying(function(*arguments), axes)) if axes else function
 
 
-def _is_on_mesh() -> bool:
+def _varying(values: State, axes: frozenset[str]) -> State:
+    """The values, marked as varying over these axes of a mesh too."""
+
+    def mark(leaf: Array) -> Array:
+        missing = tuple(sorted(axes - _axes_of(leaf, set())))
+        return lax.pcast(leaf, missing, to="varying") if missing else leaf
+
+    marked: State = jax.tree.map(mark, values) if axes else values
+    return marked
+
+
+def is_on_mesh() -> bool:
+    """Whether this is being traced under `shard_map`."""
     return bool(jax.sharding.get_abstract_mesh().manual_axes)
 
 
-def _vary(leaf: Array, axes: frozenset[str]) -> Array:
-    """The array, marked as varying over these axes too."""
-    missing = tuple(sorted(axes - _axes(leaf)))
-    return lax.pcast(leaf, missing, to="varying") if missing else leaf
+def _axes_on_mesh(*things: Any) -> frozenset[str]:
+    """The axes over which arrays vary, none outside `shard_map`."""
+    return _axes_of(things, set()) if is_on_mesh() else frozenset()
 
 
-def _varying_as_after(turn: Callable[[State], State], state: State) -> State:
-    """The state, marked as varying over those axes of the mesh over which it varies after any number of turns."""
-    while _is_on_mesh():
-        axes = jax.tree.map(_axes, jax.eval_shape(turn, state))
-        if all(jax.tree.leaves(jax.tree.map(lambda now, then: then <= _axes(now), state, axes))):
-            break
-        state = jax.tree.map(_vary, state, axes)
-    return state
+def _axes_of(thing: Any, visited: set[int]) -> frozenset[str]:
+    """The axes of a mesh over which arrays vary: those of a pytree, and those that its functions hold."""
+    axes: frozenset[str] = frozenset()
+    for leaf in jax.tree.leaves(thing):
+        if isinstance(leaf, jax.core.Tracer):
+            axes |= jax.typeof(leaf).manual_axis_type.varying
+        elif callable(leaf) and id(leaf) not in visited:
+            visited.add(id(leaf))
+            axes |= _axes_of(_held_by(leaf), visited)
+    return axes
 
 
-def _axes(leaf: Any) -> frozenset[str]:
-    """The axes of the mesh over which an array varies."""
-    return (leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)).manual_axis_type.varying
+def _held_by(function: Any) -> list[Any]:
+    """What a function was made with: its cells, arguments that are filled in, the object whose method it is, and what it wraps."""
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or () if cell != types.CellType()]
+    names = ("func", "args", "keywords", "__self__", "__func__", "__wrapped__")
+    return cells + [getattr(function, name) for name in names if hasattr(function, name)]
 
 
 def bounded_loop(step: Callable[[State], State], unfinished: Callable[[State], Array], state: State, *, max_checks: int) -> tuple[State, Array]:
