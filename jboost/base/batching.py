@@ -22,7 +22,7 @@ _CACHE_BYTES = 1 << 18
 
 
 def in_chunks(function: Callable[..., PyTree], *, at_once: int | None = None) -> Callable[..., PyTree]:
-    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; under `shard_map`, and with derivatives, on all at once.
+    """`function` of pytrees of arrays, which under `vmap` on a CPU runs on chunks of members; on all under `shard_map`, and for derivatives.
 
     Args:
       function: what a member is to go through.
