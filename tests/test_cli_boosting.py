@@ -102,7 +102,7 @@ def test_lpboost_by_the_simplex_method(run):
     assert report["boosting"]["certificate"]["explanation"] in out
 
 
-@pytest.mark.parametrize("method", options.SOFT_MARGINS)
+@pytest.mark.parametrize("method", [pytest.param(it, marks=pytest.mark.slow if it == "relaxed-margin" else ()) for it in options.SOFT_MARGINS])
 def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, method):
     fit = ("fit", *DATA, "--method", method, *QUICK, "--folds", "2", "--output", "out")
     code, out, err = run(*fit, "--nu", "0.2", "--nu", "0.5", "--nu", "0.2")

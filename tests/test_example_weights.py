@@ -135,7 +135,8 @@ def small_caps():
     return points, labels, masks, np.array(factors) / np.array(sizes)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, pytest.param(np.float64, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_caps_near_one_over_m_are_solved(dtype):
     with jax.enable_x64(dtype == np.float64):
         points, labels, masks, penalties = small_caps()
