@@ -65,6 +65,6 @@ def _enclosing_quotients(ratio: Array, largest: float) -> tuple[Array, Array]:
         return swap_p, swap_q, p, q, jnp.where(turn, inverse - term, rest), turn
 
     zero, one = jnp.zeros_like(ratio), jnp.ones_like(ratio)
-    start = (one, zero, zero, one, zero, jnp.ones((), bool))
-    old_p, old_q, p, q, _, _ = loops.fori_loop(0, _MAX_TERMS, extend, (*start[:4], ratio, start[5]))
+    start = (one, zero, zero, one, ratio, jnp.ones((), bool))
+    old_p, old_q, p, q, _, _ = loops.fori_loop(0, _MAX_TERMS, extend, start)
     return jnp.stack([p, old_p]), jnp.stack([q, old_q])

@@ -24,7 +24,7 @@ from jboost.l0 import grids
 _NARROW = 1e-5  # an interval that rounding may have made
 _DUST = 1e-6  # what rounding leaves of a coefficient that a move takes away
 _COARSE = tuple(2.0**-digits for digits in range(9))  # grids on which a margin may be met with equality
-_AT_ONCE = 4  # break points that are passed in one turn of a loop, which takes as long as their work
+_AT_ONCE = 4  # break points that are passed in one turn of a loop, which itself costs as much as they do
 _MOST_GIVERS = 32  # the largest coefficients, whose transfer is tried
 _MOST_STARTED = 16  # the largest coefficients, with which a search may begin
 _MOST_PRICED = 1024  # hypotheses that the values of (15) are looked at for

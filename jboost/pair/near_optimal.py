@@ -92,7 +92,7 @@ def empty_lists(instance: Instance, room: Room) -> tuple[Splits, Occurrences]:
     occurrences = Occurrences(
         jnp.zeros(room.occurrences, jnp.int32), jnp.zeros(room.occurrences, jnp.int32), jnp.full((room.occurrences, 2), -1, jnp.int32), none
     )
-    return (splits, occurrences)
+    return splits, occurrences
 
 
 def list_rows(on_own_side: Array, losses: Array, count: Array) -> Splits:
