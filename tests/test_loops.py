@@ -1,6 +1,7 @@
 """Loops and branches on a mesh: what is carried varies as a turn makes it vary, and every algorithm runs on a data set of each device."""
 
 import re
+import sys
 from pathlib import Path
 
 import jax
@@ -14,7 +15,6 @@ from jboost.base import loops
 from programs import PROGRAMS
 
 WHOLE = ("adaboost.fit", "lpboost.solve")
-NOT_YET = ("slipper.fit",)  # vmap over folds of a scan whose constants are marked: JAX refuses them
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def on_each_device(mesh, run):
     return jax.jit(jax.shard_map(of_one, mesh=mesh, in_specs=PartitionSpec("sets"), out_specs=PartitionSpec("sets")))
 
 
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in NOT_YET])
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_every_algorithm_may_be_traced_under_shard_map(name, mesh):
     run, problem = PROGRAMS[name]
     on_each_device(mesh, run).trace(*(np.stack([field] * mesh.size) for field in problem))
@@ -62,6 +62,22 @@ def test_loops_and_branches_take_constants_beside_what_varies(mesh):
     found = on_each_device(mesh, run)(rows)
     for row, values in zip(rows, found, strict=True):
         np.testing.assert_allclose(values, run(jnp.asarray(row)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("config", [jboost.lp.FirstOrderConfig(), jboost.lp.InteriorPointConfig()], ids=["first_order", "interior_point"])
+def test_a_loop_of_ones_own_over_the_steps_of_a_linear_program_may_be_traced(config, mesh):
+    solver = sys.modules[type(config).__module__]
+
+    def run(costs):
+        program = jboost.lp.LinearProgram(costs, jboost.operators.identity(3), -jnp.ones(3), jnp.ones(3), -jnp.ones(3), jnp.ones(3))
+
+        def turn(state):
+            return solver.step(state, program, tolerance=1e-3, config=config)[0]
+
+        first = solver.init(program, config=config)
+        return jax.lax.while_loop(lambda state: state.status == jboost.status.Status.UNFINISHED, turn, first).best_error
+
+    on_each_device(mesh, run).trace(np.ones((mesh.size, 3), np.float32))
 
 
 def test_no_room_has_loops_of_its_own():

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jboost.base import loops, numerics
+from jboost.base import loops
 from jboost.base.types import ArrayLike, PyTree
 
 _CACHE_BYTES = 1 << 18
@@ -54,7 +54,9 @@ def _differentiate(function: Callable[..., PyTree], primals: tuple[jax.Array, ..
         results = function(*leaves)
         for leaf in leaves:
             is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            results = numerics.start_loop_beside(results, jax.random.key_data(leaf) if is_key else leaf)
+            numbers = jax.random.key_data(leaf) if is_key else leaf
+            never = jnp.zeros((), bool) & jnp.any(numbers != numbers)
+            results = jax.tree.map(lambda result, never=never: jnp.where(never, result, result), results)
         return results
 
     return jax.jvp(beside_arguments, primals, tangents)

@@ -85,6 +85,11 @@ def _varying(values: State, axes: frozenset[str]) -> State:
     return marked
 
 
+def beside(state: State, data: Any) -> State:
+    """The state that a loop of the caller's own begins with: under `shard_map` it varies wherever the data does that steps are given."""
+    return _varying(state, _axes_on_mesh(data))
+
+
 def is_on_mesh() -> bool:
     """Whether this is being traced under `shard_map`."""
     return bool(jax.sharding.get_abstract_mesh().manual_axes)

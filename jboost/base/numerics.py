@@ -166,12 +166,6 @@ def spread(size: int, dtype: jnp.dtype) -> Array:
     return 1 + jnp.mod(0.6180339887 * jnp.arange(size, dtype=dtype), 1.0)
 
 
-def start_loop_beside(carry: PyTree, data: Array) -> PyTree:
-    """The first carry of a loop, marked as varying over the mesh wherever `data` does; `shard_map` wants it so of constants."""
-    never = jnp.zeros((), bool) & jnp.any(data != data)
-    return jax.tree.map(lambda leaf: jnp.where(never, leaf, leaf), carry)
-
-
 def round_down(value: Array, dtype: jnp.dtype) -> Array:
     """The largest number of the float `dtype` that is not above an integer or float `value`; next to 0 the largest that is not subnormal."""
     return _rounded(value, dtype, operator.gt, -1.0)

@@ -134,7 +134,7 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
         history=empty_history(config.history_length, norm.dtype),
         status=status,
     )
-    return numerics.start_loop_beside(state, problem.objective)
+    return loops.beside(state, problem)
 
 
 def _first_point(problem: LinearProgram, scaled: LinearProgram, scaling: Scaling, initial: Any) -> tuple[Point, Array]:

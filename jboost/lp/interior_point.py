@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import check, loops, numerics
+from jboost.base import check, loops
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import assess, certify, conclude, embedding, tighten
@@ -145,7 +145,7 @@ def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> St
         empty_history(config.history_length, point.scale.dtype),
         status,
     )
-    return numerics.start_loop_beside(state, problem.objective)
+    return loops.beside(state, problem)
 
 
 def step(state: State, problem: LinearProgram, *, tolerance: Array, config: InteriorPointConfig) -> tuple[State, Info]:

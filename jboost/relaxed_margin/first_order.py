@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics
+from jboost.base import check, loops
 from jboost.base.types import Array
 from jboost.relaxations import certify
 from jboost.relaxations.votes import norm_bound
@@ -87,7 +87,6 @@ def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Arra
     nothing = jax.tree.map(jnp.zeros_like, start)
     gap = best.upper - best.lower
     state = _State(start, nothing, zero, start, gap, zero + jnp.inf, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
-    state = numerics.start_loop_beside(state, game.margins)
     target = 0.98 * tolerance - 8 * jnp.finfo(game.margins.dtype).eps
     steps_per_check = min(config.iterations_per_check, config.max_iterations)
 

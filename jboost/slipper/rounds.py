@@ -66,7 +66,8 @@ def _choose(learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_
 
         def one_round(carry: tuple[State, Array], _: None) -> tuple[tuple[State, Array], Array]:
             before, scores = carry
-            state = boosting.step(before, part)[0]
+            goes_on = boosting.unfinished(before)
+            state = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), boosting.advance(before, part), before)
             change = state.ensemble.votes - before.ensemble.votes
             slot = jnp.argmax(jnp.any(change != 0, axis=1))
             said = learner.outputs(jax.tree.map(lambda leaf: leaf[slot], state.ensemble.hypotheses), dataset.features)
