@@ -222,6 +222,8 @@ def test_inspect_says_what_fit_said(report, run):
     [
         ((), jboost.l0.SearchConfig()),
         (("--vote", "relaxed"), jboost.l0.RelaxedConfig()),
+        (("--max-rules", "3"), jboost.l0.SearchConfig(max_hypotheses=3)),
+        (("--max-rules", "3", "--vote", "relaxed"), jboost.l0.RelaxedConfig(3)),
     ],
 )
 def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
@@ -339,6 +341,7 @@ def test_code_length_of_no_rule():
         ((*DATA, "--learner", "stumps"), "--learner is for the method relaxed-margin or lpboost or adaboost or infoboost, and the method is l0"),
         ((*DATA, "--nu", "0.2"), "--nu is for the method relaxed-margin or lpboost, and the method is l0"),
         ((*DATA[:4], "--method", "pair", "--kappa", "2"), "--kappa is for the method l0, and the method is pair"),
+        ((*DATA, "--exact", "5", "--max-rules", "3"), "--exact proves the best vote of any number of rules, and --max-rules allows some only"),
         (
             (*DATA, "--exact", "5", "--vote", "relaxed"),
             "--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one",

@@ -78,20 +78,21 @@ def test_bounds_hold_the_optimum_over_all_monomials():
         assert upper - lower <= 2 * TOLERANCE * max(1.0, upper), (index, lower, upper, int(fits.status[index]))
 
 
-def integer_optimum(outputs, labels, cost, margin):
-    """(15) by HiGHS as a mixed-integer program in (lambda, mu, xi)."""
+def integer_optimum(outputs, labels, cost, margin, weights=1.0, is_counted=0.0, most=np.inf):
+    """(15) by HiGHS as a mixed-integer program in (lambda, mu, xi), with no more than `most` of the hypotheses that are counted."""
     m, n = outputs.shape
     rows = np.vstack(
         [
             np.hstack([labels[:, None] * outputs, np.zeros((m, n)), (1 + margin) * np.eye(m)]),
             np.hstack([np.ones((1, n)), np.zeros((1, n + m))]),
             np.hstack([-np.eye(n), np.eye(n), np.zeros((n, m))]),
+            np.hstack([np.zeros((1, n)), is_counted * np.ones((1, n)), np.zeros((1, m))]),
         ]
     )
-    low = np.r_[np.full(m, margin), 1, np.zeros(n)]
-    high = np.r_[np.full(m, np.inf), 1, np.full(n, np.inf)]
+    low = np.r_[np.full(m, margin), 1, np.zeros(n), 0]
+    high = np.r_[np.full(m, np.inf), 1, np.full(n, np.inf), most]
     found = optimize.milp(
-        np.r_[np.zeros(n), cost, np.ones(m)],
+        np.r_[np.zeros(n), cost, weights * np.ones(m)],
         constraints=optimize.LinearConstraint(rows, low, high),
         integrality=np.r_[np.zeros(n), np.ones(n + m)],
         bounds=optimize.Bounds(0, 1),
@@ -229,6 +230,42 @@ def test_a_literal_stands_for_the_opposite_one_and_a_better_one_for_a_worse():
         found = solve(jnp.array(start, jnp.float32))
         assert float(found.loss) == pytest.approx(0.5, rel=1e-6)
         assert np.sum(np.asarray(found.coefficients)[2:] > 0) == 1
+
+
+def test_votes_of_few_hypotheses_keep_to_what_is_allowed_and_come_near_the_best_of_them():
+    rng = np.random.default_rng(5)
+    problems = [random_problem(rng) for _ in range(30)]
+    constants = np.stack([np.ones(20), -np.ones(20)]) * rng.choice([-1.0, 1.0], (30, 1, 20))
+    problems = [
+        problem._replace(
+            margins=problem.margins.at[:2].set(pair), costs=0.1 * problem.costs.at[:2].set(0), is_column=problem.is_column.at[:2].set(True)
+        )
+        for problem, pair in zip(problems, constants, strict=True)
+    ]
+    starts = jnp.asarray(rng.dirichlet(np.ones(12), (30, 4)).astype(np.float32)).at[:, 0].set(0)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
+    for most in (1, 3):
+        config = integer.SearchConfig(max_hypotheses=most)
+
+        def best(problem, starts, config=config):
+            def one(start):
+                few = integer.limited(jnp.where(problem.is_column, start, 0), config.max_hypotheses, (0, 1))
+                return integer.search(problem, integer.evaluate_near(problem, few), config=config, companions=(0, 1))
+
+            votes = jax.vmap(one)(starts)
+            return jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes)
+
+        found = jax.device_get(jax.jit(jax.vmap(best))(stacked, starts))
+        num_best = 0
+        for index, problem in enumerate(problems):
+            assert np.sum(found.coefficients[index, 2:] > 0) <= most
+            assert float(found.loss[index]) == pytest.approx(float(exact_loss(problem, found.coefficients[index])), rel=1e-6)
+            kept = np.flatnonzero(problem.is_column)
+            margins, cost, weights = (np.asarray(part, float) for part in (problem.margins[kept], problem.costs[kept], problem.weights))
+            optimum = integer_optimum(margins.T, np.ones(20), cost, float(problem.margin), weights, (kept > 1).astype(float)[None, :], most)
+            assert optimum <= found.loss[index] + 1e-5
+            num_best += found.loss[index] <= optimum + 1e-4
+        assert num_best >= 15, (most, num_best)  # a local search from four points
 
 
 @pytest.mark.slow

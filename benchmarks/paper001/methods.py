@@ -31,9 +31,13 @@ class Sizes(NamedTuple):
     max_columns: int
     inner_votes: tuple[str, ...] = ()  # of VOTES, what the cross-validation of l0-chosen chooses from
     max_hypotheses: int = 12  # that tell the vote of the relaxation
+    max_sparse: int | None = None  # hypotheses in the vote of fewest errors plus costs, None for as many as are worth it
 
 
-VOTES = {"sparse": lambda sizes: jboost.l0.SearchConfig(), "relaxed": lambda sizes: jboost.l0.RelaxedConfig(sizes.max_hypotheses)}
+VOTES = {
+    "sparse": lambda sizes: jboost.l0.SearchConfig(max_hypotheses=sizes.max_sparse),
+    "relaxed": lambda sizes: jboost.l0.RelaxedConfig(sizes.max_hypotheses),
+}
 
 
 class Examples(NamedTuple):

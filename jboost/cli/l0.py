@@ -28,7 +28,7 @@ from jboost.report import l0 as report_room
 
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
-_VOTES: dict[str, Any] = {"sparse": l0.SearchConfig(), "relaxed": l0.RelaxedConfig()}
+_VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
 _STREAM = 3  # the folds that choose are others than those of `evaluate`
 _WIDTH = 8  # bits are padded to a multiple, so that folds share one shape
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
@@ -203,6 +203,11 @@ def _maker(max_order: int, has_gaps: bool) -> Callable[..., Any]:
     return make_learner
 
 
+def _search(vote: str, settings: Settings) -> Any:
+    """How a kind of final vote is found."""
+    return _VOTES[vote]() if settings.max_rules is None else _VOTES[vote](max_hypotheses=settings.max_rules)
+
+
 def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: OnStep | None) -> Found:
     """The vote for one kappa, margin and kind of vote."""
 
@@ -210,7 +215,7 @@ def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, room: 
         return loops.goes_on(on_step, state, _bounds(info))
 
     ((kappa,), (margin,), (vote,)) = settings.kappa, settings.margin, settings.vote
-    fitted = l0.fit(dataset, make_learner(kappa), margin=float(margin), search=_VOTES[vote], on_step=watch, **room)
+    fitted = l0.fit(dataset, make_learner(kappa), margin=float(margin), search=_search(vote, settings), on_step=watch, **room)
     return Found(jax.block_until_ready(fitted), settings, ())
 
 
@@ -240,7 +245,7 @@ def _choose(
     def watch(errors: Any, progress: tuple[int, int]) -> bool:
         return loops.goes_on(on_step, errors, f"held-out loss {float(errors.min()):.2%}")
 
-    votes = [_VOTES[name] for name in settings.vote]
+    votes = [_search(vote, settings) for vote in settings.vote]
     grid: dict[str, Any] = {"margins": rhos, "kappas": settings.kappa, "search": votes}
     choice = l0.choose(dataset, make_learner, key=jax.random.key(settings.seed), on_step=watch, **folds, **grid, **room)
     means, spreads = np.asarray(choice.errors, np.float64), np.asarray(choice.standard_errors, np.float64)

@@ -43,6 +43,7 @@ class Settings:
     missing: str
     min_separation: int | None
     vote: tuple[str, ...]
+    max_rules: int | None
     exact: float  # seconds, 0 for none
     rounds: int
     solver: str
@@ -195,6 +196,15 @@ OPTIONS = (
         "less on new rows. It may be repeated.",
         methods=(L0,),
         num_values=_ANY_NUMBER,
+    ),
+    Option(
+        "max_rules",
+        int,
+        None,
+        "How many rules may vote, at most; without it twelve of --vote relaxed, and of --vote sparse as many as are worth their cost.",
+        methods=(L0,),
+        low=1,
+        metavar="N",
     ),
     Option(
         "exact",
@@ -367,6 +377,8 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         filled["learner"] = "monomials"
     if filled["exact"] > 0 and "relaxed" in filled["vote"]:
         raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one: choose one of them")
+    if filled["exact"] > 0 and filled["max_rules"] is not None:
+        raise ValueError("--exact proves the best vote of any number of rules, and --max-rules allows some only: choose one of them")
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
     for option in OPTIONS:

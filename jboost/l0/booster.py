@@ -385,14 +385,16 @@ def _final_vote(memory: Memory, instance: integer.Instance, config: VoteConfig) 
 def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.SearchConfig) -> integer.Vote:
     """The best point of (15) that the local search finds from the points at hand."""
     primal = memory.warm.primal
+    rounded = integer.evaluate(instance, integer.limited(memory.best.coefficients, config.max_hypotheses, _CONSTANTS))
     whole = jnp.stack([memory.best.coefficients, primal.coefficients, primal.selected, integer.best_pair(instance).coefficients])
     starts = jnp.concatenate([whole, integer.sparse_starts(primal.coefficients), integer.sparse_starts(primal.selected)])
 
     def search(start: Array) -> integer.Vote:
-        return integer.search(instance, integer.evaluate_near(instance, start), config=config, companions=_CONSTANTS)
+        few = integer.limited(start, config.max_hypotheses, _CONSTANTS)
+        return integer.search(instance, integer.evaluate_near(instance, few), config=config, companions=_CONSTANTS)
 
     found = lax.map(search, starts)
-    return integer.better(memory.best, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found))
+    return integer.better(rounded, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found))
 
 
 @jax.jit
@@ -441,6 +443,7 @@ def fit(
       config: static; how the relaxation is solved.
       search: static; how the final vote is found: by `SearchConfig()`, the default, one of least (15) as far as a local search goes; by
         `RelaxedConfig()` that of the last relaxation, told by a dozen of its hypotheses: more of them, and mostly fewer errors on new examples.
+        Both take `max_hypotheses`, which bounds how many vote; what bounds (15) does not know of it.
       max_columns: static; how many hypotheses are held at a time, if the learner has so many. Those that have come to be of no use make room for
         others. The time of a round grows with its square.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of

@@ -57,6 +57,8 @@ class ExactConfig:
         if self.num_cuts is not None:
             check.count("config.num_cuts", self.num_cuts, low=1)
         check.record("config.search", self.search, integer.SearchConfig)
+        if self.search.max_hypotheses is not None:
+            raise ValueError(f"config.search.max_hypotheses is {self.search.max_hypotheses}: the optimum is over any number of them, leave it out")
 
 
 class Exact(NamedTuple):

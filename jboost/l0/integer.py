@@ -38,9 +38,13 @@ class SearchConfig:
 
     max_moves: int = 200
     """Moves, at most, from one starting point."""
+    max_hypotheses: int | None = None
+    """How many may vote, at most, the constants not counted; None for as many as are worth their cost."""
 
     def __post_init__(self) -> None:
         check.count("config.max_moves", self.max_moves, low=0)
+        if self.max_hypotheses is not None:
+            check.count("config.max_hypotheses", self.max_hypotheses, low=1)
 
 
 class Instance(NamedTuple):
@@ -161,6 +165,27 @@ def sparse_starts(coefficients: Array) -> Array:
     return jax.vmap(largest)(jnp.array([2, 4, 8, 16, 3, 6, 12]), jnp.arange(7) >= 4)
 
 
+def limited(coefficients: Array, most: int | None, free: tuple[int, ...]) -> Array:
+    """The largest of coefficients [n], `most` beside those that are `free`, which do not count; all of the first one that is where none is left."""
+    if most is None:
+        return coefficients
+    values, places = lax.top_k(jnp.where(_among(free, coefficients), 0.0, coefficients), min(most, coefficients.shape[0]))
+    kept = jnp.where(_among(free, coefficients), coefficients, jnp.zeros_like(coefficients).at[places].set(values))
+    return kept.at[free[0] if free else 0].add(jnp.where(jnp.any(kept > 0), 0.0, 1.0))
+
+
+def _among(places: tuple[int, ...], coefficients: Array) -> Array:
+    return jnp.zeros(coefficients.shape, bool).at[jnp.array(places, int)].set(True)
+
+
+def _shut_out(coefficients: Array, most: int | None, free: tuple[int, ...]) -> Array:
+    """The hypotheses [n] that have no vote, and get none unless another one loses its own."""
+    if most is None:
+        return jnp.zeros(coefficients.shape, bool)
+    counts = ~_among(free, coefficients)
+    return counts & (coefficients <= 0) & (jnp.sum(counts & (coefficients > 0)) >= most)
+
+
 class _Moves(NamedTuple):
     """The best move towards or away from each hypothesis."""
 
@@ -188,7 +213,7 @@ class _Walk(NamedTuple):
     middle: Array  # [n]
 
 
-def _moves(instance: Instance, coefficients: Array) -> _Moves:
+def _moves(instance: Instance, coefficients: Array, may_vote: Array) -> _Moves:
     """The best t of (1 - t) lambda + t e_u for each u, at the end where lambda_u vanishes or within an interval; others stay in the support.
 
     All hypotheses have their break points in three lists, one for each answer, so that one sort and one walk do for all.
@@ -221,7 +246,7 @@ def _moves(instance: Instance, coefficients: Array) -> _Moves:
     inside = walk.least + rest + instance.costs
     is_removed = removed <= inside
     return _Moves(
-        loss=jnp.where(instance.is_column, jnp.minimum(removed, inside), jnp.inf),
+        loss=jnp.where(may_vote, jnp.minimum(removed, inside), jnp.inf),
         width=jnp.where(is_removed, 1.0, walk.width),
         step=jnp.where(is_removed, low, walk.middle),
     )
@@ -239,9 +264,9 @@ def _breaks(instance: Instance, reached: Array) -> _Break:
     return _Break(place[order], example[order], said[order], change[order])
 
 
-def _after_move(instance: Instance, vote: Vote) -> Vote:
-    """The point after the best move towards or away from one hypothesis."""
-    moves = _moves(instance, vote.coefficients)
+def _after_move(instance: Instance, vote: Vote, is_out: Array) -> Vote:
+    """The point after the best move towards or away from one hypothesis, none of those [n] that are out."""
+    moves = _moves(instance, vote.coefficients, instance.is_column & ~is_out)
     least = jnp.min(moves.loss)
     best = jnp.argmax(jnp.where(moves.loss <= least, moves.width, -1.0))
     step = moves.step[best]
@@ -249,8 +274,11 @@ def _after_move(instance: Instance, vote: Vote) -> Vote:
     return evaluate(instance, moved.at[best].set(jnp.where(moved[best] < _DUST, 0.0, moved[best])))
 
 
-def _after_transfer(instance: Instance, vote: Vote, companions: tuple[int, ...]) -> Vote:
-    """The point after the best transfer of all of one coefficient to another hypothesis, a companion growing as much or not."""
+def _after_transfer(instance: Instance, vote: Vote, is_out: Array, companions: tuple[int, ...]) -> Vote:
+    """The point after the best transfer of all of one coefficient to another hypothesis, a companion growing as much or not.
+
+    A companion does not hand its own to one of those [n] that are out.
+    """
     own = vote.coefficients
     size = own.shape[0]
     shares, givers = lax.top_k(own, min(size, _MOST_GIVERS))
@@ -258,6 +286,7 @@ def _after_transfer(instance: Instance, vote: Vote, companions: tuple[int, ...])
     beside = jnp.concatenate([jnp.zeros_like(reached)[None, :], instance.margins[jnp.array(companions, int)]])
     paid = jnp.concatenate([jnp.zeros((1,), own.dtype), jnp.where(own > 0, 0.0, instance.costs)[jnp.array(companions, int)]])
     grows = (jnp.arange(beside.shape[0]) > 0).astype(own.dtype)
+    is_companion = _among(companions, own)
 
     def losses(part: tuple[Array, Array]) -> Array:
         share, giver = part
@@ -266,7 +295,7 @@ def _after_transfer(instance: Instance, vote: Vote, companions: tuple[int, ...])
         need = instance.margin * (1 + share * grows) + _CAUTION
         errors = jnp.sum(jnp.where(moved < need[:, None, None], instance.weights[None, None, :], 0.0), axis=2)
         price = jnp.where(own > 0, 0.0, instance.costs)[None, :] + paid[:, None]
-        takes = instance.is_column & (jnp.arange(size) != giver)
+        takes = instance.is_column & (jnp.arange(size) != giver) & ~(is_out & is_companion[giver])
         return jnp.where(takes[None, :], errors + price - instance.costs[giver], jnp.inf)
 
     def losses_of_share(part: tuple[Array, Array]) -> Array:
@@ -290,13 +319,15 @@ def search(instance: Instance, start: Vote, *, config: SearchConfig, companions:
     """The best of a sequence of moves, each the best there is, from a starting point; no worse than it.
 
     Where no line search gains, all of one coefficient goes to another hypothesis, while one of the `companions`, columns that cost little, may take
-    as much: where they are the constants, a monomial of one literal can stand for the opposite one.
+    as much: where they are the constants, a monomial of one literal can stand for the opposite one. They do not count towards `max_hypotheses`, which
+    the start is to keep to (`limited`).
     """
 
     def move(state: _State) -> _State:
-        moved = _after_move(instance, state.vote)
+        is_out = _shut_out(state.vote.coefficients, config.max_hypotheses, companions)
+        moved = _after_move(instance, state.vote, is_out)
         gains = moved.loss < state.vote.loss
-        fresh = loops.cond(gains, lambda vote: moved, lambda vote: _after_transfer(instance, vote, companions), state.vote)
+        fresh = loops.cond(gains, lambda vote: moved, lambda vote: _after_transfer(instance, vote, is_out, companions), state.vote)
         return _State(better(state.vote, fresh), fresh.loss < state.vote.loss, state.num_moves + 1)
 
     first = _State(start, jnp.ones((), bool), jnp.zeros((), jnp.int32))
