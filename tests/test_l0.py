@@ -244,28 +244,28 @@ def test_votes_of_few_hypotheses_keep_to_what_is_allowed_and_come_near_the_best_
     ]
     starts = jnp.asarray(rng.dirichlet(np.ones(12), (30, 4)).astype(np.float32)).at[:, 0].set(0)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *problems)
-    for most in (1, 3):
-        config = integer.SearchConfig(max_hypotheses=most)
+    most = 2
+    config = integer.SearchConfig(max_hypotheses=most)
 
-        def best(problem, starts, config=config):
-            def one(start):
-                few = integer.limited(jnp.where(problem.is_column, start, 0), config.max_hypotheses, (0, 1))
-                return integer.search(problem, integer.evaluate_near(problem, few), config=config, companions=(0, 1))
+    def best(problem, starts):
+        def one(start):
+            few = integer.limited(jnp.where(problem.is_column, start, 0), config.max_hypotheses, (0, 1))
+            return integer.search(problem, integer.evaluate_near(problem, few), config=config, companions=(0, 1))
 
-            votes = jax.vmap(one)(starts)
-            return jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes)
+        votes = jax.vmap(one)(starts)
+        return jax.tree.map(lambda leaf: leaf[jnp.argmin(votes.loss)], votes)
 
-        found = jax.device_get(jax.jit(jax.vmap(best))(stacked, starts))
-        num_best = 0
-        for index, problem in enumerate(problems):
-            assert np.sum(found.coefficients[index, 2:] > 0) <= most
-            assert float(found.loss[index]) == pytest.approx(float(exact_loss(problem, found.coefficients[index])), rel=1e-6)
-            kept = np.flatnonzero(problem.is_column)
-            margins, cost, weights = (np.asarray(part, float) for part in (problem.margins[kept], problem.costs[kept], problem.weights))
-            optimum = integer_optimum(margins.T, np.ones(20), cost, float(problem.margin), weights, (kept > 1).astype(float)[None, :], most)
-            assert optimum <= found.loss[index] + 1e-5
-            num_best += found.loss[index] <= optimum + 1e-4
-        assert num_best >= 15, (most, num_best)  # a local search from four points
+    found = jax.device_get(jax.jit(jax.vmap(best))(stacked, starts))
+    num_best = 0
+    for index, problem in enumerate(problems):
+        assert np.sum(found.coefficients[index, 2:] > 0) <= most
+        assert float(found.loss[index]) == pytest.approx(float(exact_loss(problem, found.coefficients[index])), rel=1e-6)
+        kept = np.flatnonzero(problem.is_column)
+        margins, cost, weights = (np.asarray(part, float) for part in (problem.margins[kept], problem.costs[kept], problem.weights))
+        optimum = integer_optimum(margins.T, np.ones(20), cost, float(problem.margin), weights, (kept > 1).astype(float)[None, :], most)
+        assert optimum <= found.loss[index] + 1e-5
+        num_best += found.loss[index] <= optimum + 1e-4
+    assert num_best >= 15  # a local search from four points
 
 
 @pytest.mark.slow

@@ -55,12 +55,15 @@ def either(condition: Array, one: Side, other: Side) -> Side:
 
 
 def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
-    """Judges both; each row by its own bound, each column by its own objective, so that no large number elsewhere makes them lenient."""
+    """Judges both; each row by its own bound, each column by its own objective, so that no large number elsewhere makes them lenient.
+
+    A bound of a variable that is far from it counts as none: what rounding leaves of a reduced cost would count for so much there.
+    """
     reduced_costs = problem.objective - dual.product
     below, above = problem.row_lower - primal.product, primal.product - problem.row_upper
     bound = jnp.where(below > above, problem.row_lower, problem.row_upper)
     paid, wrong_rows = lean(dual.point, problem.row_lower, problem.row_upper)
-    saved, wrong_columns = lean(reduced_costs, problem.lower, problem.upper)
+    saved, wrong_columns = lean(reduced_costs, *_near(problem, primal.point))
     primal_objective = jnp.sum(problem.objective * primal.point)
     dual_objective = jnp.sum(paid) + jnp.sum(saved)
     return Quality(
@@ -71,6 +74,13 @@ def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
         dual_residual=jnp.maximum(_off(wrong_columns, dual.size, problem.objective), jnp.max(wrong_rows, initial=0.0)),
         duality_gap=jnp.abs(primal_objective - dual_objective) / (1 + jnp.abs(primal_objective) + jnp.abs(dual_objective)),
     )
+
+
+def _near(problem: LinearProgram, primal: Array) -> tuple[Array, Array]:
+    """The bounds [n] of the variables, infinite where they are further from the point than it is from 0, and than 1."""
+    reach = 1 + jnp.abs(primal)
+    is_near = primal - problem.lower <= reach, problem.upper - primal <= reach
+    return jnp.where(is_near[0], problem.lower, -jnp.inf), jnp.where(is_near[1], problem.upper, jnp.inf)
 
 
 def _off(missed: Array, size: Array, goal: Array) -> Array:

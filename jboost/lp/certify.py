@@ -15,6 +15,7 @@ from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
 _ROUNDING = 2.0**-52
+_LEAST = 2.0**-1022  # what is smaller is taken for 0
 _TINY = 2.0**-960  # of a product, below which it may have underflown
 
 
@@ -36,9 +37,8 @@ def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
 
 
 def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, low: Array, high: Array) -> Array:
-    cost = brackets.widen(objective)
-    cost_low, cost_high = _outwards(cost - brackets.widen(high), cost - brackets.widen(low))
     wide = brackets.widen(dual)
+    cost_low, cost_high = _outwards(*(brackets.widen(part) for part in (objective, low, high)))
     slopes = jnp.stack([jnp.concatenate([wide, cost_low]), jnp.concatenate([wide, cost_high])])
     points = jnp.stack([jnp.concatenate([problem.row_lower, problem.lower]), jnp.concatenate([problem.row_upper, problem.upper])])
     low, _ = brackets.round_outwards(_sum_down(_least_product(slopes, brackets.widen(points))), jnp.zeros(()), objective.dtype)
@@ -57,8 +57,15 @@ def _product(slope: Array, point: Array) -> Array:
     return jnp.where(slope == 0, 0.0, slope * jnp.where((slope == 0) & jnp.isinf(point), 0.0, point))
 
 
-def _outwards(low: Array, high: Array) -> tuple[Array, Array]:
-    return low - _ROUNDING * jnp.abs(low), high + _ROUNDING * jnp.abs(high)
+def _outwards(cost: Array, low: Array, high: Array) -> tuple[Array, Array]:
+    """Numbers at or below cost - high and at or above cost - low."""
+    least, most = cost - high, cost - low
+    return least - _slack(least, cost, high), most + _slack(most, cost, low)
+
+
+def _slack(difference: Array, left: Array, right: Array) -> Array:
+    """What the difference may be off, of numbers none of which is below the normal range, as it may be itself."""
+    return jnp.where(left == right, 0.0, _ROUNDING * jnp.abs(difference) + _LEAST)
 
 
 def _sum_down(terms: Array) -> Array:

@@ -13,7 +13,7 @@ from jax import lax
 
 from jboost.base import loops, numerics
 from jboost.base.types import Array, ArrayLike
-from jboost.lp.problem import LinearProgram, row_sizes
+from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
 
 _ROUNDINGS = 8  # units of rounding between two bounds that are taken for one
 _LEAST_STEP = 2.0**-8  # from a bound to the first point, relative to the bound where that is large
@@ -58,16 +58,16 @@ def sides(values: Array) -> Array:
 
 def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     """The embedding of a program with its matrix dense."""
-    bounds_nothing = (problem.row_lower == -jnp.inf) & (problem.row_upper == jnp.inf)
-    low = jnp.concatenate([problem.lower, jnp.where(bounds_nothing, 0.0, problem.row_lower)])
-    high = jnp.concatenate([problem.upper, jnp.where(bounds_nothing, 0.0, problem.row_upper)])
+    is_idle = bounds_nothing(problem)
+    low = jnp.concatenate([problem.lower, jnp.where(is_idle, 0.0, problem.row_lower)])
+    high = jnp.concatenate([problem.upper, jnp.where(is_idle, 0.0, problem.row_upper)])
     cost = jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)])
     rows = jnp.abs(jnp.stack([problem.row_lower, problem.row_upper]))
     least = jnp.min(jnp.where((rows > 0) & jnp.isfinite(rows), rows, 1.0), initial=1.0)
     bound, is_fixed = jnp.stack([low, high]), _are_one(low, high, cost, least)
     has_bound = jnp.isfinite(bound) & ~is_fixed[None, :]
     return Embedded(
-        matrix=jnp.where(bounds_nothing[:, None], 0.0, matrix),
+        matrix=jnp.where(is_idle[:, None], 0.0, matrix),
         cost=cost,
         bound=jnp.where(has_bound, bound, 0.0),
         has_bound=has_bound,
@@ -95,12 +95,18 @@ def backward(program: Embedded, dual: Array) -> Array:
 
 
 def start(program: Embedded) -> Point:
-    """The middle of the boxes, about one away at most from a lower bound and from a single upper one, with all complementary products equal to 1."""
+    """The middle of the boxes, about one away at most from a lower bound and from a single upper one, with all complementary products equal to 1.
+
+    Bounds so far away that one is no step from them say little about where a solution is: 0 is nearer.
+    """
     has_low, has_high = program.has_bound
     low, high = program.bound
     to_low, to_high = (jnp.maximum(1.0, _LEAST_STEP * jnp.abs(end)) for end in (low, high))
     from_low = jnp.where(has_high, jnp.minimum(0.5 * (high - low), to_low), to_low)
-    primal = jnp.where(has_low, low + from_low, jnp.where(has_high, high - to_high, program.level))
+    is_far = jnp.where(has_low, to_low, to_high) > 1
+    lowest, highest = jnp.where(has_low, low + from_low, -jnp.inf), jnp.where(has_high, high - jnp.where(has_low, from_low, to_high), jnp.inf)
+    near_bound = jnp.where(has_low, lowest, jnp.where(has_high, highest, program.level))
+    primal = jnp.where(is_far, jnp.clip(0.0, lowest, highest), near_bound)
     slack = jnp.where(program.has_bound, sides(primal[None, :] - program.bound), 1.0)
     multiplier = jnp.where(program.has_bound, 1 / slack, 0.0)
     dual = jnp.sum(sides(multiplier), axis=0)[program.matrix.shape[1] :]
@@ -127,8 +133,12 @@ class Scaling(NamedTuple):
 
 
 def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, LinearProgram, Scaling]:
-    """Ruiz's equilibration of the dense matrix: rows and columns divided, again and again, by the root of their largest entry."""
-    sizes = jnp.abs(matrix)
+    """Ruiz's equilibration of the dense matrix: rows and columns divided, again and again, by the root of their largest entry.
+
+    Rows that bound nothing and variables that are fixed do not count, whatever their entries are.
+    """
+    counts = ~bounds_nothing(problem)[:, None] & (problem.lower < problem.upper)[None, :]
+    sizes = jnp.where(counts, jnp.abs(matrix), 0.0)
 
     def halve(_: Array, scales: tuple[Array, Array]) -> tuple[Array, Array]:
         row, column = scales

@@ -140,15 +140,16 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
 def _first_point(problem: LinearProgram, scaled: LinearProgram, scaling: Scaling, initial: Any) -> tuple[Point, Array]:
     """The first point, scaled and within its bounds, and the primal weight to begin with."""
     one = jnp.ones((), problem.objective.dtype)
+    per_column = numerics.safe_divide(scaling.bound_scale, scaling.columns)
     if initial is None:
         is_unused = problem.operator.column_norms(jnp.ones_like(problem.row_lower)) == 0
         cheapest = jnp.where(problem.objective > 0, problem.lower, jnp.where(problem.objective < 0, problem.upper, 0.0))
         primal = jnp.where(is_unused & jnp.isfinite(cheapest), cheapest, 0.0)
-        return Point(jnp.clip(primal, problem.lower, problem.upper) * (scaling.bound_scale / scaling.columns), jnp.zeros_like(problem.row_lower)), one
+        return Point(jnp.clip(primal, problem.lower, problem.upper) * per_column, jnp.zeros_like(problem.row_lower)), one
     initial = extend(initial, num_columns=problem.objective.shape[0], num_rows=problem.row_lower.shape[0])
     primal = certify.within_bounds(problem, jnp.where(jnp.isfinite(initial.primal), initial.primal, 0.0))
     dual = certify.allowed_dual(problem, jnp.where(jnp.isfinite(initial.dual), initial.dual, 0.0))
-    point = Point(primal * (scaling.bound_scale / scaling.columns), dual * (scaling.objective_scale / scaling.rows))
+    point = Point(primal * per_column, dual * numerics.safe_divide(scaling.objective_scale, scaling.rows))
     weight = jnp.asarray(initial.primal_weight, one.dtype) * scaling.objective_scale / scaling.bound_scale
     estimate = numerics.safe_divide(_norm(point.dual), _norm(point.primal))
     weight = jnp.where(weight > 0, weight, jnp.where(estimate > 0, estimate, 1.0))

@@ -66,6 +66,11 @@ def fits_in_memory(problem: LinearProgram) -> bool:
     return num_rows * num_columns <= _MOST_ENTRIES
 
 
+def bounds_nothing(problem: LinearProgram) -> Array:
+    """Which rows [m] have no finite bound."""
+    return (problem.row_lower == -jnp.inf) & (problem.row_upper == jnp.inf)
+
+
 def row_sizes(problem: LinearProgram) -> Array:
     """The size [m] of the finite bounds of each row, 0 without: of two that are not 0 the smaller one, as the other is often but a large number."""
     low, high = (jnp.where(jnp.isfinite(bound), jnp.abs(bound), 0.0) for bound in (problem.row_lower, problem.row_upper))

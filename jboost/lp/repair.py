@@ -24,10 +24,11 @@ _NEAR = 8.0  # times the worst miss: rows that a move would spoil
 
 
 class Repaired(NamedTuple):
-    """A point, and what is proven of its neighbourhood."""
+    """A point, and what is proven of its neighbourhood; where nothing is of any, the last one."""
 
     primal: Array  # [n]
     upper_bound: Array  # [] the largest objective that a feasible point next to it may have; +inf where none is proven to exist
+    bound_at_first: Array  # [] the same of the point as it was given
 
 
 class _Rows(NamedTuple):
@@ -45,22 +46,49 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
 
     Of more than `max_rows` equalities and missed rows, or of more than 4 million entries, the point is taken as it is.
     """
-    num_rows = problem.operator.shape[0]
-    num_chosen = min(num_rows, max_rows)
-    if num_chosen == 0 or not fits_in_memory(problem):
-        none = jnp.zeros((num_rows,), bool)
-        return Repaired(
-            primal, _judge(problem, primal, _choose(problem, primal, 0, jnp.zeros(())), jnp.zeros_like(primal), none, jnp.zeros((), bool))
-        )
+    num_chosen = _num_chosen(problem, max_rows)
+    if num_chosen == 0:
+        upper = _as_it_is(problem, primal)
+        return Repaired(primal, upper, upper)
     matrix = problem.operator.to_dense()
 
-    def improve(number: Array, best: Repaired) -> Repaired:
-        near = jnp.where(number % 2 == 0, _NEAR, 0.0)  # with the rows that a move would spoil, and, as those may leave no room to move, without
-        moved, upper = _prove_and_move(problem, matrix, best.primal, num_chosen, near)
-        return Repaired(moved, jnp.minimum(upper, best.upper_bound))
+    def improve(number: Array, carry: tuple[Array, Repaired]) -> tuple[Array, Repaired]:
+        point, best = carry
+        moved, upper = _prove_and_move(problem, matrix, point, num_chosen, _nearness(number))
+        is_better = upper < best.upper_bound
+        proven = jnp.minimum(upper, best.upper_bound)
+        at_first = jnp.where(number == 0, upper, best.bound_at_first)
+        return moved, Repaired(jnp.where(is_better, point, best.primal), proven, at_first)
 
-    start = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
-    return loops.fori_loop(0, _NUM_MOVES, improve, start)
+    nothing = jnp.full((), jnp.inf, primal.dtype)
+    last, best = loops.fori_loop(0, _NUM_MOVES, improve, (primal, Repaired(primal, nothing, nothing)))
+    return best._replace(primal=jnp.where(jnp.isfinite(best.upper_bound), best.primal, last))
+
+
+def prove_upper(problem: LinearProgram, primal: Array, *, max_rows: int) -> Array:
+    """What a point [n] proves as it stands: the least objective [] that some feasible point next to it is sure not to exceed."""
+    num_chosen = _num_chosen(problem, max_rows)
+    if num_chosen == 0:
+        return _as_it_is(problem, primal)
+    matrix = problem.operator.to_dense()
+    both = lax.map(lambda number: _prove_and_move(problem, matrix, primal, num_chosen, _nearness(number))[1], jnp.arange(2))
+    return jnp.min(both)
+
+
+def _num_chosen(problem: LinearProgram, max_rows: int) -> int:
+    """How many rows may be met at once."""
+    return min(problem.operator.shape[0], max_rows) if fits_in_memory(problem) else 0
+
+
+def _as_it_is(problem: LinearProgram, primal: Array) -> Array:
+    """The objective [] of a feasible point [n], rounded up; +inf of any other."""
+    none = jnp.zeros((problem.operator.shape[0],), bool)
+    return _judge(problem, primal, _choose(problem, primal, 0, jnp.zeros(())), jnp.zeros_like(primal), none, jnp.zeros((), bool))
+
+
+def _nearness(number: Array) -> Array:
+    """In turn with the rows that a move would spoil, and, as those may leave no room to move, without."""
+    return jnp.where(number % 2 == 0, _NEAR, 0.0)
 
 
 def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array]:

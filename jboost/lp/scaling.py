@@ -14,14 +14,14 @@ import jax.numpy as jnp
 from jboost.base import loops, numerics
 from jboost.base.records import register
 from jboost.base.types import Array
-from jboost.lp.problem import LinearProgram, row_sizes
+from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
 
 
 class Scaling(NamedTuple):
     """x = columns * scaled x / bound_scale and y = rows * scaled y / objective_scale."""
 
-    rows: Array  # [m] positive
-    columns: Array  # [n] positive
+    rows: Array  # [m] positive; 0 for rows that bound nothing
+    columns: Array  # [n] positive; 0 for variables that are fixed at 0
     bound_scale: Array  # [] positive
     objective_scale: Array  # [] positive
 
@@ -47,18 +47,19 @@ class Scaled:
 def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
     """The scaling after `rounds` rounds, static, the last one included; rows and columns without entries keep the factor 1.
 
-    Few rounds are better than many: to the end, sums of entries are equalised where a row has many entries and another has one.
+    Few rounds are better than many: to the end, sums of entries are equalised where a row has many entries and another has one. Rows and columns
+    that have no part in the program have none in the scaling, whatever their entries are.
     """
     operator = problem.operator
     dtype = problem.objective.dtype
-    ones = (jnp.ones(operator.shape[0], dtype), jnp.ones(operator.shape[1], dtype))
+    begin = ((~bounds_nothing(problem)).astype(dtype), ((problem.lower != 0) | (problem.upper != 0)).astype(dtype))
 
     def one_round(_: Any, factors: tuple[Array, Array]) -> tuple[Array, Array]:
         rows, columns = factors
         norms = rows * operator.row_norms(columns), columns * operator.column_norms(rows)
         return rows * numerics.inverse_root(norms[0]), columns * numerics.inverse_root(norms[1])
 
-    rows, columns = loops.fori_loop(0, rounds, one_round, ones)
+    rows, columns = loops.fori_loop(0, rounds, one_round, begin)
     return Scaling(rows, columns, 1 / (1 + _norm(row_sizes(problem) * rows)), 1 / (1 + _norm(columns * problem.objective)))
 
 
@@ -74,8 +75,13 @@ def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:
     return LinearProgram(
         scaling.objective_scale * scaling.columns * problem.objective,
         Scaled(problem.operator, scaling.rows, scaling.columns),
-        scaling.bound_scale * scaling.rows * problem.row_lower,
-        scaling.bound_scale * scaling.rows * problem.row_upper,
-        scaling.bound_scale / scaling.columns * problem.lower,
-        scaling.bound_scale / scaling.columns * problem.upper,
+        _times(scaling.bound_scale * scaling.rows, problem.row_lower),
+        _times(scaling.bound_scale * scaling.rows, problem.row_upper),
+        _times(numerics.safe_divide(scaling.bound_scale, scaling.columns), problem.lower),
+        _times(numerics.safe_divide(scaling.bound_scale, scaling.columns), problem.upper),
     )
+
+
+def _times(factors: Array, bounds: Array) -> Array:
+    """The scaled bounds; infinite ones stay so."""
+    return jnp.where(jnp.isinf(bounds), bounds, factors * bounds)

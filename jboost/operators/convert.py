@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from jax.experimental.sparse import BCOO
+from jax.experimental.sparse import JAXSparse
 
 from jboost.operators import sums
 from jboost.operators.dense import Dense
@@ -16,7 +16,7 @@ def as_operator(value: Any, *, name: str = "operator") -> Operator:
     """An operator as it is, and a matrix as the operator of it.
 
     Args:
-      value: an operator, a `jax.experimental.sparse.BCOO`, or [rows, columns] numbers.
+      value: an operator, a matrix of `jax.experimental.sparse`, or [rows, columns] numbers.
       name: how the caller names the argument; a message begins with it.
 
     Raises:
@@ -28,6 +28,6 @@ def as_operator(value: Any, *, name: str = "operator") -> Operator:
     """
     if hasattr(value, "matvec") and hasattr(value, "rmatvec") and hasattr(value, "bracket_matvec"):
         return value
-    if isinstance(value, BCOO):
+    if isinstance(value, JAXSparse):
         return sparse(value)
     return Dense(sums.judged(name, value, "rows", "columns"))

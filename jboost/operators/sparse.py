@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.experimental.sparse import BCOO
+from jax.experimental.sparse import BCOO, BCSR, COO, CSC, CSR
 
 from jboost.base import brackets, numerics
 from jboost.base.records import register
@@ -79,7 +79,7 @@ def sparse(bcoo: Any) -> Sparse:
     products, norms, brackets and `to_dense` know no other. Sums are in 64 bits. There are as many stored entries afterwards as before.
 
     Args:
-      bcoo: [rows, columns] a `jax.experimental.sparse.BCOO` without batched or dense dimensions.
+      bcoo: [rows, columns] a `jax.experimental.sparse.BCOO` without batched or dense dimensions, or a BCSR, COO, CSR or CSC.
 
     Raises:
       ValueError: at trace time, if it is no such matrix.
@@ -89,8 +89,7 @@ def sparse(bcoo: Any) -> Sparse:
     >>> jboost.operators.sparse(BCOO.fromdense(jnp.array([[0.0, 2.0], [3.0, 0.0]]))).matvec(jnp.array([1.0, 10.0])).tolist()
     [20.0, 3.0]
     """
-    if not isinstance(bcoo, BCOO):
-        raise ValueError(f"bcoo is a {type(bcoo).__name__}: a jax.experimental.sparse.BCOO is wanted; BCOO.fromdense makes one")
+    bcoo = _listed(bcoo)
     if bcoo.ndim != 2 or bcoo.n_batch or bcoo.n_dense:
         raise ValueError(
             f"bcoo has shape {list(bcoo.shape)}, n_batch={bcoo.n_batch}, n_dense={bcoo.n_dense}: a matrix without such dimensions is wanted"
@@ -108,6 +107,21 @@ def sparse(bcoo: Any) -> Sparse:
     else:
         data = _add_duplicates(data, np.asarray(rows).astype(np.int64) * num_columns + np.asarray(columns))
     return Sparse(data, rows, columns, (num_rows, num_columns))
+
+
+def _listed(matrix: Any) -> BCOO:
+    """The same entries as a list of places and numbers."""
+    if isinstance(matrix, BCSR):
+        return matrix.to_bcoo()
+    if isinstance(matrix, COO):
+        return BCOO((matrix.data, jnp.stack([matrix.row, matrix.col], axis=1)), shape=matrix.shape)
+    if isinstance(matrix, CSR | CSC):
+        lines = jnp.repeat(jnp.arange(len(matrix.indptr) - 1), jnp.diff(matrix.indptr), total_repeat_length=len(matrix.data))
+        places = (lines, matrix.indices) if isinstance(matrix, CSR) else (matrix.indices, lines)
+        return BCOO((matrix.data, jnp.stack(places, axis=1)), shape=matrix.shape)
+    if not isinstance(matrix, BCOO):
+        raise ValueError(f"bcoo is a {type(matrix).__name__}: a jax.experimental.sparse.BCOO is wanted; BCOO.fromdense makes one")
+    return matrix
 
 
 def _add_duplicates(data: Array, places: np.ndarray) -> Array:
