@@ -69,7 +69,7 @@ def blocks(results: Path) -> dict[str, str]:
     Raises:
       ValueError: naming the file, if one is of no known benchmark.
     """
-    tables = {"benchmarks": _benchmarks(results)}
+    tables = {"benchmarks": _benchmarks(results), "paper001-elsewhere": paper001.show_elsewhere()}
     for path in sorted((results / "paper001").glob("*.json")):
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
         tables |= {path.stem: paper001.show(rows), f"{path.stem}-means": paper001.show_means(rows)}

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from jboost.base import memory
 from jboost.data import binarization, cuts, support_sets
 from jboost.data.table import Table
 
@@ -578,3 +579,9 @@ def test_numbers_beside_text():
             binarization.fit(column("red", bad), [1, -1])
         with pytest.raises(ValueError, match=r"features\[0, 0\] is .* in a column of text"):
             binarization.apply(binarization.fit(column("red", "blue"), [1, -1]), column(bad))
+
+
+def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(monkeypatch):
+    monkeypatch.setattr(memory, "of_machine", lambda: 1_000)
+    with pytest.raises(ValueError, match=r"min_separation looks at all pairs of the 40 rows, which take 6,400 bytes, and there are 1,000: leave"):
+        binarization.fit(np.arange(40.0)[:, None], np.where(np.arange(40) % 2, 1, -1), min_separation=1)

@@ -12,6 +12,7 @@ import pytest
 from scipy import optimize
 
 import jboost
+from jboost.base import memory
 from jboost.base.status import Status
 from jboost.l0 import integer, pricing
 from jboost.learners import prices
@@ -626,3 +627,45 @@ def test_a_margin_that_is_no_number_bounds_nothing():
     fitted = jax.jit(lambda margin: jboost.l0.fit(dataset, jboost.learners.monomials(1), margin=margin, max_rounds=3))(jnp.nan)
     assert int(fitted.status) == Status.INVALID_INPUT
     assert np.isnan([fitted.certificate.lower_bound, fitted.certificate.integer_lower_bound, fitted.certificate.integer_upper_bound]).all()
+
+
+def negative_price(orders, num_attributes, num_examples, max_order):
+    return -1.0 * orders
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: jboost.monomials.costs.mdl(-5.0), "kappa is -5: a number from 0"),
+        (lambda: jboost.monomials.costs.rademacher(-5.0), "scale is -5: a number from 0"),
+        (lambda: jboost.monomials.costs.rademacher(0.1, num_examples=np.nan), "num_examples is nan"),
+        (lambda: jboost.learners.monomials(2, cost=negative_price), "cost is -1 of monomials of order 1: costs from 0 up are wanted"),
+    ],
+)
+def test_costs_that_are_not_allowed_are_named(make, message):
+    dataset = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
+    with pytest.raises(ValueError, match=message):
+        jboost.l0.fit(dataset, make(), margin=0.2)
+
+
+def test_rademacher_costs_may_be_told_how_many_examples_there_were():
+    rows, whole = (jboost.monomials.costs.rademacher(0.1, num_examples=number) for number in (None, 100))
+    orders = jnp.array([1, 2])
+    np.testing.assert_allclose(whole(orders, 8, jnp.asarray(10), 2), rows(orders, 8, jnp.asarray(100), 2))
+
+
+def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(monkeypatch):
+    monkeypatch.setattr(memory, "of_device", lambda: 10_000)
+    dataset = jboost.make_dataset(np.eye(30, dtype=np.float32), np.where(np.arange(30) % 2, 1, -1))
+    with pytest.raises(ValueError, match=r"dataset has 30 examples: questions about their pairs take 57,600 bytes, and there are 10,000; merge"):
+        jboost.l0.fit(dataset, jboost.learners.monomials(1), margin=0.2)
+
+
+@pytest.mark.slow
+def test_cuts_that_find_no_room_are_a_status():
+    rng = np.random.default_rng(3)
+    dataset = jboost.make_dataset(rng.integers(0, 2, (40, 6)).astype(np.float32), rng.choice([-1, 1], 40))
+    learner, config = jboost.learners.monomials(1, kappa=0.3), jboost.l0.RelaxationConfig(capacity=6)
+    fitted = jboost.l0.fit(dataset, learner, margin=0.2, max_rounds=40, config=config)
+    assert fitted.status == Status.CAPACITY_LIMIT
+    assert fitted.certificate.lower_bound <= fitted.certificate.upper_bound

@@ -212,6 +212,8 @@ def test_bounds_are_rounded_up_to_what_the_loss_can_be():
     weights, prices = jnp.ones(5), jnp.array([0, 0, 1.5, 1.5])
     for bound, wanted in ((0.2, 1.0), (1.0, 1.0), (1.2, 1.5), (1.6, 2.0), (2.1, 2.5), (2.6, 3.0), (7.3, 7.5), (-1.0, 0.0), (-np.inf, -np.inf)):
         assert float(integer.round_up(jnp.asarray(bound), weights, prices)) == pytest.approx(wanted, abs=1e-5)
+    for whole in ([0, 1, 2, 5], [3, 7], [4096]):
+        assert float(integer.round_up(jnp.asarray(5.3), weights, jnp.array(whole, float))) == pytest.approx(6)
     for others in ((weights * 0.5, prices), (weights, jnp.array([0, 0, 1.5, 1.4])), (weights, jnp.array([0, 1e-9]))):
         assert float(integer.round_up(jnp.asarray(1.2), *others)) == pytest.approx(1.2)
     assert float(integer.round_up(jnp.asarray(1.2), weights, jnp.zeros(3))) == pytest.approx(2)

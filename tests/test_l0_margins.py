@@ -115,6 +115,7 @@ def test_the_choice_has_the_least_error_on_its_own_folds():
     again = jboost.l0.fit(dataset, learner_of(best[0]), margin=best[1], max_rounds=20, bound_integer=False, search=searches[-best[2]])
     np.testing.assert_array_equal(jboost.predict(chosen.fit.ensemble, features), jboost.predict(again.ensemble, features))
     assert int(chosen.status) == 0
+    assert chosen.fit.certificate.integer_lower_bound > 0
 
 
 def learner_of_gaps(kappa):

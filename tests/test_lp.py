@@ -1,6 +1,7 @@
 """Linear programs: status, objective and both bounds against HiGHS and the literature; derivatives, bad input, every status."""
 
 import functools
+from fractions import Fraction
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import jboost
 import linear_programs
 from jboost import lp, operators
 from jboost.base.status import Status
-from jboost.lp import certify, conclude, tighten
+from jboost.lp import certify, conclude, derivatives, tighten
 from jboost.lp.types import empty_history
 from linear_programs import (
     DUALLY_INFEASIBLE,
@@ -414,6 +415,90 @@ def test_derivatives_in_other_units(price, size):
         return lp.solve(program, config=INTERIOR).primal[0]
 
     np.testing.assert_allclose(jax.grad(first)(size), -0.2, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_derivatives_do_not_depend_on_the_units_of_rows():
+    """One compiled program in float32 for ten programs, whose rows are in units of 1e-4 to 1e4."""
+    random = np.random.default_rng(11)
+    matrix = random.normal(size=(10, 5, 4)).astype(np.float32)
+    inside, units = random.uniform(0.5, 1.5, (10, 4)), 10.0 ** random.uniform(-4, 4, (10, 5, 1))
+    row_upper = matrix @ inside[..., None] + random.uniform(0, 1, (10, 5, 1))
+    costs = -np.abs(matrix).sum(axis=1) * random.uniform(0.5, 1, (10, 4))
+
+    @jax.jit
+    @jax.vmap
+    def slope(cost, matrix, bound):
+        def value(bound):
+            return jnp.sum(lp.solve(lp.make_program(cost, matrix, row_upper=bound, upper=3.0), config=INTERIOR).primal)
+
+        return jax.grad(value)(bound)
+
+    plain = np.asarray(slope(costs, matrix, row_upper[..., 0]))
+    scaled = np.asarray(slope(costs, matrix * units, (row_upper * units)[..., 0])) * units[..., 0]
+    assert np.abs(plain).max() > 0.1
+    np.testing.assert_allclose(scaled, plain, atol=2e-2 * np.abs(plain).max())
+
+
+def test_without_a_solution_there_is_no_derivative():
+    program = lp.make_program([1.0], [[1.0]], row_lower=[1.0], upper=2.0)
+    numbers = jnp.zeros(())
+    for status in (Status.OPTIMAL, Status.PRIMAL_INFEASIBLE, Status.DUAL_INFEASIBLE, Status.INVALID_INPUT):
+        solution = lp.LPSolution(
+            jnp.ones(1), jnp.ones(1), jnp.zeros(1), *[numbers] * 7, jnp.zeros((), jnp.int32), empty_history(0, jnp.float32), jnp.int32(status)
+        )
+        change = derivatives.differentiate(program, program._replace(lower=jnp.zeros(1), upper=jnp.zeros(1)), solution)
+        assert bool(jnp.isnan(change.primal_objective)) == (status != Status.OPTIMAL)
+
+
+# --- what has no part in a program, and bounds anew -----------------------------------------------------------------------
+
+
+def with_large_numbers(size):
+    """README's program with a row that bounds nothing, a variable fixed at 0 and bounds that nothing reaches, all of that size."""
+    return lp.LinearProgram(
+        objective=jnp.array([-3.0, -5.0, 1.0, 0.5]),
+        operator=jnp.array([[1.0, 0.0, 1.0, size], [0.0, 2.0, 1.0, -size], [3.0, 2.0, 0.0, size], [-size, 0.0, size / 3, 1.0]]),
+        row_lower=jnp.full((4,), -jnp.inf),
+        row_upper=jnp.array([4.0, 12.0, 18.0, jnp.inf]),
+        lower=jnp.array([0.0, -size, 0.0, 0.0]),
+        upper=jnp.array([size, size, size, 0.0]),
+    )
+
+
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
+def test_large_numbers_that_decide_nothing_do_no_harm(config):
+    programs = jax.vmap(with_large_numbers)(jnp.array([1e2, 1e4, 1e8, 1e12]))
+    solutions = solve_all(programs, None, config)
+    assert (solutions.status == Status.OPTIMAL).all()
+    np.testing.assert_allclose(solutions.primal_objective, -36, rtol=1e-4)
+    assert (solutions.lower_bound <= -36).all()
+    assert (solutions.upper_bound >= -36).all()
+    lower, upper = jax.vmap(lp.recompute_bounds)(programs, solutions)
+    assert (lower >= solutions.lower_bound).all()
+    assert (upper <= solutions.upper_bound).all()
+    assert (lower <= -36).all()
+    assert (upper >= -36).all()
+
+
+def test_bounds_worked_out_anew_are_those_of_the_solution_or_better():
+    programs = [padded(program) for program in random_programs(60)]
+    batch = stack(programs)
+    solutions = solve_all(batch, None, lp.FirstOrderConfig(max_iterations=400))
+    lower, upper = jax.jit(jax.vmap(lp.recompute_bounds))(batch, solutions)
+    assert np.isfinite(solutions.upper_bound).any()
+    assert (lower >= solutions.lower_bound).all()
+    assert (upper <= solutions.upper_bound).all()
+    with pytest.raises(ValueError, match=r"config.proof is a dict"):
+        lp.recompute_bounds(with_large_numbers(1.0), jax.tree.map(lambda leaf: leaf[0], solutions), proof={})
+
+
+def test_a_reduced_cost_below_the_normal_range_proves_nothing(x64):
+    """c x with x >= r: y = c would do, and what is subtracted from c is off by less than any normal number, times an x that nothing bounds."""
+    program = lp.LinearProgram(jnp.array([1e-307]), operators.identity(1), *(jnp.array([end]) for end in (-1e300, np.inf, -np.inf, np.inf)))
+    for dual in (1e-307, 0.9999999e-307, 1.0000001e-307):
+        bound, _ = certify.prove_lower(program, jnp.array([dual]))
+        assert bound == -np.inf or Fraction(float(bound)) <= Fraction(1e-307) * Fraction(-1e300)
 
 
 # --- statuses and bad input ----------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import sparse
 from jax.experimental.sparse import BCOO
 
 from jboost import operators
@@ -389,12 +390,27 @@ def test_wrong_adjoints_are_found():
         wrong[i, j] += 0.05
         with pytest.raises(ValueError, match=rf"<A x, y> is .*, <x, A'y> is .*; entry \[{i}, {j}\] is .* by matvec and .* by rmatvec"):
             operators.check_adjoint(broken(matrix, wrong), key=jax.random.key(seed))
+    signs = random.choice([-1, 1], (1000, 1000)).astype(np.float32)
+    off = signs.copy()
+    off[300, 700] *= 0.6
+    operators.check_adjoint(broken(signs, signs))
+    with pytest.raises(ValueError, match=r"entry \[300, 700\]"):
+        operators.check_adjoint(broken(signs, off))
     square = random.normal(size=(20, 20)).astype(np.float32)
     with pytest.raises(ValueError, match="not the adjoint"):
         operators.check_adjoint(broken(square, square.T), num_trials=1)
 
 
 # --- what is taken and what is refused -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [sparse.BCOO, sparse.BCSR, sparse.COO, sparse.CSR, sparse.CSC])
+def test_all_kinds_of_sparse_matrices_are_taken(kind):
+    matrix = np.array([[0, 2, 0, -1], [0, 0, 0, 0], [3, 0, 0.5, 0]], np.float32)
+    given = kind.fromdense(jnp.asarray(matrix))
+    np.testing.assert_array_equal(operators.as_operator(given).to_dense(), matrix)
+    np.testing.assert_array_equal(jax.jit(lambda given: operators.sparse(given).to_dense())(given), matrix)
+    operators.check_adjoint(given)
 
 
 def test_as_operator():

@@ -414,11 +414,14 @@ def test_bad_values_end_in_invalid_input():
         change(labels=2.0),
         change(weights=-1.0),
         change(weights=np.nan),
-        change(features=0.5),
-        change(features=np.inf),
     ):
         assert FIT(dataset).status == Status.INVALID_INPUT
         assert slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3).status == Status.INVALID_INPUT
+    for value in (0.5, np.inf):
+        for learn in (FIT, lambda dataset: slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3)):
+            with pytest.raises(ValueError, match=r"features\[1, 0\] is .*: 0 or 1 is wanted of rules; jboost.data.binarization makes such"):
+                learn(change(features=value))
+            assert jax.jit(learn)(change(features=value)).status == Status.INVALID_INPUT
     assert FIT(change(features=np.nan)).status == Status.ROUND_LIMIT
     assert FIT(change()).status == Status.ROUND_LIMIT
 

@@ -75,7 +75,7 @@ def _fit_l0_chosen(examples: Examples, make_learner: Any, key: Any, knobs: Any, 
     votes = [VOTES[vote](sizes) for vote in sizes.inner_votes]
     grid = {"margins": knobs["inner_margins_times_m"] / knobs["num_training"], "kappas": knobs["inner_kappas"]}
     room = {"max_rounds": sizes.max_rounds, "max_columns": sizes.max_columns, "search": votes}
-    inner = {"held_out": examples.held_out, "fold_features": examples.fold_features}
+    inner = {"held_out": examples.held_out, "fold_features": examples.fold_features, "bound_integer": False}
     return jboost.l0.choose(examples.dataset, make_learner, key=key, tolerance=knobs["tolerance"], **grid, **room, **inner).fit
 
 

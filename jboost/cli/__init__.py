@@ -40,7 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _told(error: Exception) -> str | None:
     """What is told of an error; None for a bug."""
     if isinstance(error, MemoryError) or _NO_MEMORY in str(error):
-        return f"out of memory ({error}): take fewer rows or columns, or less of what is asked for: --rounds, --folds, --cuts, --quantiles"
+        less = "--rounds, --folds, --cuts, --quantiles, --min-separation"
+        return f"out of memory ({error}): take fewer rows or columns, or less of what is asked for: {less}"
     return None if isinstance(error, RuntimeError) else str(error)
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from jboost.base import check, types
+from jboost.base import check, memory, types
 from jboost.base.types import ArrayLike
 
+_BYTES_OF_PAIR = 16
 _BATCH = 64  # attributes whose pairs are counted in one product
 
 
@@ -41,7 +42,8 @@ def select_support_set(
       Indices [k] of the attributes, ascending; none where no pair of opposite class differs.
 
     Raises:
-      ValueError: naming the argument, if a shape, a bit, a label or a cost is not as above, or `min_separation` is no integer from 1.
+      ValueError: naming the argument, if a shape, a bit, a label or a cost is not as above, `min_separation` is no integer from 1, or there are more
+        pairs than the machine has memory for.
 
     >>> bits = [[1, 1, 0], [1, 0, 1], [0, 1, 1], [0, 0, 0]]
     >>> select_support_set(bits, [1, 1, -1, -1]).tolist()
@@ -62,6 +64,12 @@ def select_support_set(
     prices = np.ones(num_bits) if costs is None else np.asarray(check.numeric("costs", costs, shape=(num_bits,), kinds="fi"), np.float64)
     if not ((prices > 0) & np.isfinite(prices)).all():
         raise ValueError("costs are positive and finite: leave out attributes that must not be chosen")
+    num_bytes, most = _BYTES_OF_PAIR * int(positive.sum()) * int((~positive).sum()), memory.of_machine()
+    if num_bytes > most:
+        raise ValueError(
+            f"min_separation looks at all pairs of the {len(positive)} rows, which take {num_bytes:,} bytes, and there are {most:,}: leave "
+            "min_separation out, or select the attributes on a sample"
+        )
     pairs = _Pairs(ones, zeros, positive, min_separation)
     return np.array(sorted(_drop_superfluous(pairs, _choose(pairs, prices))), np.int64)
 

@@ -172,7 +172,8 @@ class L0:
         has_gained = ((entered.num_new > 0) & ~lacks_room) | is_smaller
         num_idle = jnp.where(has_gained | is_closed, 0, memory.num_idle + 1).astype(jnp.int32)
         is_stuck = num_idle >= _MAX_IDLE
-        missed = jnp.where(lacks_room, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT))
+        lacks_cuts = solved.status == int(Status.CAPACITY_LIMIT)
+        missed = jnp.where(lacks_room | lacks_cuts, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT))
         is_last = memory.either | (not self.bounds_integer)
         memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best)
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))  # on to the other relaxation, where it is closed
@@ -434,7 +435,11 @@ def fit(
     Args:
       dataset: of m examples; `weights` are the prices of misclassifying them.
       learner: one that prices, as `jboost.learners.monomials`: outputs -1, 0 or +1, costs its own. The two constants are hypotheses besides, at
-        the learner's `constant_cost`.
+        the learner's `constant_cost`. One of your own has these methods besides those of `jboost.learners.Learner`: `prices(state)`, any array of
+        costs; `price(state, hypothesis)`, []; `least_price(state)`, [] of all hypotheses; and its `propose` takes `pair_weights=` [m, m] and
+        `costs=prices(state)`, to answer with the hypotheses of greatest sum over i of w_i y_i h(x_i), plus sum over i, i' of v_ii' where h is right
+        on i and not wrong on i' of the other class the other way, less the cost, and an `upper_bound` on that sum; `never_abstains(state)`, [] bool,
+        if it likes.
       key: for learners that draw random numbers.
       max_rounds: how many pairs of questions there is room for; static.
       margin: [] rho in (0, 1]; the paper takes 20 / m.
@@ -455,7 +460,7 @@ def fit(
       A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts that `config` asks for, over all hypotheses <= upper_bound, and
       integer_lower_bound <= optimum of (15) <= integer_upper_bound, which the ensemble attains. The status speaks of (18): OPTIMAL;
       PRECISION_LIMIT where rounds bring no new column and the gap is still open; CAPACITY_LIMIT where columns that would close it find no room
-      (raise `max_columns`).
+      (raise `max_columns`), or cuts (raise `capacity` of `config`).
 
     Raises:
       ValueError: at trace time, naming the argument; for a margin outside (0, 1] where it is concrete.

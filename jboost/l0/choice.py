@@ -65,6 +65,7 @@ def choose(
     config: RelaxationConfig | None = None,
     search: VoteConfig | Sequence[VoteConfig] | None = None,
     max_columns: int = 256,
+    bound_integer: bool = True,
     num_at_once: int = 1,
     on_step: OnStep | None = None,
 ) -> Choice:
@@ -87,6 +88,7 @@ def choose(
       config: as for `fit`.
       search: static; as for `fit`, or several to choose among, the one to be preferred first: `(SearchConfig(), RelaxedConfig())`.
       max_columns: as for `fit`.
+      bound_integer: as for `fit`, of the fit of all examples with what is chosen.
       num_at_once: how many paths are walked at the same time, each as long as the longest; static. 1 suits a CPU.
       on_step: called after each path with (errors [L, S] of that path, (paths so far, all of them)), on the host; the paths are walked one by one
         then, and False ends them: the choice is among what was walked, NaN the errors of the rest. Not under jit or vmap.
@@ -126,7 +128,7 @@ def choose(
         config=config,
         search=searches[0],
         max_columns=max_columns,
-        bound_integer=False,
+        bound_integer=bound_integer,
     )
     if held_out is None:
         is_held_out = folds.stratified_folds(key, dataset.labels, num_folds=num_folds, mask=dataset.mask)
@@ -197,12 +199,12 @@ class _Part:
         """All examples, as a fold knows them."""
         return self.dataset if fold.features is None else self.dataset._replace(features=fold.features)
 
-    def walk(self, kappa: Array, fold: _Folds, margins: Array) -> Fit:
+    def walk(self, kappa: Array, fold: _Folds, margins: Array, *, bounds_integer: bool) -> Fit:
         """Fits with every vote, and axes [L, S], of the weight that a fold leaves."""
         rows = _what_is_left(self.known_to(fold), fold.held_out)
         rounds = self.max_rounds * margins.shape[0]
         learner = self.make_learner(kappa)
-        booster = dataclasses.replace(self.booster, constant_cost=constant_cost_of(learner))
+        booster = dataclasses.replace(self.booster, constant_cost=constant_cost_of(learner), bounds_integer=bounds_integer)
         fits = walk_margins(booster, learner, rows, None, margins, max_rounds=rounds, finish=self.finish)
         return jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=1), *fits)
 
@@ -212,7 +214,7 @@ class _Part:
 
     def judge(self, kappa: Array, fold: _Folds, margins: Array) -> Array:
         """The held-out error of each margin and search, [L, S]."""
-        ensembles = self.walk(kappa, fold, margins).ensemble
+        ensembles = self.walk(kappa, fold, margins, bounds_integer=False).ensemble
         dataset = self.known_to(fold)
         return lax.map(lambda of_margin: lax.map(lambda ensemble: _error(ensemble, dataset, fold.held_out), of_margin), ensembles)
 
@@ -225,7 +227,8 @@ class _Part:
         place = _first_of_least(jnp.where(jnp.isnan(errors), jnp.inf, errors), kappas, margins)
         kappa, margin = kappas[place[0]], margins[place[1]]
         nothing = _Folds(jnp.zeros(self.dataset.labels.shape, rates.dtype), None)
-        fit = jax.tree.map(lambda leaf: leaf[0, place[2]], self.walk(kappa, nothing, margin[None]))
+        whole = self.walk(kappa, nothing, margin[None], bounds_integer=self.booster.bounds_integer)
+        fit = jax.tree.map(lambda leaf: leaf[0, place[2]], whole)
         status = jnp.where(jnp.any(holds_out), fit.status, int(Status.INVALID_INPUT))
         return Choice(fit, margin, kappa, place, errors, spread, status.astype(jnp.int32))
 

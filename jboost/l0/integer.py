@@ -116,7 +116,7 @@ def have_met(lower: Array, upper: Array, tolerance: Array) -> Array:
 
 
 def round_up(bound: Array, weights: Array, prices: Array) -> Array:
-    """The least value at or above a lower bound [] that (15) can have, where weights are whole and prices are 0 or one number; else the bound.
+    """The least value at or above a lower bound [] that (15) can have, where weights are whole, and prices too, or 0 or one number; else the bound.
 
     Args:
       bound: [].
@@ -141,10 +141,11 @@ def enough(goal: Array, weights: Array, prices: Array) -> Array:
 
 
 def _values_paid(weights: Array, prices: Array) -> tuple[Array, Array]:
-    """What 0, 1, 2, ... hypotheses cost, where all prices [p] are 0 or one number, and whether that is so and weights are whole."""
+    """What 0, 1, 2, ... hypotheses cost, 0 throughout where all prices [p] are whole; and whether that is all there can be beside whole numbers."""
     prices = jnp.where(prices < jnp.inf, prices, 0.0)
-    price = jnp.max(prices, initial=0.0)
-    is_lattice = jnp.all(weights == jnp.round(weights)) & jnp.all((prices == 0) | (prices == price))
+    are_whole = jnp.all(prices == jnp.round(prices))
+    price = jnp.where(are_whole, 0.0, jnp.max(prices, initial=0.0))
+    is_lattice = jnp.all(weights == jnp.round(weights)) & (are_whole | jnp.all((prices == 0) | (prices == price)))
     return jnp.arange(_MOST_PRICED, dtype=prices.dtype) * price, is_lattice
 
 

@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, loops, numerics
+from jboost.base import brackets, loops, memory, numerics
 from jboost.base.types import Array, PyTree
 from jboost.l0 import certify
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
 
-_MOST_BYTES = 1 << 32  # of the matrix of all pairs
+_NUM_MATRICES = 16  # of pairs, in memory while a question is answered
 _MOST_SPARED = 1e30  # what no sum of weights exceeds
 _LEAST = 1e-30  # what is smaller may not be a normal number
 
@@ -77,11 +77,12 @@ def pair_matrix(asked: Asked | Proof, either: Array | bool = False, never_abstai
     A hypothesis is then paid for either end that it is right on while it is not wrong on the other: for one of them where it abstains on the other,
     and for both, with half of the dual each, if none ever abstains. Of those that may some are paid twice, which proves less and nothing false.
     """
-    num_examples, itemsize = asked.example_weights.shape[0], asked.pair_weights.dtype.itemsize
-    if num_examples**2 * itemsize > _MOST_BYTES:
+    num_examples = asked.example_weights.shape[0]
+    num_bytes, most = _NUM_MATRICES * num_examples**2 * asked.pair_weights.dtype.itemsize, memory.of_device()
+    if num_bytes > most:
         raise ValueError(
-            f"dataset has {num_examples} examples: the rewards of their pairs take {num_examples**2 * itemsize:,} bytes, above {_MOST_BYTES:,}; "
-            "merge equal examples into one with the sum of their weights (jboost.data.merging), or take a sample"
+            f"dataset has {num_examples} examples: questions about their pairs take {num_bytes:,} bytes, and there are {most:,}; merge equal ones "
+            "into one with the sum of their weights (jboost.data.merging), of which coarser cuts make more, or take a sample"
         )
     inside = jnp.all(asked.pairs >= 0, axis=1)
     places = jnp.where(inside[:, None], asked.pairs, num_examples)

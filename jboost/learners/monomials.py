@@ -62,14 +62,17 @@ class Monomials:
         num_attributes = dataset.features.shape[1]
         if self.max_order is not None and self.max_order > num_attributes:
             raise ValueError(f"max_order is {self.max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
-        highest = num_attributes if self.max_order is None else self.max_order
-        orders = jnp.arange(1, highest + 1)
-        prices = self.cost(orders, num_attributes, jnp.sum(dataset.mask), highest)
-        prices = check.numeric("cost(orders, ...)", prices, shape=(highest,), kinds="fiu").astype(jnp.result_type(float))
+        prices = self._prices(num_attributes, jnp.sum(dataset.mask))
         prices = jnp.concatenate([jnp.asarray(self.constant_cost, prices.dtype).reshape(1), prices])
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float))
         labels = jnp.where(dataset.mask, signs(dataset), 1)
         return MonomialsState(features, labels, dataset.mask, prices)
+
+    def _prices(self, num_attributes: int, num_examples: Array) -> Array:
+        """Of orders from 1 to K."""
+        highest = num_attributes if self.max_order is None else self.max_order
+        prices = self.cost(jnp.arange(1, highest + 1), num_attributes, num_examples, highest)
+        return check.numeric("cost(orders, ...)", prices, shape=(highest,), kinds="fiu").astype(jnp.result_type(float))
 
     def propose(self, state: MonomialsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
         """The best monomials, the best first: by edge, or with `pair_weights` [m, m] and `costs` [K + 1] by (27), which `upper_bound` bounds then."""
@@ -107,14 +110,9 @@ class Monomials:
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), positive, negative)
 
     def judge(self, dataset: Dataset) -> None:
-        """Raises ValueError, naming the first feature that is neither 0 nor 1; NaN is allowed where `config.missing` says so."""
-        features, kept = np.asarray(dataset.features, np.float64), np.asarray(dataset.mask)
-        is_bad = ~np.isin(features, (0, 1)) & kept[:, None]
-        if self.config.missing:
-            is_bad &= ~np.isnan(features)
-        for row, column in np.argwhere(is_bad)[:1]:
-            remedy = "SearchConfig(missing=True) takes NaN" if np.isnan(features[row, column]) else "jboost.data.binarization makes such attributes"
-            raise ValueError(f"features[{row}, {column}] is {features[row, column]:g}: 0 or 1 is wanted of monomials; {remedy}")
+        """Raises ValueError, naming the first feature that is neither 0 nor 1, NaN allowed where `config.missing` says so, and costs below 0."""
+        judge_bits(dataset, "monomials", takes_missing=self.config.missing)
+        _judge_prices(self._prices(dataset.features.shape[1], jnp.sum(dataset.mask)))
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """The sign where the literals hold, else 0, on features [k, N]: [k]."""
@@ -144,6 +142,25 @@ class Monomials:
         words = [str(names[place]) if literals[place] > 0 else f"not {names[place]}" for place in np.flatnonzero(literals)]
         conjunction = " and ".join(words) if words else "always"
         return conjunction if hypothesis.sign > 0 else f"-({conjunction})"
+
+
+def judge_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
+    """Raises ValueError, naming the first feature that is neither 0 nor 1, nor NaN where a learner takes that."""
+    features, kept = np.asarray(dataset.features, np.float64), np.asarray(dataset.mask)
+    is_bad = ~np.isin(features, (0, 1)) & kept[:, None]
+    if takes_missing:
+        is_bad &= ~np.isnan(features)
+    for row, column in np.argwhere(is_bad)[:1]:
+        remedy = "SearchConfig(missing=True) takes NaN" if np.isnan(features[row, column]) else "jboost.data.binarization makes such attributes"
+        raise ValueError(f"features[{row}, {column}] is {features[row, column]:g}: 0 or 1 is wanted of {learner}; {remedy}")
+
+
+def _judge_prices(prices: Array) -> None:
+    """Raises ValueError for prices [K] that are known and below 0, or NaN; inf is the price of what is not allowed."""
+    if isinstance(prices, jax.core.Tracer):
+        return
+    for place in np.flatnonzero(~(np.asarray(prices) >= 0))[:1]:
+        raise ValueError(f"cost is {float(prices[place]):g} of monomials of order {place + 1}: costs from 0 up are wanted")
 
 
 def _all_literals(num_attributes: int, max_order: int) -> np.ndarray:

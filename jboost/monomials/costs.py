@@ -12,7 +12,7 @@ from typing import Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import loops
+from jboost.base import check, loops
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 
@@ -78,10 +78,14 @@ class Rademacher:
     """scale sqrt(2 M ln(2^(k+1) C(N, k))): M times the bound of Massart's lemma on the Rademacher complexity of the monomials of order k."""
 
     scale: ArrayLike
+    num_attributes: ArrayLike | None = None
+    num_examples: ArrayLike | None = None
 
-    def __call__(self, orders: Array, num_attributes: int, num_examples: Array, max_order: int) -> Array:
+    def __call__(self, orders: Array, num_attributes: ArrayLike, num_examples: ArrayLike, max_order: int) -> Array:
         """Costs [D] of orders [D]."""
         del max_order
+        num_attributes = num_attributes if self.num_attributes is None else self.num_attributes
+        num_examples = num_examples if self.num_examples is None else self.num_examples
         size = (jnp.asarray(orders, jnp.result_type(float)) + 1) * math.log(2) + log_binomial(num_attributes, orders)
         return _where_there_are_any(self.scale * jnp.sqrt(2 * num_examples * size), orders, num_attributes)
 
@@ -94,23 +98,37 @@ def mdl(kappa: ArrayLike = 1.5, *, num_attributes: ArrayLike | None = None, num_
       num_attributes: [] N, where some columns of the features only pad; None for all of them.
       num_examples: [] M, where a row stands for several examples (`jboost.data.merging`); None for the number of rows.
 
+    Raises:
+      ValueError: naming the argument, for a number below 0.
+
     >>> import jax.numpy as jnp
     >>> from jboost.monomials import costs
     >>> [round(float(cost), 3) for cost in costs.mdl(1.5)(jnp.array([1]), 8, 16, 1)]
     [2.5]
     """
-    return MDL(kappa, num_attributes, num_examples)
+    return MDL(check.number("kappa", kappa, low=0), *_counts(num_attributes, num_examples))
 
 
-def rademacher(scale: ArrayLike = 0.05) -> Rademacher:
+def _counts(num_attributes: ArrayLike | None, num_examples: ArrayLike | None) -> tuple[Array | None, Array | None]:
+    named = {"num_attributes": num_attributes, "num_examples": num_examples}
+    one, other = (None if value is None else check.number(name, value, low=0) for name, value in named.items())
+    return one, other
+
+
+def rademacher(scale: ArrayLike = 0.05, *, num_attributes: ArrayLike | None = None, num_examples: ArrayLike | None = None) -> Rademacher:
     """A cost that grows with the Rademacher complexity of the monomials of an order (Bartlett, Mendelson 2002), bounded by Massart's lemma.
 
     Args:
       scale: [] how much of it.
+      num_attributes: [] as of `mdl`.
+      num_examples: [] as of `mdl`.
+
+    Raises:
+      ValueError: naming the argument, for a number below 0.
 
     >>> import jax.numpy as jnp
     >>> from jboost.monomials import costs
     >>> [round(float(cost), 3) for cost in costs.rademacher(0.1)(jnp.array([1, 2]), 8, 100, 2)]
     [2.633, 3.29]
     """
-    return Rademacher(scale)
+    return Rademacher(check.number("scale", scale, low=0), *_counts(num_attributes, num_examples))

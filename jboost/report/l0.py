@@ -90,8 +90,9 @@ def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, l
 
 def costs(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
     """What a monomial costs, in errors, by order, [K + 1]; the first is that of a constant."""
-    learner = ensemble.learner
-    prices = np.asarray(learner.cost(np.arange(1, learner.max_order + 1), bits.shape[1], np.float32(len(bits)), learner.max_order), np.float64)
+    learner, num_attributes = ensemble.learner, bits.shape[1]
+    highest = num_attributes if learner.max_order is None else learner.max_order
+    prices = np.asarray(learner.cost(np.arange(1, highest + 1), num_attributes, np.float32(len(bits)), highest), np.float64)
     return np.concatenate([[float(learner.constant_cost)], prices])
 
 
@@ -121,19 +122,19 @@ def search_lines(search: Mapping[str, Any]) -> list[str]:
     return [f"search      {search['hypotheses']:,} rules in play after reduced costs, {search['nodes']:,} nodes: {search['explanation']}"]
 
 
-def in_words(bounds: Mapping[str, Any], *, max_order: int, margin: float) -> str:
+def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float) -> str:
     """What is proven about all models of this kind, in a sentence.
 
     Args:
       bounds: as `certificate` makes them.
-      max_order: K.
+      max_order: K, None for any order.
       margin: rho.
 
     >>> in_words({"integer_lower_bound": 40.0, "integer_upper_bound": 42.0}, max_order=2, margin=0.1)
     'no vote of monomials of up to 2 literals with margin 0.1 can cost less than 40 (errors plus costs of rules); this one costs 42, so it is \
 within 5 % of the best'
     """
-    literals = f"up to {max_order} literals" if max_order > 1 else "one literal"
+    literals = "any number of literals" if max_order is None else f"up to {max_order} literals" if max_order > 1 else "one literal"
     kind = f"no vote of monomials of {literals} with margin {margin:.4g}"
     lower, upper = bounds["integer_lower_bound"] or 0.0, bounds["integer_upper_bound"]
     if upper is None:
@@ -145,7 +146,7 @@ within 5 % of the best'
 
 
 def code_length(
-    orders: Sequence[int], *, has_constant: bool, num_errors: int, num_examples: int, num_attributes: int, max_order: int
+    orders: Sequence[int], *, has_constant: bool, num_errors: int, num_examples: int, num_attributes: int, max_order: int | None
 ) -> dict[str, Any]:
     """The length of the labels in bits by (6), told by the model and its errors.
 
@@ -160,7 +161,7 @@ def code_length(
       num_errors: rows with y g(x) <= 0.
       num_examples: M.
       num_attributes: N.
-      max_order: K.
+      max_order: K, None for N.
 
     Returns:
       model, errors and total in bits, and the support.
@@ -169,8 +170,8 @@ def code_length(
     {'support': 2, 'model': 38, 'errors': 21, 'total': 59}
     """
     used = [*orders, *([0] if has_constant else [])]
-    place = _bits(num_examples)
-    model = len(used) * _bits(max_order + 1) + sum(_bits(2 ** (order + 1) * math.comb(num_attributes, order)) for order in used)
+    place, highest = _bits(num_examples), num_attributes if max_order is None else max_order
+    model = len(used) * _bits(highest + 1) + sum(_bits(2 ** (order + 1) * math.comb(num_attributes, order)) for order in used)
     model += (len(used) + 1) * place
     return {"support": len(used), "model": model, "errors": num_errors * place, "total": model + num_errors * place}
 

@@ -16,6 +16,7 @@ from jboost.base.records import register
 from jboost.base.types import Array, Dataset
 from jboost.learners import Monomial
 from jboost.learners.criteria import refuse_prices
+from jboost.learners.monomials import judge_bits
 from jboost.monomials import covers, integers
 
 _GROW_SHARE = 2 / 3
@@ -76,6 +77,10 @@ class Rules:
             is_grown=jnp.zeros_like(dataset.mask),
             key=key,
         )
+
+    def judge(self, dataset: Dataset) -> None:
+        """Raises ValueError, naming the first feature that is neither 0 nor 1 nor NaN."""
+        judge_bits(dataset, "rules", takes_missing=True)
 
     def propose(self, state: RulesState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
         """One rule, by a new split; its value is (sqrt(W+) - sqrt(W-))^2 on all examples."""
@@ -199,7 +204,7 @@ def rules(max_order: int = 16, *, positive: Literal["minority", 1, -1] = "minori
 
     Returns:
       A learner for features [m, N] of 0 and 1, or NaN where neither literal holds (`jboost.data.binarization` makes them); a hypothesis is a
-      `jboost.learners.Monomial`. It needs a key. Other features end in status INVALID_INPUT.
+      `jboost.learners.Monomial`. It needs a key. Other features are refused where they are known, and else end in status INVALID_INPUT.
 
     Raises:
       ValueError: naming the argument.
