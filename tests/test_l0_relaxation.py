@@ -84,17 +84,40 @@ def recompute(one, outputs, labels, costs, margin, weights=None):
     return proven, attained
 
 
+@pytest.mark.parametrize("max_entries", [4, 1000])
+def test_pairs_that_some_hypotheses_tell_apart(max_entries):
+    """The search for (24) against all pairs one by one."""
+    random, search = np.random.default_rng(7), jax.jit(pair_cuts.search, static_argnames="max_entries")
+    for number in range(6):
+        outputs, labels = random.integers(-1, 2, (EXAMPLES, COLUMNS)), random.choice([-1, 1], EXAMPLES)
+        mask, only = random.random(EXAMPLES) < 0.9, random.random(COLUMNS) < 0.3
+        selected, slacks = random.integers(0, 8, COLUMNS) / 8, random.integers(0, 8, EXAMPLES) / 8
+        arrays = (outputs, labels, np.ones(COLUMNS), np.ones(EXAMPLES), mask, np.ones(COLUMNS, bool))
+        instance, _ = make_instance(*map(jnp.asarray, arrays), jnp.asarray(0.1))
+        order = np.asarray(instance.order)
+        found = search(instance, jnp.asarray(selected), jnp.asarray(slacks[order]), max_entries, only=jnp.asarray(only))
+        margins = outputs * labels[:, None]
+        for place, i in enumerate(order):
+            wanted = [-np.inf]
+            for j in np.flatnonzero(mask & (labels != labels[i])) if mask[i] else ():
+                served = [(margins[a] == 1) & (outputs[a] != outputs[b]) for a, b in ((i, j), (j, i))]
+                if (served[0] | served[1])[only].any():
+                    wanted.append(1 - min(selected[one].sum() for one in served) - slacks[j])
+            assert found.least[place] == max(wanted), (number, i)
+
+
 @pytest.mark.parametrize(
     ("wide", "config", "tolerance"),
     [
         (False, INTERIOR, 3e-4),
         pytest.param(True, INTERIOR, 1e-7, marks=pytest.mark.slow),
+        pytest.param(False, l0.RelaxationConfig(selection="new_columns"), 3e-4, marks=pytest.mark.slow),
         pytest.param(False, FIRST_ORDER, 1e-3, marks=pytest.mark.slow),
         pytest.param(True, FIRST_ORDER, 1e-4, marks=pytest.mark.slow),
         pytest.param(False, ALL_PAIRS, 1e-3, marks=pytest.mark.slow),
         pytest.param(True, ALL_PAIRS, 1e-4, marks=pytest.mark.slow),
     ],
-    ids=["interior-32", "interior-64", "first-order-32", "first-order-64", "all-pairs-32", "all-pairs-64"],
+    ids=["interior-32", "interior-64", "new-columns-32", "first-order-32", "first-order-64", "all-pairs-32", "all-pairs-64"],
 )
 def test_optima_and_certificates(wide, config, tolerance):
     for seed in (1, 2):

@@ -175,7 +175,11 @@ class L0:
         lacks_cuts = solved.status == int(Status.CAPACITY_LIMIT)
         missed = jnp.where(lacks_room | lacks_cuts, int(Status.CAPACITY_LIMIT), int(Status.PRECISION_LIMIT))
         is_last = memory.either | (not self.bounds_integer)
-        memory = memory._replace(outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best)
+        primal = memory.warm.primal
+        primal = primal._replace(selected=primal.selected.at[_NUM_CONSTANTS + entered.slots].set(0.0, mode="drop"))  # of a column that made room
+        memory = memory._replace(
+            outputs=entered.outputs, costs=entered.costs, is_used=entered.is_used, best=best, warm=memory.warm._replace(primal=primal)
+        )
         gap = jnp.where(is_closed, jnp.inf, jnp.where(is_smaller, upper - lower, memory.gap))  # on to the other relaxation, where it is closed
         more_pull = jnp.clip(_MORE_PULL * memory.pull, _LEAST_PULL, _FIRST_PULL)
         pull = jnp.where(entered.num_new > 0, jnp.where(is_as_hoped, _LESS_PULL * memory.pull, more_pull), 0.0)

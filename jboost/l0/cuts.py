@@ -43,8 +43,8 @@ def num_pairs(num_examples: int) -> int:
     return 2 * (num_examples // 2) * (num_examples - num_examples // 2)
 
 
-def search(instance: Instance, selected: Array, slacks: Array, max_entries: int) -> Wanted:
-    """All cuts of both orders, in slabs of the larger class.
+def search(instance: Instance, selected: Array, slacks: Array, max_entries: int, only: Array | None = None) -> Wanted:
+    """All cuts of both orders, in slabs of the larger class; if it is given, those alone that one of the hypotheses `only` [U] serves either way.
 
     With `selected` [U] and `slacks` [m] multiples of a power of two of which each sum has fewer than fit a float, nothing is rounded.
     """
@@ -70,6 +70,9 @@ def search(instance: Instance, selected: Array, slacks: Array, max_entries: int)
         is_many = (places >= instance.num_few) & (places < instance.num_real)
         theirs = jnp.where(is_many, lax.dynamic_slice_in_dim(slacks, begin, slab), jnp.inf)
         is_near = are_near(instance, instance.bits[:few], lax.dynamic_slice_in_dim(instance.bits, begin, slab))
+        if only is not None:
+            counts = only.astype(hits.dtype)[None, :]
+            is_near &= _product(instance.hits[:few] * counts, misses) + _product(instance.misses[:few] * counts, hits) > 0
         left_over = jnp.where(is_near, 1 - served, -jnp.inf)
         for_few, for_many = left_over - theirs[None, :], left_over - own[:, None]
         best_few, best_many = jnp.max(for_few, axis=1), jnp.max(for_many, axis=0)

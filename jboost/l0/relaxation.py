@@ -18,6 +18,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
 from jboost.l0 import cuts as pair_cuts
+from jboost.l0.cuts import Wanted
 from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
@@ -220,6 +221,7 @@ class _State(NamedTuple):
     wanted: Array  # [] the error that the next solve is asked for
     num_lost: Array  # [] int32 rounds in a row that brought nothing
     is_full: Array  # [] bool, a violated cut found no room
+    is_new: Array  # [U] bool, columns that the warm start did not know or use
     num_iterations: Array  # [] int32
     num_rounds: Array  # [] int32
 
@@ -376,7 +378,8 @@ def _begin(instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, 
     nothing = Dual(jnp.zeros((num_examples,), dtype), jnp.zeros((capacity,), dtype))
     lower, convexity = certify.prove_lower(instance, held, nothing)
     best = _Best(plain, certify.price(instance, plain), nothing, cuts, convexity, lower)
-    return _State(cuts, iterate, best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), none, none)
+    is_new = instance.is_column if warm is None else instance.is_column & (warm.primal.selected <= 0)
+    return _State(cuts, iterate, best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), is_new, none, none)
 
 
 def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance: Array, config: RelaxationConfig) -> _State:
@@ -394,7 +397,8 @@ def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance
     scale = _scale(instance, best.upper)
     gap = (best.upper - best.lower) / scale
     threshold = jnp.maximum(0.01 * jnp.minimum(gap, 1.0), 4 * jnp.finfo(gap.dtype).eps)
-    fresh = pairs.refresh(instance, state.cuts, solved.importance, wanted, point.selected, point.slacks, threshold)
+    candidates = wanted if config.selection == "violated" else _of_new_columns(instance, state, point, wanted, threshold, config)
+    fresh = pairs.refresh(instance, state.cuts, solved.importance, candidates, point.selected, point.slacks, threshold)
     next_held = pairs.hold(instance, fresh.cuts)
     finest = jnp.asarray(_FINEST[gap.dtype.itemsize], gap.dtype)
     aim = jnp.maximum(method.share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
@@ -409,9 +413,17 @@ def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance
         wanted=jnp.maximum(next_wanted, finest),
         num_lost=jnp.where(is_lost, state.num_lost + 1, 0).astype(jnp.int32),
         is_full=fresh.num_left_out > 0,
+        is_new=state.is_new,
         num_iterations=state.num_iterations + solved.num_iterations,
         num_rounds=state.num_rounds + 1,
     )
+
+
+def _of_new_columns(instance: Instance, state: _State, point: Primal, wanted: Wanted, threshold: Array, config: RelaxationConfig) -> Wanted:
+    """What the cuts of pairs want that a new column tells apart, (24), while one of them is violated."""
+    theirs = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries, only=state.is_new)
+    is_violated = jnp.any(theirs.least - point.slacks > threshold)
+    return jax.tree.map(lambda one, other: jnp.where(is_violated, one, other), theirs, wanted)
 
 
 def _better(old: _Best, new: _Best) -> _Best:
@@ -444,7 +456,7 @@ def _finish(instance: Instance, state: _State, pairs: Any, method: Any, is_valid
     best, held = state.best, pairs.hold(instance, state.cuts)
     primal, dual = method.sides(instance, held, state.iterate)
     warm = WarmStart(
-        primal._replace(slacks=_unordered(instance, primal.slacks)),
+        primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=_unordered(instance, primal.slacks)),
         dual._replace(example_weights=_unordered(instance, dual.example_weights)),
         _numbers(instance, pairs.listed(instance, state.cuts)),
         method.convexity(instance, state.iterate),

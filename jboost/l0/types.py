@@ -39,6 +39,9 @@ class RelaxationConfig:
     cuts: str = "ordered"
     """"ordered": those of the paper, (17), for both orders of a pair. "either": one for each pair, over the hypotheses that tell the two apart
     either way; weaker, and the one that holds of all points of (15) where hypotheses abstain."""
+    selection: str = "violated"
+    """Of the violated cuts, which come in first: "violated", those that are violated most; "new_columns", those of pairs that a hypothesis tells
+    apart which the last relaxation did not know or did not use, (24) of the paper, and all others once there are no such."""
     distance_factor: float | None = None
     """None for the cuts of all pairs. Else those alone of pairs that differ in at most so many times the attributes in which the nearest pair of
     opposite classes differs, as in Section 7 of the paper: a weaker relaxation of fewer cuts. The features are then to be 0 and 1."""
@@ -54,6 +57,7 @@ class RelaxationConfig:
         check.count("config.max_rounds", self.max_rounds, low=1)
         check.count("config.max_pair_entries", self.max_pair_entries, low=1)
         check.choice("config.cuts", self.cuts, ("ordered", "either"))
+        check.choice("config.selection", self.selection, ("violated", "new_columns"))
         if self.distance_factor is not None and not (isinstance(self.distance_factor, int | float) and self.distance_factor >= 1):
             raise ValueError(f"config.distance_factor is {self.distance_factor}: a number from 1 up, or None for all pairs, is wanted")
         if not isinstance(self.solver, InteriorPointConfig | FirstOrderConfig | AllPairsConfig):
