@@ -739,7 +739,7 @@ def test_errors_are_weighed_as_the_user_weighs():
     np.testing.assert_allclose(fitted.certificate.upper_bound, 2 * np.sqrt(7) / 8, rtol=1e-5)
 
 
-@pytest.mark.parametrize("booster", [adaboost, infoboost])
+@pytest.mark.parametrize("booster", [adaboost, pytest.param(infoboost, marks=pytest.mark.slow)])
 def test_weights_of_any_unit_and_share(booster):
     """Equal weights are one problem in any unit, and an example with next to no weight is still one."""
     easy = [booster.fit(make_dataset([[0.0], [1.0]], [1, -1], weights=[unit, unit]), learners.stumps()) for unit in (1.0, 3e38, 2e-38)]

@@ -119,6 +119,7 @@ def test_score_columns_from_fit_to_prediction(run, data, frame, tmp_path):
     assert "the result is optimal" in out
 
 
+@pytest.mark.slow
 def test_trained_classifiers_with_gaps_text_and_a_holdout(run, data, frame, tmp_path):
     fit = ("fit", "--data", data, "--label", "ill", "--classifiers", "logistic", "tree", "--folds", "3", "--precision", "float32")
     code, out, err = run(*fit, "--holdout", "0.25", "--tie-break", "none", "--fat", "flipped", "--output", "deep/out")

@@ -119,6 +119,7 @@ def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, me
     assert compilations() - before < 5
 
 
+@pytest.mark.slow
 def test_the_choice_of_nu_sees_training_rows_alone(run):
     settings = options.resolve(
         {"data": "data.csv", "label": "ill", "method": "relaxed-margin", "nu": (0.2, 0.5), "rounds": 4, "folds": 2, "precision": "float32"}, {}
@@ -175,6 +176,7 @@ def test_a_learner_without_bounds_has_those_of_what_was_seen(run):
         files.load("out/model.npz")
 
 
+@pytest.mark.slow
 def test_64_bits_and_missing_values(run, frame):
     gaps = [None if row % 9 == 4 else value for row, value in enumerate(frame["a"])]
     frame.with_columns(polars.Series("a", gaps)).write_csv("data.csv")

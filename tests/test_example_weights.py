@@ -186,6 +186,7 @@ def test_row_weights_are_made_feasible_in_exact_arithmetic(dtype):
         assert not certify.is_allowed(three, three, jnp.asarray(0.333, dtype))
 
 
+@pytest.mark.slow
 def test_infinite_bounds_are_no_optimum_and_spoiled_iterates_no_start():
     status = solve._judge(*map(jnp.asarray, (-jnp.inf, 0.27, 1e-2, 1e-6, 0.0, False)))
     assert int(status) == Status.PRECISION_LIMIT
@@ -350,6 +351,7 @@ def test_the_penalty_is_chosen_in_one_compilation_as_by_single_fits(compilations
 
 
 @pytest.mark.skipif(not DATA.is_dir(), reason="the data sets of the papers are not here")
+@pytest.mark.slow
 def test_ripley_as_published(x64):
     train, test = (np.loadtxt(DATA / f"RIPLEY_{part}.csv", delimiter=",", skiprows=1) for part in ("TR", "TE"))
     model = example_weights.fit(train[:, :2], 2 * train[:, 2] - 1, penalty=0.009, radius=5.0)
@@ -427,6 +429,7 @@ def test_every_penalty_is_judged():
         example_weights.choose_penalty([[-2.0], [1.0]], [-1, 1], penalties=[-1.0, 1.0], radius=5.0, key=jax.random.key(0), num_folds=2)
 
 
+@pytest.mark.slow
 def test_both_ways_see_that_there_is_no_edge():
     for fit in (example_weights.fit, example_weights.fit_large):
         model = fit([[0.0, 1.0], [0.0, 1.0]], [1, -1], penalty=1.0, kernel=kernels.central_hyperplanes())

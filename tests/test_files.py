@@ -220,7 +220,7 @@ def assert_same(before, after):
 @pytest.mark.parametrize(
     "learner",
     [
-        learners.stumps(),
+        pytest.param(learners.stumps(), marks=pytest.mark.slow),
         learners.stumps(abstain=True, criterion="normalizer"),
         learners.pool(),
         learners.literals(criterion="normalizer"),

@@ -302,6 +302,7 @@ def test_learners_that_cannot_list_their_hypotheses_are_refused():
         learner.every(learner.init(None, wide))
 
 
+@pytest.mark.slow
 def test_every_hypothesis_is_listed():
     random = np.random.default_rng(3)
     dataset = jboost.make_dataset(random.integers(0, 2, (6, 4)).astype(np.float32), [1, -1, 1, 1, -1, 1], mask=[True] * 5 + [False])

@@ -525,6 +525,7 @@ def test_coarse_solves_in_32_bits_lead_to_the_same_optimum(x64, monkeypatch):
 
 
 @pytest.mark.parametrize("density", [0, 10**9], ids=["along edges", "by products"])
+@pytest.mark.slow
 def test_directions_solve_their_system(density, x64, monkeypatch):
     """The matrix written out: xi, lambda, mu of what a step minimises, with a ratio of dual to primal for each square."""
     monkeypatch.setattr(newton, "_DENSITY", density)

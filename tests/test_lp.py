@@ -111,6 +111,7 @@ def test_interior_point_agrees_in_float32():
 
 
 @pytest.mark.parametrize("wide", [pytest.param(False, marks=pytest.mark.slow), True], ids=["float32", "float64"])
+@pytest.mark.slow
 def test_small_programs_without_upper_bounds_are_proven(wide):
     """A reduced cost of exactly 0, as at every vertex, costs no lower bound, and a row that is met closely no upper one."""
     random = np.random.default_rng(0)
@@ -170,8 +171,17 @@ def test_solution_is_consistent(x64):
     assert solution.upper_bound - solution.lower_bound < 1e-5
 
 
-@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
-@pytest.mark.parametrize("kind", ["sparse", "bordered", "functions"])
+@pytest.mark.parametrize(
+    ("kind", "config"),
+    [
+        ("sparse", INTERIOR),
+        ("functions", lp.FirstOrderConfig()),
+        pytest.param("sparse", lp.FirstOrderConfig(), marks=pytest.mark.slow),
+        pytest.param("functions", INTERIOR, marks=pytest.mark.slow),
+        pytest.param("bordered", INTERIOR, marks=pytest.mark.slow),
+        pytest.param("bordered", lp.FirstOrderConfig(), marks=pytest.mark.slow),
+    ],
+)
 def test_operators_that_are_not_stored_whole(x64, kind, config):
     """Wyndor's factory again, by other operators; the bounds are finite, since its rows bound its variables."""
     program = small()
@@ -219,6 +229,7 @@ def test_step_walks_the_same_path(x64):
     np.testing.assert_allclose(solution.primal, whole.primal, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_history_has_a_number_for_each_iteration(x64):
     solution = lp.solve(small(), config=lp.InteriorPointConfig(history_length=20))
     count = int(solution.num_iterations)
@@ -262,6 +273,7 @@ def test_unbounded_though_all_but_one_value_of_most_variables_is_ruled_out(x64, 
         assert solution.lower_bound == -inf
 
 
+@pytest.mark.slow
 def test_a_large_bound_does_not_hide_the_gap():
     """A dual that is off by rounding proves little where variables are bounded from afar."""
     solution = lp.solve(lp.make_program([1.0, 1.0], [[1.0, 2.0], [3.0, 1.0]], row_lower=1.0, upper=1e10), config=INTERIOR)
@@ -481,6 +493,7 @@ def test_large_numbers_that_decide_nothing_do_no_harm(config):
     assert (upper >= -36).all()
 
 
+@pytest.mark.slow
 def test_bounds_worked_out_anew_are_those_of_the_solution_or_better():
     programs = [padded(program) for program in random_programs(60)]
     batch = stack(programs)
@@ -543,6 +556,7 @@ def test_functions_that_return_no_numbers(config):
     assert lp.solve(program, config=config).status == Status.NUMERICAL_ERROR
 
 
+@pytest.mark.slow
 def test_an_entry_that_is_no_number():
     program = lp.make_program([1.0, 1.0], [[1.0, np.nan]], row_lower=1.0)
     with pytest.raises(ValueError, match=r"operator.*nan"):
@@ -618,6 +632,7 @@ def test_values_do_not_recompile(x64, compilations):
 
 @pytest.mark.parametrize("config", [INTERIOR, pytest.param(lp.FirstOrderConfig(), marks=pytest.mark.slow)], ids=["interior point", "first order"])
 @pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "float64"])
+@pytest.mark.slow
 def test_large_bounds_of_variables_are_no_rays(config, wide):
     """x1 = x2 with x1 >= size: a dual that leans on the large bound gains much, however far it is from a ray."""
     with jax.enable_x64(wide):
@@ -638,6 +653,7 @@ def test_large_bounds_of_variables_are_no_rays(config, wide):
             assert infeasible.status != Status.OPTIMAL, size
 
 
+@pytest.mark.slow
 def test_bounds_in_lists(x64):
     matrix = [[1.0, 2.0], [3.0, 1.0]]
     slope = jax.grad(lambda bound: lp.solve(lp.make_program([1.0, 1.0], matrix, row_lower=[bound, 1.0])).primal_objective)(1.0)

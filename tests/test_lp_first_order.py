@@ -191,6 +191,7 @@ def cold_start(problem):
 
 
 @pytest.mark.parametrize("form", [pytest.param(weights_program, marks=pytest.mark.slow), votes_program])
+@pytest.mark.slow
 def test_a_hypothesis_costs_no_more_than_it_changes(x64, form):
     """The last hypothesis is a copy of the first: what was optimal still is, extended by 0, and a quarter of the iterations is more than enough."""
     margins, cap = boosting(60, 20, 4)

@@ -172,6 +172,7 @@ def test_tables_worked_out_anew_change_nothing():
 
 
 @pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "float64"])
+@pytest.mark.slow
 def test_masters_of_column_generation(wide):
     random = np.random.default_rng(7)
     features = random.normal(size=(40, 3)).astype(np.float32)
@@ -195,6 +196,7 @@ def test_a_batch_of_solutions_is_no_start():
 
 
 @pytest.mark.parametrize("noise", [pytest.param(1e-4, marks=pytest.mark.slow), 1e-3])
+@pytest.mark.slow
 def test_a_solution_of_almost_the_same_is_corrected(x64, noise):
     rng = np.random.default_rng(0)
     games = rng.uniform(-1, 1, (5, 60, 20))

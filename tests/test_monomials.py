@@ -416,6 +416,7 @@ def solve_for_enough(instances, enough):
     )
 
 
+@pytest.mark.slow
 def test_costs_whose_differences_are_rounded():
     """1000.1 - 0.1 is not a number of 24 bits: the dearer of two monomials is the better one by less than that hides."""
     weights, prices = np.float32([1001, 1000, 1001, 1000]), np.float32([np.inf, 0.1, 1000.1])
@@ -601,6 +602,7 @@ def test_bounds_of_real_numbers_hold_in_fractions():
         exact_check(table, labels, weights, prices=prices)
 
 
+@pytest.mark.slow
 def test_pair_weights_of_every_size():
     random = np.random.default_rng(2)
     for scale, weights in ((1e-6, np.ones(8)), (1e30, np.ones(8)), (1.0, np.zeros(8)), (1e-30, np.zeros(8)), (1e-20, np.full(8, 1e10))):

@@ -63,6 +63,7 @@ def test_degenerate_sets_flipped_fat():
     assert_all_optimal(random_degenerate_sets(13, 600, 8), fat="flipped")
 
 
+@pytest.mark.slow
 def test_degenerate_sets_without_tie_break():
     assert_all_optimal(random_degenerate_sets(14, 1000, 8), tie_break=None, margin=False)
 
@@ -136,6 +137,7 @@ def test_general_floats_in_float64(x64):
     assert_floats_certified(np.float64)
 
 
+@pytest.mark.slow
 def test_constant_beats_every_line_through_the_positive():
     """Lemma 2.5 of the paper misses this optimum."""
     points = [(0, 0), (2, 1), (1, 2), (-1, 1), (-2, -1), (-1, -2), (1, -1)]
@@ -377,6 +379,7 @@ def test_larger_sets_against_a_plain_sweep_in_any_chunk(chunk_pairs):
     assert check_separator(points, labels, None, separator.normal, separator.anchor, separator.bias)[0] == separator.loss
 
 
+@pytest.mark.slow
 def test_both_labels_at_every_place():
     """Every line loses exactly half of the points, and a constant has the largest margin."""
     points = np.repeat(np.random.default_rng(42).integers(0, 50, (40, 2)), 2, axis=0)
@@ -418,6 +421,7 @@ def test_a_watcher_is_a_function():
         jboost.pair.optimal_separator([[0.0, 0.0], [1.0, 0.0]], [1, -1], on_step=1)
 
 
+@pytest.mark.slow
 def test_the_largest_integer_is_beyond_the_float(x64):
     """2^63 - 1 becomes 2^63, and the cast back would say that nothing was lost: a triangle would be three points in a row."""
     points = np.array([[0, 0], [2**62, 2**61], [2**63 - 1, 2**62]], np.int64)

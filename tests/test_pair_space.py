@@ -223,6 +223,7 @@ def test_bad_arguments_are_named(arguments, message):
 
 
 @pytest.mark.parametrize("num_sets", [25, pytest.param(NUM_SETS, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_branch_and_bound_on_degenerate_sets(num_sets):
     batch = tuple(array[:num_sets] for array in random_sets(83))
     judge_all(solve_by_cells(batch), batch)

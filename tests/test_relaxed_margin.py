@@ -134,7 +134,10 @@ RELAXATIONS = {
 }
 
 
-@pytest.mark.parametrize("name", RELAXATIONS)
+OF_THE_SLOW = ("ball", "penalty 1", "penalty 2")
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in OF_THE_SLOW else name for name in RELAXATIONS])
 def test_bounds_meet_for_every_relaxation(name):
     """Theorem 7: primal and dual meet, on a random and on a structured matrix; both values recomputed from the relaxation's own f and f*."""
     relaxation = RELAXATIONS[name]
@@ -157,10 +160,9 @@ def test_squared_norm_in_place_of_the_ball():
     assert float(jnp.abs(solution.coefficients).sum()) == pytest.approx(2 / 3, abs=0.02)
 
 
-UPDATES = ("fully_corrective", "pairwise", "line_search", "analytic")
-
-
-@pytest.mark.parametrize("update", UPDATES)
+@pytest.mark.parametrize(
+    "update", ["fully_corrective", "analytic", *(pytest.param(one, marks=pytest.mark.slow) for one in ("pairwise", "line_search"))]
+)
 def test_every_update_reaches_the_optimum_over_a_pool(update):
     game = random_games(1, seed=12)[0]
     labels = np.where(np.arange(ROWS) % 2, 1, -1)
@@ -313,6 +315,7 @@ def test_vmap_over_nu_equals_a_loop():
         assert int(together.status[index]) == int(alone.status) == 0
 
 
+@pytest.mark.slow
 def test_no_false_certificate_where_only_rounding_is_left():
     """Sign matrices to the last digit of float32, where steps shrink to nothing: weights stay a distribution, bounds valid."""
     random = np.random.default_rng(5)

@@ -288,6 +288,7 @@ def test_padding_changes_nothing():
     np.testing.assert_allclose(padded.certificate.upper_bound, alone.certificate.upper_bound, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_label_flip_and_scale_of_the_weights():
     for g in range(4):
         dataset = of(SETS, g)
@@ -417,11 +418,12 @@ def test_bad_values_end_in_invalid_input():
     ):
         assert FIT(dataset).status == Status.INVALID_INPUT
         assert slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3).status == Status.INVALID_INPUT
+    traced = jax.jit(FIT)
     for value in (0.5, np.inf):
+        assert traced(change(features=value)).status == Status.INVALID_INPUT
         for learn in (FIT, lambda dataset: slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3)):
             with pytest.raises(ValueError, match=r"features\[1, 0\] is .*: 0 or 1 is wanted of rules; jboost.data.binarization makes such"):
                 learn(change(features=value))
-            assert jax.jit(learn)(change(features=value)).status == Status.INVALID_INPUT
     assert FIT(change(features=np.nan)).status == Status.ROUND_LIMIT
     assert FIT(change()).status == Status.ROUND_LIMIT
 
@@ -453,6 +455,7 @@ def test_bad_arguments_are_named():
 # --- the rest of the house
 
 
+@pytest.mark.slow
 def test_rules_in_words_and_in_files(tmp_path):
     features = np.array([[1, 0, 1], [1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 0]] * 8, np.float32)
     labels = np.where((features[:, 0] == 1) & (features[:, 1] == 0), 1, -1)
