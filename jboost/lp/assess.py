@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
+_FAR = 100.0  # times 1 and its own size, which a variable is away from a bound that counts as none
 _ROUNDINGS = 16  # of the size of a sum's terms, in units of rounding: what a residual may be and say nothing
 
 
@@ -57,7 +58,7 @@ def either(condition: Array, one: Side, other: Side) -> Side:
 def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
     """Judges both; each row by its own bound, each column by its own objective, so that no large number elsewhere makes them lenient.
 
-    A bound of a variable that is far from it counts as none: what rounding leaves of a reduced cost would count for so much there.
+    A bound that a variable is far from counts as none, as where any large number was taken for a bound.
     """
     reduced_costs = problem.objective - dual.product
     below, above = problem.row_lower - primal.product, primal.product - problem.row_upper
@@ -77,8 +78,8 @@ def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
 
 
 def _near(problem: LinearProgram, primal: Array) -> tuple[Array, Array]:
-    """The bounds [n] of the variables, infinite where they are further from the point than it is from 0, and than 1."""
-    reach = 1 + jnp.abs(primal)
+    """The bounds [n] of the variables, infinite where they are far: what a slope misses by rounding then counts for more than what it asks for."""
+    reach = _FAR * (1 + jnp.abs(primal))
     is_near = primal - problem.lower <= reach, problem.upper - primal <= reach
     return jnp.where(is_near[0], problem.lower, -jnp.inf), jnp.where(is_near[1], problem.upper, jnp.inf)
 

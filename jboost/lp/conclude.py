@@ -43,10 +43,8 @@ def conclude(
 
     as_good_as_none = _ROUNDINGS * jnp.finfo(primal.dtype).eps + 8 * (dual.shape[0] + 16) * 2.0**-52  # of the float type, and of the proof
     most = 2 * assess(problem, within, allowed).error + as_good_as_none
-    is_moved = assess(problem, moved, allowed).error <= most
-    primal_taken = either(is_moved, moved, within)
-    upper = jnp.where(is_moved, repaired.upper_bound, repaired.bound_at_first)
-    dual_taken = either(assess(problem, primal_taken, mended).error <= most, mended, allowed)
+    primal_taken = either(assess(problem, moved, allowed).error <= most, moved, within)
+    dual_taken = either(assess(problem, within, mended).error <= most, mended, allowed)
     lower, is_refuted = certify.prove_lower(tight, dual_taken.point)
     lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
@@ -62,7 +60,7 @@ def conclude(
         primal_objective=quality.primal_objective,
         dual_objective=quality.dual_objective,
         lower_bound=jnp.where(is_invalid, -jnp.inf, lower),
-        upper_bound=jnp.where(is_invalid | is_unbounded, jnp.inf, upper),
+        upper_bound=jnp.where(is_invalid | is_unbounded, jnp.inf, repaired.upper_bound),
         primal_residual=quality.primal_residual,
         dual_residual=quality.dual_residual,
         duality_gap=quality.duality_gap,

@@ -1,10 +1,12 @@
 """A feasible point next to one that rounding keeps off its rows: found, and proven to exist.
 
-Let E be the rows that the point misses, or meets by equality, and r what they miss. The correction dx = W A_E' (A_E W A_E')^-1 r meets them; with
-w_j the squared distance of x_j to its nearer bound it hardly moves what is close to one. A first correction is made in floats. What then remains is
-smaller than any float shows, and is bounded: with R an approximate inverse of the scaled normal matrix K and |I - R K| <= alpha < 1, K is regular
-and |K^-1 r| <= |R| |r| / (1 - alpha) in the largest norm (Rump 1999; Jansson 2004). So each |dx_j| <= radius_j, and rows, bounds and objective are
-tested with x +- radius in place of a point that need not be a float. Products too small for a float count as 0 and are bounded like rounding.
+Let E be the rows that the point misses, or meets by equality, and r what they miss; inequalities ask for a little more, as no proof is needed of rows
+that are met with something left. The correction dx = W A_E' (A_E W A_E')^-1 r meets them; with w_j the squared distance of x_j to its nearer bound it
+hardly moves what is close to one. A first correction is made in floats, with a ridge, so that rows may depend on one another, as at a degenerate
+vertex. What then remains is smaller than any float shows, and is bounded: with R an approximate inverse of the scaled normal matrix K and
+|I - R K| <= alpha < 1, K is regular and |K^-1 r| <= |R| |r| / (1 - alpha) in the largest norm (Rump 1999; Jansson 2004). So each |dx_j| <= radius_j,
+and rows, bounds and objective are tested with x +- radius in place of a point that need not be a float. Products too small for a float count as 0 and
+are bounded like rounding.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
 _NUM_MOVES = 4
+_CLEAR = 4.0  # roundings of the terms of a row
 _NEAR = 8.0  # times the worst miss: rows that a move would spoil
 
 
@@ -28,7 +31,6 @@ class Repaired(NamedTuple):
 
     primal: Array  # [n]
     upper_bound: Array  # [] the largest objective that a feasible point next to it may have; +inf where none is proven to exist
-    bound_at_first: Array  # [] the same of the point as it was given
 
 
 class _Rows(NamedTuple):
@@ -39,6 +41,7 @@ class _Rows(NamedTuple):
     low: Array  # [m] at or below A x
     high: Array  # [m] at or above A x
     missing: Array  # [k] by how much x is off at most, with its sign; 0 where not chosen
+    inward: Array  # [k] the sign that leads from the bound of an inequality into what it allows; 0 for equalities and where not chosen
 
 
 def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
@@ -48,31 +51,30 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
     """
     num_chosen = _num_chosen(problem, max_rows)
     if num_chosen == 0:
-        upper = _as_it_is(problem, primal)
-        return Repaired(primal, upper, upper)
+        return Repaired(primal, _as_it_is(problem, primal))
     matrix = problem.operator.to_dense()
 
     def improve(number: Array, carry: tuple[Array, Repaired]) -> tuple[Array, Repaired]:
         point, best = carry
         moved, upper = _prove_and_move(problem, matrix, point, num_chosen, _nearness(number))
-        is_better = upper < best.upper_bound
-        proven = jnp.minimum(upper, best.upper_bound)
-        at_first = jnp.where(number == 0, upper, best.bound_at_first)
-        return moved, Repaired(jnp.where(is_better, point, best.primal), proven, at_first)
+        return moved, Repaired(jnp.where(upper < best.upper_bound, point, best.primal), jnp.minimum(upper, best.upper_bound))
 
-    nothing = jnp.full((), jnp.inf, primal.dtype)
-    last, best = loops.fori_loop(0, _NUM_MOVES, improve, (primal, Repaired(primal, nothing, nothing)))
+    start = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
+    last, best = loops.fori_loop(0, _NUM_MOVES, improve, (primal, start))
     return best._replace(primal=jnp.where(jnp.isfinite(best.upper_bound), best.primal, last))
 
 
 def prove_upper(problem: LinearProgram, primal: Array, *, max_rows: int) -> Array:
-    """What a point [n] proves as it stands: the least objective [] that some feasible point next to it is sure not to exceed."""
+    """The least objective [] that some feasible point next to this one [n], or to one that it is moved to, is sure not to exceed.
+
+    No more than `repair` proved, be it of the point that it was given or of the one that it returned.
+    """
     num_chosen = _num_chosen(problem, max_rows)
     if num_chosen == 0:
         return _as_it_is(problem, primal)
     matrix = problem.operator.to_dense()
-    both = lax.map(lambda number: _prove_and_move(problem, matrix, primal, num_chosen, _nearness(number))[1], jnp.arange(2))
-    return jnp.min(both)
+    as_it_stands = lax.map(lambda number: _prove_and_move(problem, matrix, primal, num_chosen, _nearness(number))[1], jnp.arange(2))
+    return jnp.minimum(jnp.min(as_it_stands), repair(problem, primal, max_rows=max_rows).upper_bound)
 
 
 def _num_chosen(problem: LinearProgram, max_rows: int) -> int:
@@ -110,10 +112,22 @@ def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_ch
     radius = jnp.where(is_proven, radius, 0.0)
     upper = _judge(problem, primal, rows, radius, _touches(matrix, radius > 0), is_proven)
 
-    pushed = unit * jnp.matmul(inverse, unit * rows.missing, precision=lax.Precision.HIGHEST)
+    aim = rows.missing + rows.inward * _clearance(chosen, primal, rows.missing)
+    pushed = unit * cho_solve((lax.linalg.cholesky(normal + _ridge(normal), symmetrize_input=False), True), unit * aim)
     moved = jnp.clip(primal + weights * jnp.matmul(pushed, chosen, precision=lax.Precision.HIGHEST), problem.lower, problem.upper)
     is_better = _worst(problem, problem.operator.matvec(moved)) <= _worst(problem, problem.operator.matvec(primal))
     return jnp.where(is_better & jnp.all(jnp.isfinite(moved)), moved, primal), upper
+
+
+def _clearance(chosen: Array, primal: Array, missing: Array) -> Array:
+    """How far [k] inside of an inequality a point is to come to be there for sure: more than it missed, and than it is rounded by."""
+    sizes = jnp.matmul(jnp.abs(chosen), jnp.abs(primal), precision=lax.Precision.HIGHEST)
+    return 4 * jnp.max(jnp.abs(missing), initial=0.0) + _CLEAR * jnp.finfo(primal.dtype).eps * sizes
+
+
+def _ridge(normal: Array) -> Array:
+    """On the diagonal of ones, so that rows may depend on one another: what they ask for in common is met all the same."""
+    return jnp.finfo(normal.dtype).eps ** 0.5 * jnp.eye(normal.shape[0], dtype=normal.dtype)
 
 
 def _touches(matrix: Array, moves: Array) -> Array:
@@ -144,7 +158,8 @@ def _choose(problem: LinearProgram, primal: Array, num_chosen: int, near: Array)
     most, least = target - below, target - above
     missing = jnp.where(jnp.abs(most) > jnp.abs(least), most, least) * (1 + 2 * jnp.finfo(low.dtype).eps)
     missing = missing + jnp.copysign(jnp.finfo(low.dtype).tiny, missing)
-    return _Rows(index, is_chosen, low, high, jnp.where(is_chosen & ((below != target) | (above != target)), missing, 0.0))
+    inward = jnp.where(is_chosen & (row_lower < row_upper), jnp.where(target == row_lower, 1.0, -1.0), 0.0)
+    return _Rows(index, is_chosen, low, high, jnp.where(is_chosen & ((below != target) | (above != target)), missing, 0.0), inward)
 
 
 def _normal_matrix(chosen: Array, weights: Array) -> tuple[Array, Array]:

@@ -75,7 +75,7 @@ class LPSolution(NamedTuple):
     dual: Array  # [m] y; of status PRIMAL_INFEASIBLE a ray that shows it, and proves it where lower_bound is inf
     reduced_costs: Array  # [n]
     primal_objective: Array  # []
-    dual_objective: Array  # [] as estimated: what dual and reduced costs attain on finite bounds, but for those of variables far from them
+    dual_objective: Array  # [] as estimated: what dual and reduced costs attain on finite bounds, but for those that variables are far from
     lower_bound: Array  # [] proven by `dual` in exact arithmetic; -inf where nothing is
     upper_bound: Array  # [] attained by a feasible point next to `primal`, proven in exact arithmetic; +inf where none is
     primal_residual: Array  # [] largest violation of a row, beyond rounding, relative to 1 + |the bound violated|
