@@ -220,11 +220,10 @@ def _maximum_agreement(data, labels, weights, mask):
 
 
 CERTIFIED = (
-    Certified("monomials.maximum_agreement", _maximum_agreement),
+    Certified("lpboost.solve", _of_margins(jboost.lpboost.solve, nu=0.3)),
     *(
         pytest.param(entry, marks=pytest.mark.slow)
         for entry in (
-            Certified("lpboost.solve", _of_margins(jboost.lpboost.solve, nu=0.3)),
             Certified("lpboost.fit", _of_fit(jboost.lpboost.fit, learner=jboost.learners.literals(), nu=0.3)),
             Certified("relaxed_margin.solve", _of_margins(jboost.relaxed_margin.solve, jboost.relaxations.soft_margin(nu=0.3), tolerance=1e-3)),
             Certified("relaxed_margin.fit", _of_fit(jboost.relaxed_margin.fit, learner=jboost.learners.literals(), tolerance=1e-2)),
@@ -233,6 +232,7 @@ CERTIFIED = (
             Certified("l0.solve_exact", _of_outputs(jboost.l0.solve_exact, "loss", margin=0.2)),
             Certified("l0.solve_unnormalised", _of_outputs(jboost.l0.solve_unnormalised, "loss", largest=4.0), width=math.inf),
             Certified("example_weights.fit", _example_weights),
+            Certified("monomials.maximum_agreement", _maximum_agreement),
         )
     ),
 )

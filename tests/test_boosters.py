@@ -511,7 +511,7 @@ def same(first, second, **tolerance):
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, **tolerance), first, second)
 
 
-@pytest.mark.parametrize("booster, dataset", [(adaboost, SMALL), (infoboost, ONE_SIDED_GAME)])
+@pytest.mark.parametrize("booster, dataset", [(adaboost, SMALL), pytest.param(infoboost, ONE_SIDED_GAME, marks=pytest.mark.slow)])
 def test_a_loop_of_ones_own_is_fit(booster, dataset):
     fitted = booster.fit(dataset, learners.pool(), max_rounds=NUM_ROUNDS)
     first = jax.jit(functools.partial(booster.init, learner=learners.pool(), max_rounds=NUM_ROUNDS))(dataset)
@@ -531,6 +531,7 @@ def test_a_loop_of_ones_own_is_fit(booster, dataset):
     assert fitted.certificate.upper_bound == fitted.trace.upper_bounds[fitted.num_rounds - 1]
 
 
+@pytest.mark.slow
 def test_unfinished_rounds_are_told():
     state, _ = adaboost.step(adaboost.init(SMALL, learners.pool(), max_rounds=NUM_ROUNDS), SMALL)
     assert adaboost.finish(state).status == Status.UNFINISHED
@@ -654,6 +655,7 @@ def test_bad_values_end_in_invalid_input():
     assert (fit_adaboost(bad[0]).num_rounds, fit_adaboost(outside).num_rounds) == (0, 1)
 
 
+@pytest.mark.slow
 def test_five_seeds_at_once():
     rng = np.random.default_rng(8)
     features = rng.normal(size=(30, 2)).astype(np.float32)

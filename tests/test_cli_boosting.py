@@ -132,7 +132,7 @@ def test_the_choice_of_nu_sees_training_rows_alone(run):
     assert boost.choose_nu(inputs.Examples(examples.points, labels, examples.weights), chosen, settings) == choice
 
 
-@pytest.mark.parametrize("method", options.BOOSTERS)
+@pytest.mark.parametrize("method", [pytest.param(one, marks=pytest.mark.slow) if one == "relaxed-margin" else one for one in options.BOOSTERS])
 def test_evaluate(run, method):
     several = ("--nu", "0.2", "--nu", "0.5") if method in options.SOFT_MARGINS else ()
     code, out, err = run("evaluate", *DATA, "--method", method, *QUICK, *several, "--folds", "2", "--report", "folds.json")

@@ -105,6 +105,7 @@ def test_the_measure_holds_as_far_out_as_the_radius_needed():
 
 
 @pytest.mark.parametrize("dimension", [2, 4])
+@pytest.mark.slow
 def test_central_hyperplanes_equal_drawn_normals_and_near_points_keep_accuracy(dimension):
     rng = np.random.default_rng(dimension)
     points = rng.normal(size=(7, dimension))

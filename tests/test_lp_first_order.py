@@ -120,6 +120,7 @@ def solved(dtype, shapes=linear_programs.SHAPES[:2]):
     return pairs
 
 
+@pytest.mark.slow
 def test_random_programs_in_float64(x64):
     for known, solution in solved("float64"):
         judge(known, solution, agreement=1e-6)

@@ -224,6 +224,7 @@ def assert_kept_by_prediction(points, labels):
     return separator
 
 
+@pytest.mark.slow
 def test_predictions_are_judged_as_the_certificate_is():
     """Scores that floats of 32 bits cannot tell apart, traced too."""
     fibonacci = np.array([[6765, 4181], [-10946, -6765], [10946, 6765], [-6765, -4181]])

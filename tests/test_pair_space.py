@@ -229,7 +229,7 @@ def test_branch_and_bound_on_degenerate_sets(num_sets):
     judge_all(solve_by_cells(batch), batch)
 
 
-@pytest.mark.parametrize("size", [0, 1, 2])
+@pytest.mark.parametrize("size", [0, pytest.param(1, marks=pytest.mark.slow), 2])
 def test_branch_and_bound_of_hardly_any_points(size):
     labels, weights = np.array([1, -1])[:size], np.array([2.0, 1.0])[:size]
     found = jboost.pair.optimal_separator(np.ones((size, 3)), labels, weights=weights, method="branch_and_bound")

@@ -94,6 +94,7 @@ def test_no_false_certificate(wide, hard):
     assert np.mean(solutions.upper_bound - solutions.lower_bound <= 2e-3) > 0.97
 
 
+@pytest.mark.slow
 def test_larger_game_meets_highs_and_its_tolerance():
     game = random_games(1, seed=9, rows=120, columns=60)[0]
     solution = relaxed_margin.solve(game, relaxations.soft_margin(cap=1 / 12), tolerance=1e-3)
@@ -297,6 +298,7 @@ def test_bad_values_and_arguments():
         relaxed_margin.solve(np.ones((2, 2)), "soft")
 
 
+@pytest.mark.slow
 def test_nothing_is_certified_from_outputs_that_are_not_allowed():
     for features, labels in ((np.full((3, 2), 2.0), [1, 1, 1]), (np.ones((3, 2)), [1, 1, 5])):
         fitted = relaxed_margin.fit(jboost.make_dataset(features, labels), learners.pool(), max_rounds=5)
