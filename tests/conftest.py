@@ -86,7 +86,7 @@ _SLOW_DOCTESTS = {
     "jboost.l0.relaxation.solve_relaxation",
     "jboost.l0.strengthen.strengthen",
     "jboost.l0.unnormalised.solve_unnormalised",
-    "jboost.lp.conclude.recompute_bounds",
+    "jboost.lp.bounds.recompute_bounds",
     "jboost.lpboost.booster.fit",
     "jboost.lpboost.path.path",
     "jboost.monomials.solve.greedy",

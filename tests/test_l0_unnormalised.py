@@ -36,8 +36,8 @@ def optima(outputs, labels, costs, largest, weights):
     ]
 
 
-@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.parametrize("wide", [False, True])
 def test_bounds_and_losses(wide):
     outputs, labels, costs, _ = pools(30, 4)
     random = np.random.default_rng(4)

@@ -191,8 +191,8 @@ def cold_start(problem):
     return first_order.WarmStart(jnp.zeros_like(problem.objective), jnp.zeros_like(problem.row_lower), jnp.zeros(()))
 
 
-@pytest.mark.parametrize("form", [pytest.param(weights_program, marks=pytest.mark.slow), votes_program])
 @pytest.mark.slow
+@pytest.mark.parametrize("form", [weights_program, votes_program])
 def test_a_hypothesis_costs_no_more_than_it_changes(x64, form):
     """The last hypothesis is a copy of the first: what was optimal still is, extended by 0, and a quarter of the iterations is more than enough."""
     margins, cap = boosting(60, 20, 4)

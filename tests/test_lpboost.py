@@ -216,8 +216,8 @@ def formulation_12(margins, penalty, bound):
     return make_program(objective, matrix, row_lower=np.r_[np.ones(rows), np.zeros(columns)], upper=upper)
 
 
-@pytest.mark.parametrize("kind", ["signs", pytest.param("stumps", marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["signs", "stumps"])
 def test_the_three_formulations_are_one(x64, kind):
     """(3) is (4) with D' = D / optimum, scaled by rho; (4) is (12) with C = 1 / (D' (M + 1/K)) (paper 001, Theorem 3.4)."""
     rows, columns, nu, bound = 60, 20, 0.3, 50.0

@@ -171,8 +171,8 @@ def test_tables_worked_out_anew_change_nothing():
     np.testing.assert_allclose(often.coefficients, seldom.coefficients, atol=1e-5)
 
 
-@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "float64"])
 @pytest.mark.slow
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
 def test_masters_of_column_generation(wide):
     random = np.random.default_rng(7)
     features = random.normal(size=(40, 3)).astype(np.float32)
@@ -195,8 +195,8 @@ def test_a_batch_of_solutions_is_no_start():
         lpboost.solve(margins[0], nu=0.5, initial=batch)
 
 
-@pytest.mark.parametrize("noise", [pytest.param(1e-4, marks=pytest.mark.slow), 1e-3])
 @pytest.mark.slow
+@pytest.mark.parametrize("noise", [1e-4, 1e-3])
 def test_a_solution_of_almost_the_same_is_corrected(x64, noise):
     rng = np.random.default_rng(0)
     games = rng.uniform(-1, 1, (5, 60, 20))

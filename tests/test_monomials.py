@@ -317,8 +317,8 @@ def test_no_attribute_and_one():
         assert float(solved.value) == float(solved.upper_bound) == oracle.best(table, [1, -1], [0.25, 0.75])
 
 
-@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.parametrize("with_pairs", [False, True])
 def test_rows_of_several_blocks_under_jit(with_pairs):
     """Rows that take part are gathered in few of the blocks, or in all of them."""
     instances = random_instances(24, 300, 4, 800, with_pairs=with_pairs, with_costs=not with_pairs)

@@ -222,8 +222,8 @@ def test_bad_arguments_are_named(arguments, message):
         jboost.pair.optimal_separator(**({"points": np.zeros((3, 3)), "labels": np.ones(3)} | arguments))
 
 
-@pytest.mark.parametrize("num_sets", [25, pytest.param(NUM_SETS, marks=pytest.mark.slow)])
 @pytest.mark.slow
+@pytest.mark.parametrize("num_sets", [25, NUM_SETS])
 def test_branch_and_bound_on_degenerate_sets(num_sets):
     batch = tuple(array[:num_sets] for array in random_sets(83))
     judge_all(solve_by_cells(batch), batch)

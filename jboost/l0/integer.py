@@ -170,8 +170,9 @@ def limited(coefficients: Array, most: int | None, free: tuple[int, ...]) -> Arr
     """The largest of coefficients [n], `most` beside those that are `free`, which do not count; all of the first one that is where none is left."""
     if most is None:
         return coefficients
-    values, places = lax.top_k(jnp.where(_among(free, coefficients), 0.0, coefficients), min(most, coefficients.shape[0]))
-    kept = jnp.where(_among(free, coefficients), coefficients, jnp.zeros_like(coefficients).at[places].set(values))
+    is_free = _among(free, coefficients)
+    values, places = lax.top_k(jnp.where(is_free, 0.0, coefficients), min(most, coefficients.shape[0]))
+    kept = jnp.where(is_free, coefficients, jnp.zeros_like(coefficients).at[places].set(values))
     return kept.at[free[0] if free else 0].add(jnp.where(jnp.any(kept > 0), 0.0, 1.0))
 
 

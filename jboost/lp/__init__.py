@@ -1,6 +1,6 @@
 """Linear programs: two solvers behind one door and a simplex method for LP-Boost's, bounds that hold wherever they stop, many in one call."""
 
-from jboost.lp.conclude import recompute_bounds
+from jboost.lp.bounds import recompute_bounds
 from jboost.lp.first_order import FirstOrderConfig, WarmStart, extend
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.margin_simplex import SimplexConfig

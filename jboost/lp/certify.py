@@ -29,6 +29,7 @@ def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
     """What a dual [m] proves: a number [] that no feasible point falls below, -inf where it proves nothing; and whether, as a ray, it
     refutes that there is any feasible point, [] bool, since with objective 0 it bounds 0 from above 0.
     """
+    dual = jnp.where(numerics.is_subnormal(dual), 0.0, dual)  # a dual as well, and none that is taken for 0 here and not there
     low, high = problem.operator.bracket_rmatvec(dual)
     objectives = jnp.stack([problem.objective, jnp.zeros_like(problem.objective)])
     prove = jax.vmap(numerics.in_64_bits(_lower_from_products), in_axes=(None, 0, None, None, None))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-
-import jax
 import jax.numpy as jnp
 
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.lp import certify, repair, repair_dual, tighten
+from jboost.lp import certify, repair, repair_dual
 from jboost.lp.assess import assess, dual_side, either, primal_side
-from jboost.lp.problem import LinearProgram, is_valid, prepare
-from jboost.lp.types import History, LPSolution, ProofConfig, judge_proof
+from jboost.lp.problem import LinearProgram
+from jboost.lp.types import History, LPSolution, ProofConfig
 
 _ROUNDINGS = 32  # units of rounding: an error that is as good as none
 
@@ -68,40 +65,3 @@ def conclude(
         history=history,
         status=status,
     )
-
-
-def recompute_bounds(problem: LinearProgram, solution: LPSolution, *, proof: ProofConfig | None = None) -> tuple[Array, Array]:
-    """What the points of a solution prove, worked out anew: whatever made them, the bounds hold in exact arithmetic.
-
-    Args:
-      problem: the program, as its float type holds it.
-      solution: of `solve`, or one with a `primal` [n], a `dual` [m] and a `status` from elsewhere.
-      proof: static; that of the config that solved it, None for the default.
-
-    Returns:
-      The lower bound [] that the dual proves with the bounds of the variables, those included that rows imply, and the upper bound [] of a feasible
-      point next to the primal. They are those of the solution, or better.
-
-    Raises:
-      ValueError: at trace time, naming the argument.
-
-    >>> import jboost
-    >>> program = jboost.lp.make_program([1.0, 2.0], [[1.0, 1.0]], row_lower=[1.0], upper=3.0)
-    >>> solution = jboost.lp.solve(program)
-    >>> lower, upper = jboost.lp.recompute_bounds(program, solution)
-    >>> bool(solution.lower_bound <= lower <= 1.0 <= upper <= solution.upper_bound)
-    True
-    """
-    problem = prepare(problem)
-    proof = ProofConfig() if proof is None else proof
-    judge_proof(proof)
-    return _recompute(problem, solution.primal, solution.dual, solution.status, proof=proof)
-
-
-@functools.partial(jax.jit, static_argnames=("proof",))
-def _recompute(problem: LinearProgram, primal: Array, dual: Array, status: Array, *, proof: ProofConfig) -> tuple[Array, Array]:
-    lower, is_refuted = certify.prove_lower(tighten.tighten(problem, proof.num_tightenings), dual)
-    lower = jnp.where((status == int(Status.PRIMAL_INFEASIBLE)) & is_refuted, jnp.inf, lower)
-    upper = repair.prove_upper(problem, primal, max_rows=proof.max_repaired_rows)
-    has_point = is_valid(problem) & (status != int(Status.DUAL_INFEASIBLE))
-    return jnp.where(is_valid(problem), lower, -jnp.inf), jnp.where(has_point, upper, jnp.inf)

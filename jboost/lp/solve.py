@@ -34,8 +34,8 @@ def solve(
 
     Derivatives: `primal`, `dual`, `reduced_costs` and the objectives may be differentiated, in both modes, with respect to objective, row bounds,
     finite variable bounds and the entries of the operator, where the solution is unique and not degenerate (strict complementarity, as many active
-    rows as variables between their bounds). At a degenerate or non-unique solution no derivative exists, and what is returned means nothing. Bounds,
-    residuals and status have derivative 0. Memory: (m + n)^2.
+    rows as variables between their bounds). At a degenerate or non-unique solution no derivative exists, and what is returned means nothing; without
+    a solution it is NaN. Bounds, residuals and status have derivative 0. Memory: (m + n)^2.
 
     Args:
       problem: m rows, n variables; arrays, with a matrix or any operator of `jboost.operators`.
@@ -50,7 +50,8 @@ def solve(
       feasible point; but for duals whose scaled size is above that inverse), NUMERICAL_ERROR, INVALID_INPUT. OPTIMAL means that the residuals and the
       gap that are returned are within the tolerance; within four times it where rounding ends the iterations of the interior point method, and the
       repair of rows, before that. Residuals and gap are relative to 1 + what they are compared with: an objective that is tiny throughout is to be
-      scaled up first.
+      scaled up first. In them a bound counts as none that is more than 100 (1 + |x_j|) from the variable; in what is proven it counts, so that
+      `lower_bound` may be further off than the tolerance there.
 
     Raises:
       ValueError: at trace time, naming the argument, where shapes do not agree. Values are judged by `jboost.lp.validate` on the host.

@@ -66,7 +66,7 @@ def _choose(learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_
 
         def one_round(carry: tuple[State, Array], _: None) -> tuple[tuple[State, Array], Array]:
             before, scores = carry
-            goes_on = boosting.unfinished(before)
+            goes_on = boosting.unfinished(before)  # not `step`: under vmap a branch takes both sides, and on a mesh JAX refuses its constants
             state = jax.tree.map(lambda new, old: jnp.where(goes_on, new, old), boosting.advance(before, part), before)
             change = state.ensemble.votes - before.ensemble.votes
             slot = jnp.argmax(jnp.any(change != 0, axis=1))
