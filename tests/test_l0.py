@@ -464,7 +464,8 @@ def test_the_pair_matrix_adds_up_its_list():
             assert matrix[first, second] >= one
 
 
-def test_pairs_of_too_many_examples_are_refused():
+def test_pairs_of_too_many_examples_are_refused(monkeypatch):
+    monkeypatch.setattr(pricing.memory, "of_device", lambda: 16 << 30)
     many = relaxation_of(40_000)
     with pytest.raises(ValueError, match="dataset has 40000 examples: .* bytes"):
         pricing.pair_matrix(many)

@@ -4,6 +4,7 @@ import json
 import urllib.error
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -133,6 +134,46 @@ def test_data_sets_side_by_side_are_as_one_after_the_other(folder):
         found.append([{**row, "cpu_seconds_each": None} for row in json.loads(output.read_text())["rows"]])
     assert len(found[0]) == 4
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("names", [["adaboost"], pytest.param(["l0", "lpboost", "slipper"], marks=pytest.mark.slow)])
+def test_folds_in_one_program_are_as_one_by_one(folder, names):
+    (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', json.dumps(names)))
+    found = []
+    for together in ("1", "4"):  # of two replications of three folds: four, and two that are left
+        arguments = ["--together", together, "--output", str(folder / f"out-{together}.json")]
+        assert command.main(["--config", str(folder / "settings.toml"), "--data", str(folder), *arguments]) == 0
+        lines = line_room.read_lines(folder / f"out-{together}.jsonl")
+        found.append(sorted(({**line, "cpu_seconds": None} for line in lines), key=lambda line: [line[key] for key in line_room.KEYS[:4]]))
+    assert len(found[0]) == 6 * len(names)
+    for one, other in zip(*found, strict=True):
+        assert one.keys() == other.keys()
+        for key, value in one.items():
+            assert other[key] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), key
+
+
+def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeypatch, capsys):
+    def learn_together(method, sizes, examples, features, labels, training, knobs, key):
+        num_folds = len(features)
+        tried.append(num_folds)
+        if num_folds > 2:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.")
+        return tuple(np.full(num_folds, value) for value in (1, 20, 3, 0.1, 2, 0, 1.0, 2.0))
+
+    tried = []
+    monkeypatch.setattr(methods, "learn_together", learn_together)
+    assert command.main([*arguments_of(folder), "--together", "6"]) == 0
+    assert tried == [6, 3, 2, 3, 2] * 3
+    assert fits == ["l0"] * 2 + ["lpboost"] * 2 + ["slipper"] * 2  # threes are ones and twos
+    assert len(line_room.read_lines(folder / "out.jsonl")) == 18
+    assert "6 folds do not fit the device's memory together: 3 are tried (--together)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--together", "--jobs"])
+def test_counts_are_positive(folder, option, capsys):
+    with pytest.raises(SystemExit):
+        command.main([*arguments_of(folder), option, "0"])
+    assert f"argument {option}: 0 is not a positive whole number" in capsys.readouterr().err
 
 
 def test_a_list_of_parameters_is_drawn(folder, monkeypatch):

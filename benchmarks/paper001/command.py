@@ -6,7 +6,7 @@ each. At the end the lines become one JSON file with means and standard errors b
 
 Binarization is fitted on the training rows of each fold, and anew on those of each inner fold where settings are chosen. All folds of a data set
 share one shape, hence one compilation: rows that are held out are masked, attributes that a fold lacks are columns of zeros, and the costs know how
-many there really are. L0-RBoost gets equal training rows as one.
+many there really are. L0-RBoost gets equal training rows as one. On a device all folds of a data set are one program.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ import os
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
+
+import jax
 
 from benchmarks import harness
 from benchmarks.paper001.data import judge_sources
@@ -30,6 +32,12 @@ DEFAULT_CONFIG = harness.ROOT / "configs" / "paper001-k1.toml"
 DEFAULT_FOLDERS = tuple(harness.ROOT.parent / "shared" / "data" / part for part in ("papers", "more"))
 
 
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text} is not a positive whole number")
+    return int(text)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
     parser = argparse.ArgumentParser(prog="scripts/reproduce", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -39,7 +47,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="*", default=(), metavar="SET", help="data sets, of those in the settings")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), help="data sets worked on side by side, a process each (default: as many as there are CPUs)"
+        "--jobs", type=_count, help="data sets worked on side by side, a process each (default: as many as there are CPUs; one at a time on a device)"
+    )
+    parser.add_argument(
+        "--together",
+        type=_count,
+        help="folds of a data set in one program (default: one on a CPU, where they take turns; on a device all that its memory holds)",
     )
     parser.add_argument("--replications", type=int, help="in place of that in the settings")
     parser.add_argument("--output", type=Path, help="JSON file (default: benchmarks/results/paper001, by the name of the settings)")
@@ -56,7 +69,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = given.only or settings["sets"]
     judge_sources(names, given.data)
     mend_lines(lines)
-    run_side_by_side(settings | {"methods": present(settings["methods"])}, given.data, lines, names, given.jobs)
+    is_cpu = jax.default_backend() == "cpu"
+    jobs = given.jobs or (os.cpu_count() if is_cpu else None) or 1
+    together = given.together or (1 if is_cpu else settings["replications"] * settings["folds"])
+    run_side_by_side(settings | {"methods": present(settings["methods"])}, given.data, lines, names, jobs=jobs, together=together)
     rows = summarise(asked_for(read_lines(lines), settings), settings["max_order"])
     output.write_text(json.dumps({"settings": settings, "rows": rows}, indent=1) + "\n")
     print(show(rows))

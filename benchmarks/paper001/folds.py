@@ -1,6 +1,7 @@
 """Binarization is fitted on the training rows of each fold, and of each inner fold anew.
 
-All folds of a data set share one shape, hence one compilation: rows that are held out are masked, attributes that a fold lacks are columns of zeros.
+The folds of a replication share one shape, hence one compilation: rows that are held out are masked, attributes that a fold lacks are columns of
+zeros.
 """
 
 from __future__ import annotations
@@ -57,6 +58,20 @@ def prepare(table: np.ndarray, labels: np.ndarray, names: Sequence[str], setting
         for fold, (part, key) in enumerate(zip(parts, keys, strict=True)):
             inner = Inner(part.held_out, np.stack([_padded(bits, inner_width) for bits in part.inner])) if part.inner else None
             yield replication, fold, Prepared(_padded(part.bits, width), part.training, part.bits.shape[1], num_rows, inner, key)
+
+
+def alike(parts: Sequence[Prepared]) -> list[Prepared]:
+    """Folds in one shape, that of the last: later replications may have more bits and rows."""
+    last = parts[-1]
+    widths = last.features.shape[1], 0 if last.inner is None else last.inner.features.shape[2]
+    return [
+        part._replace(
+            features=_padded(part.features, widths[0]),
+            num_rows=last.num_rows,
+            inner=part.inner and part.inner._replace(features=np.stack([_padded(bits, widths[1]) for bits in part.inner.features])),
+        )
+        for part in parts
+    ]
 
 
 def folds_of(labels: np.ndarray, replication: int, num_folds: int) -> np.ndarray:

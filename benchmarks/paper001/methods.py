@@ -6,7 +6,7 @@ import functools
 import importlib.util
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jboost
-from benchmarks.paper001.folds import Prepared
+from benchmarks.paper001.folds import Prepared, alike
 from benchmarks.peers import slipper
 from jboost.data import merging
 from jboost.monomials import costs
@@ -100,6 +100,7 @@ FITS = {
     "lpboost": _fit_lpboost,
     "slipper": _fit_slipper,
 }
+FOUND = ("right", "right_in_training", "support", "margin", "rounds", "status", "lower_bound", "upper_bound")  # what `learn` returns
 PEERS = {"imodels-slipper": slipper.fit_and_count}
 PARAMETERS = {  # what may be a list in the settings, and is in the figures
     "l0": "margin_times_m",
@@ -131,27 +132,55 @@ def sizes_of(settings: dict[str, Any]) -> Sizes:
     return Sizes(**{name: tuple(value) if isinstance(value, list) else value for name, value in settings.items() if name in Sizes._fields})
 
 
-def judge(method: str, sizes: Sizes, part: Prepared, labels: np.ndarray, knobs: dict[str, Any]) -> dict[str, Any]:
-    """What a method finds on one fold, in words and shares; of a peer accuracies and support alone."""
-    start = time.process_time()
-    found: dict[str, Any] = {}
+@functools.partial(jax.jit, static_argnames=("method", "sizes"))
+def learn_together(method: str, sizes: Sizes, examples: Examples, features: Any, labels: Any, training: Any, knobs: Any, key: Any) -> tuple[Any, ...]:
+    """`learn` on several folds of one data set: all but labels and knobs have a first axis, and so has the number of attributes."""
+    own = {name: 0 if name == "num_attributes" else None for name in knobs}
+    return jax.vmap(functools.partial(learn, method, sizes), in_axes=(0, 0, None, 0, own, 0))(examples, features, labels, training, knobs, key)
+
+
+def judge(method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a method finds on folds, in words and shares; of a peer accuracies and support alone.
+
+    Several folds are one program, or as many programs as the memory of the device asks for.
+    """
+    start = time.perf_counter(), time.process_time()
     if method in PEERS:
-        right, right_in_training, support = PEERS[method](part.features, labels, part.training)
+        results = [dict(zip(FOUND, PEERS[method](part.features, labels, part.training), strict=False)) for part in parts]
     else:
-        examples = examples_of(method, part, labels)
-        result = learn(method, sizes, examples, part.features, labels, part.training, {**knobs, "num_attributes": part.num_attributes}, part.key)
-        right, right_in_training, support, margin, rounds, status, lower, upper = map(float, result)
-        status_name = jboost.status.Status(int(status)).name
-        found = {"margin": margin, "rounds": rounds, "status": status_name, "lower_bound": lower, "upper_bound": upper}
-    num_training = int(part.training.sum())
-    return {
-        "accuracy": right / (len(labels) - num_training),
-        "training_accuracy": right_in_training / num_training,
-        "support": support,
-        **found,
-        "num_attributes": part.num_attributes,
-        "cpu_seconds": time.process_time() - start,
-    }
+        try:
+            results = learn_folds(method, sizes, parts, labels, knobs)
+        except jax.errors.JaxRuntimeError as error:
+            half = len(parts) // 2
+            if half == 0 or "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            print(f"{len(parts)} folds do not fit the device's memory together: {half} are tried (--together)", file=sys.stderr)
+            for some in (parts[:half], parts[half:]):
+                yield from judge(method, sizes, some, labels, knobs)
+            return
+    clock, cpu = time.perf_counter() - start[0], time.process_time() - start[1]
+    took = {"cpu_seconds": cpu / len(parts)} if jax.default_backend() == "cpu" else {"seconds": clock / len(parts)}
+    for part, found in zip(parts, results, strict=True):
+        num_training = int(part.training.sum())
+        right = {"accuracy": found.pop("right") / (len(labels) - num_training), "training_accuracy": found.pop("right_in_training") / num_training}
+        if "status" in found:
+            found["status"] = jboost.status.Status(int(found["status"])).name
+        yield {**right, **found, "num_attributes": part.num_attributes, **took}
+
+
+def learn_folds(method: str, sizes: Sizes, parts: Sequence[Prepared], labels: np.ndarray, knobs: dict[str, Any]) -> list[dict[str, float]]:
+    """What `learn` says of folds, a dictionary for each: one program for all."""
+    parts = alike(parts)
+    examples = [examples_of(method, part, labels) for part in parts]
+    if len(parts) == 1:
+        (part,) = parts
+        result = learn(method, sizes, examples[0], part.features, labels, part.training, {**knobs, "num_attributes": part.num_attributes}, part.key)
+        return [dict(zip(FOUND, map(float, result), strict=True))]
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *examples)
+    features, training, num_attributes = (np.stack([getattr(part, name) for part in parts]) for name in ("features", "training", "num_attributes"))
+    key = jnp.stack([part.key for part in parts])
+    result = learn_together(method, sizes, stacked, features, labels, training, {**knobs, "num_attributes": num_attributes}, key)
+    return [dict(zip(FOUND, row, strict=True)) for row in np.stack([np.asarray(part, float) for part in result], axis=1).tolist()]
 
 
 def present(methods: Sequence[str]) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import hashlib
+import itertools
 import json
 import multiprocessing
 import sys
@@ -23,18 +24,18 @@ from benchmarks.paper001.lines import KEYS, digest_of, read_lines, values_of
 KNOBS = ("kappa", "tolerance", "inner_kappas", "inner_margins_times_m")
 
 
-def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], jobs: int) -> None:
+def run_side_by_side(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], *, jobs: int, together: int) -> None:
     """`run`, a process of one thread for each data set, so many at a time."""
     if min(jobs, len(names)) <= 1:
-        return run(settings, folders, lines, names)
+        return run(settings, folders, lines, names, together)
     harness.keep_to_one_thread()  # of the processes to come
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        for finished in [pool.submit(run, settings, folders, lines, [name]) for name in names]:
+        for finished in [pool.submit(run, settings, folders, lines, [name], together) for name in names]:
             finished.result()
 
 
-def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str]) -> None:
-    """All folds of the data sets that the file does not hold yet, one line for each method and each value of its parameter."""
+def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: Sequence[str], together: int) -> None:
+    """All folds of the data sets that the file does not hold yet, so many in one program: a line for each method and value of its parameter."""
     old, digest = read_lines(lines), digest_of(settings)
     before = {line["set"]: line["data"] for line in old if "data" in line}
     if any(line["settings"] != digest for line in old):
@@ -57,14 +58,16 @@ def run(settings: dict[str, Any], folders: Sequence[Path], lines: Path, names: S
         data = hashlib.sha256(repr((np.asarray(table).tolist(), labels.tolist())).encode()).hexdigest()[:12]
         if before.get(name, data) != data:
             raise ValueError(f"{lines} holds lines of other rows of {name}: delete it, or name another --output")
-        for replication, fold, part in prepare(table, labels, columns, settings):
+        prepared = prepare(table, labels, columns, settings)
+        while folds := list(itertools.islice(prepared, together)):
             for method, value in runs:
-                if (name, replication, fold, method, value) in done:
-                    continue
+                todo = [one for one in folds if (name, *one[:2], method, value) not in done]
                 here = {**knobs, methods.PARAMETERS[method]: value} if method in methods.PARAMETERS else knobs
-                line = {"settings": digest, "data": data, "set": name, "replication": replication, "fold": fold, "method": method, "parameter": value}
                 numbers = {name: jnp.asarray(knob, jnp.float32) for name, knob in here.items()}
-                line |= methods.judge(method, sizes, part, labels.astype(np.float32), numbers)
-                with lines.open("a") as file:
-                    file.write(json.dumps(line) + "\n")
-                print(json.dumps(line), flush=True)
+                found = methods.judge(method, sizes, [part for _, _, part in todo], labels.astype(np.float32), numbers) if todo else ()
+                for (replication, fold, _), facts in zip(todo, found, strict=True):
+                    line = {"settings": digest, "data": data, "set": name, "replication": replication, "fold": fold}
+                    line |= {"method": method, "parameter": value, **facts}
+                    with lines.open("a") as file:
+                        file.write(json.dumps(line) + "\n")
+                    print(json.dumps(line), flush=True)
