@@ -261,6 +261,30 @@ def test_primal_repair_meets_all_cuts_from_any_point():
         assert oracle.attained(*pool, np.ones(EXAMPLES), *member(fixed, index)) <= float(price[index])
 
 
+def test_repair_rounds_by_units_of_two_however_much_is_selected():
+    """Whatever the sum of mu: cuts are met in exact arithmetic, and slacks are a few units above what cuts and margins want of the point given."""
+    random, (num_examples, num_columns), margin = np.random.default_rng(10), (24, 256), np.float32(0.01)
+    outputs, labels = random.choice([-1, 0, 1], (num_examples, num_columns), p=[0.05, 0.9, 0.05]), random.choice([-1, 1], num_examples)
+    all_of = jnp.ones(num_examples), jnp.ones(num_examples, bool), jnp.ones(num_columns, bool)
+    instance, _ = make_instance(jnp.asarray(outputs), jnp.asarray(labels), jnp.zeros(num_columns), *all_of, margin)
+    for total in (2, 20, 200):
+        selected = random.uniform(1 / num_columns, 2 * total / num_columns, num_columns).clip(0, 1).astype(np.float32)
+        primal = Primal(jnp.full(num_columns, 1 / num_columns), jnp.asarray(selected), jnp.zeros(num_examples))
+        point, least = certify.on_grid(instance, primal)
+        fixed = certify.raised(instance, point, least, pair_cuts.search(instance, point.selected, point.slacks, 100))
+        slacks, lowest = np.zeros((2, num_examples), np.float32)
+        slacks[instance.order], lowest[instance.order] = fixed.slacks, point.slacks
+        attained = oracle.attained(outputs, labels, np.zeros(num_columns), margin, np.ones(num_examples), fixed.coefficients, fixed.selected, slacks)
+        assert attained <= float(certify.price(instance, fixed))
+        mu, raised = oracle.exactly(selected), np.flatnonzero(slacks > lowest)
+        assert len(raised) > 3 or total == 200
+        for i in raised:
+            others = [
+                (j, min(sum(mu[oracle.serves(outputs, labels, *ends)]) for ends in ((i, j), (j, i)))) for j in np.flatnonzero(labels != labels[i])
+            ]
+            assert slacks[i] <= max(1 - float(lowest[j]) - float(served) for j, served in others) + 8 * 2.0**-23
+
+
 def test_lower_bound_over_all_hypotheses_charges_the_excess():
     weights, pair_weights = jnp.array([0.5, 0.25]), jnp.array([0.25])
     proven = certify.lower_bound(weights, pair_weights, margin=jnp.array(0.5), excess=0.125, least=-0.25, selected_bound=2.0)

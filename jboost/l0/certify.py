@@ -4,8 +4,8 @@ Lower: any w, v >= 0 with (19b), (1 + rho) w_i + sum of v over the cuts of i <= 
 where s_u is the sum of v over the cuts that u serves, g_u = sum_i y_i H_iu w_i, r = max_u [s_u - c_u]_+ and b bounds sum mu at an optimum: r is the
 price of making the dual feasible, which the printed (20) and (22) leave out. Sums are rounded outwards.
 
-Upper: lambda, mu and xi are multiples of a power of two, so few of it that every sum is exact in the float type at hand, products of matrices
-included; xi is what all cuts of both orders want.
+Upper: lambda, mu and xi are multiples of the power of two of which 2 has as many as a float can count. So every sum below 2 is exact, products of
+matrices included, and no other sum of mu comes out below 1, which is all that a cut asks for; xi is what all cuts of both orders want.
 """
 
 from __future__ import annotations
@@ -102,17 +102,16 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
     unit = jnp.asarray(2.0 ** -jnp.finfo(dtype).nmant, dtype)
     coefficients = grids.nearest(jnp.where(instance.is_column, _cleaned(primal.coefficients), 0.0), instance.is_column, unit)
     selected = jnp.where(instance.is_column, jnp.minimum(_cleaned(primal.selected), 1.0), 0.0)
-    coarse = numerics.power_of_two_at_least(jnp.sum(selected) + 4) * unit
-    selected = jnp.maximum(jnp.round(selected / coarse) * coarse, jnp.ceil(coefficients / coarse) * coarse)
+    selected = jnp.maximum(jnp.round(selected / unit) * unit, coefficients)
     reached = jnp.matmul(instance.margins, coefficients, precision=lax.Precision.HIGHEST)
 
     def wanted(reached: Array, margin: Array) -> Array:
         margin = brackets.widen(margin)
         return numerics.round_up((margin - brackets.widen(reached)) / (1 + margin) + 2.0**-50, reached.dtype)
 
-    least = jnp.ceil(jnp.maximum(numerics.in_64_bits(wanted)(reached, instance.margin), 0.0) / coarse) * coarse
+    least = jnp.ceil(jnp.maximum(numerics.in_64_bits(wanted)(reached, instance.margin), 0.0) / unit) * unit
     least = jnp.where(jnp.arange(least.shape[0]) < instance.num_real, least, 0.0)
-    slacks = jnp.round(jnp.clip(jnp.where(jnp.isfinite(primal.slacks), primal.slacks, 1.0), 0.0, 2.0) / coarse) * coarse
+    slacks = jnp.round(jnp.clip(jnp.where(jnp.isfinite(primal.slacks), primal.slacks, 1.0), 0.0, 2.0) / unit) * unit
     return Primal(coefficients, selected, jnp.maximum(slacks, least)), least
 
 

@@ -46,7 +46,7 @@ def num_pairs(num_examples: int) -> int:
 def search(instance: Instance, selected: Array, slacks: Array, max_entries: int, only: Array | None = None) -> Wanted:
     """All cuts of both orders, in slabs of the larger class; if it is given, those alone that one of the hypotheses `only` [U] serves either way.
 
-    With `selected` [U] and `slacks` [m] multiples of a power of two of which each sum has fewer than fit a float, nothing is rounded.
+    With `selected` [U] and `slacks` [m] multiples of the power of two of which 2 has as many as a float can count, what is wanted is not rounded.
     """
     num_examples, num_columns = instance.hits.shape
     few = num_few_places(num_examples)
