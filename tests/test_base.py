@@ -270,3 +270,18 @@ def test_a_watcher_ends_a_loop_by_false_alone():
     assert loops.goes_on(None, 0, 0)
     for answers, wanted in (((None, True, np.True_), True), ((False, np.False_), False)):
         assert {loops.goes_on(lambda state, info, answer=answer: answer, 0, 0) for answer in answers} == {wanted}
+
+
+@pytest.mark.parametrize("size", range(10))
+def test_largest_and_least_in_strands(size):
+    random = np.random.default_rng(size)
+    for values in (random.integers(-2, 3, size).astype(float), random.normal(size=size), np.full(size, -np.inf), np.full(size, np.inf)):
+        assert numerics.greatest(jnp.asarray(values)) == np.float32(values.max(initial=-np.inf))
+        assert numerics.least(jnp.asarray(values)) == np.float32(values.min(initial=np.inf))
+        place, largest = numerics.first_greatest(jnp.asarray(values))
+        assert place == (values.argmax() if size else 0)
+        assert largest == np.float32(values.max(initial=-np.inf))
+    if size:
+        spoilt = jnp.asarray(random.normal(size=size)).at[size // 2].set(jnp.nan)
+        assert jnp.isnan(numerics.greatest(spoilt))
+        assert numerics.first_greatest(spoilt)[0] == size

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ from jax import lax
 
 from jboost.base.types import Array, PyTree
 
+_STRANDS = 4  # of a reduction over floats
 _FEW_VECTORS = 2  # of a product with a transposed matrix, at most, to be taken one by one
 
 
@@ -72,6 +74,26 @@ def masked_max(values: Array, mask: Array, *, fill: Any) -> Array:
 def masked_sum(values: Array, mask: Array) -> Array:
     """The sum of `values` where `mask`; entries that are masked out may be NaN. Reduces the last axis, keeps the dtype."""
     return jnp.sum(jnp.where(mask, values, jnp.zeros((), values.dtype)), axis=-1, dtype=values.dtype)
+
+
+def greatest(values: Array) -> Array:
+    """The largest of floats [k], -inf for none.
+
+    In strands: a processor waits for every comparison of a row before the next one, as compilers do not put those of floats in another order.
+    """
+    strands = jnp.pad(values, (0, -values.shape[0] % _STRANDS), constant_values=-jnp.inf).reshape(_STRANDS, -1)
+    return jnp.max(functools.reduce(jnp.maximum, strands), initial=-jnp.inf)
+
+
+def least(values: Array) -> Array:
+    """The smallest of floats [k], inf for none, likewise."""
+    return -greatest(-values)
+
+
+def first_greatest(values: Array) -> tuple[Array, Array]:
+    """The index of the first of the largest of floats [k], and that; k where one is NaN."""
+    largest = greatest(values)
+    return first_true(values == largest), largest
 
 
 def first_true(mask: Array) -> Array:

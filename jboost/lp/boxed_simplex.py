@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import loops
+from jboost.base import loops, numerics
 from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.lp import break_points
@@ -192,7 +191,7 @@ def _choose(run: _Run) -> _Choice:
     below, above = run.basic_bounds[0] - in_basics[:-1], in_basics[:-1] - run.basic_bounds[1]
     outside = jnp.maximum(below, above)
     norms = 1 + times(entries[:-1] * entries[:-1], jnp.ones_like(values))
-    row = lax.argmax(jnp.where(outside > eps**_OUTSIDE, outside * outside / norms, -1.0), 0, jnp.int32)
+    row, _ = numerics.first_greatest(jnp.where(outside > eps**_OUTSIDE, outside * outside / norms, -1.0))
     rises = below[row] >= above[row]
     changes = jnp.where(rises, entries[row], -entries[row])
     lengths, drops = _lengths(run, changes)
@@ -215,7 +214,7 @@ def _pivot(run: _Run, goal: Array) -> _Run:
     ends = choice.is_inside | (choice.values[-1] >= goal) | (choice.length == jnp.inf) | (choice.slope > 0)
     row = entries[choice.row]
     is_candidate = (choice.lengths == choice.length) & (choice.length < jnp.inf)
-    slot = lax.argmax(jnp.where(is_candidate, jnp.abs(row), -1.0), 0, jnp.int32)
+    slot, _ = numerics.first_greatest(jnp.where(is_candidate, jnp.abs(row), -1.0))
     nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])
     row, column = loops.cond(ends, lambda: nothing, lambda: (row, entries[:, slot]))
     is_slot, is_basic = (jnp.arange(size) == jnp.where(ends, -1, at) for size, at in zip(entries.shape[::-1], (slot, choice.row), strict=True))

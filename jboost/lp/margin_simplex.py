@@ -135,16 +135,16 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
         rounding * numerics.spread(num_examples, dtype),
         jnp.maximum(_STEEP * tolerance, rounding).astype(dtype),
     )
-    basis = _first_basis(program) if basis is None else _begun(program, basis)
+    basis, margins = _first_basis(program) if basis is None else _begun(program, basis)
 
     def unfinished(run: _Run) -> Array:
         return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
 
     def work(run: _Run) -> _Run:
-        basis = loops.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: old, run.basis)
+        basis, margins_now = loops.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: (old, margins), run.basis)
         is_free = (basis.slots >= num_votes) | is_used[jnp.minimum(basis.slots, num_votes - 1)]
         pivot = functools.partial(_pivot, is_free, program.flat)
-        table, num_tries = loops.bounded_loop(pivot, lambda now: now.has_moved, _table(program, basis), max_checks=config.at_once)
+        table, num_tries = loops.bounded_loop(pivot, lambda now: now.has_moved, _table(program, basis, margins_now), max_checks=config.at_once)
         num_pivots = num_tries - ~table.has_moved
         basis = _with_inverse(program, table)
         gap = _gap(program, table)
@@ -160,15 +160,15 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
     return Solution(votes, weights, basis, last.num_iterations)
 
 
-def _begun(program: _Program, basis: Basis) -> Basis:
-    """A basis from elsewhere where it is a vertex here, else the first."""
+def _begun(program: _Program, basis: Basis) -> tuple[Basis, Array]:
+    """A basis from elsewhere where it is a vertex here, else the first; and its margins."""
     has_votes = jnp.any(basis.basics < program.is_used.shape[0])
     basis, is_vertex = loops.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
-    return loops.cond(is_vertex, lambda: basis, lambda: _first_basis(program))
+    return loops.cond(is_vertex, lambda: (basis, _margins(program, basis)), lambda: _first_basis(program))
 
 
-def _first_basis(program: _Program) -> Basis:
-    """The single hypothesis of the largest edge, with rho its least margin."""
+def _first_basis(program: _Program) -> tuple[Basis, Array]:
+    """The single hypothesis of the largest edge, with rho its least margin; and its margins [n + 1, m]."""
     num_votes, num_examples = program.columns.shape
     caps = program.caps[num_votes:]
     edges = jnp.where(program.is_used, times(program.columns, caps), -jnp.inf)
@@ -180,11 +180,18 @@ def _first_basis(program: _Program) -> Basis:
     kept = jnp.concatenate([jnp.diag(-others), jnp.zeros((1, num_votes), others.dtype)])
     by_votes = kept + jnp.where(votes == vote, 1.0, 0.0)[None, :] * lone[:, None]
     rho = times(by_votes, program.columns[:, margin]) + jnp.concatenate([-1 - others, jnp.zeros((1,), others.dtype)])
-    return Basis(
+    basis = Basis(
         slots=jnp.where(votes == vote, num_votes + margin, votes),
         basics=jnp.where(examples == margin, vote, num_votes + examples),
         inverse=jnp.concatenate([by_votes, rho[:, None]], axis=1),
     )
+    own = jnp.concatenate([jnp.where((votes == vote)[:, None], 0.0, program.columns), jnp.zeros((1, num_examples), lone.dtype)])
+    return basis, own + lone[:, None] * program.columns[vote][None, :] - rho[:, None]
+
+
+def _margins(program: _Program, basis: Basis) -> Array:
+    """The margins, less rho, for a unit of each slot, and last for votes of sum one, [n + 1, m]."""
+    return times(basis.inverse[:, :-1], program.columns) - basis.inverse[:, -1:]
 
 
 def _equations(program: _Program, basis: Basis) -> Array:
@@ -199,10 +206,11 @@ def _equations(program: _Program, basis: Basis) -> Array:
     return jnp.concatenate([rows, rho[:, None]], axis=1)
 
 
-def _corrected(program: _Program, basis: Basis) -> Basis:
-    """A basis whose inverse X is X (2 - K X) instead: that squares its error, and takes new votes in without one."""
+def _corrected(program: _Program, basis: Basis) -> tuple[Basis, Array]:
+    """A basis whose inverse X is X (2 - K X) instead: that squares its error, and takes new votes in without one; and its margins."""
     reached = times(basis.inverse, _equations(program, basis).T)
-    return basis._replace(inverse=2 * basis.inverse - times(reached, basis.inverse))
+    basis = basis._replace(inverse=2 * basis.inverse - times(reached, basis.inverse))
+    return basis, _margins(program, basis)
 
 
 def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
@@ -225,10 +233,9 @@ def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
     return basis._replace(inverse=inverse), (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -(eps**_LEAST_VOTE))
 
 
-def _table(program: _Program, basis: Basis) -> _Table:
+def _table(program: _Program, basis: Basis, margins: Array) -> _Table:
     num_votes = program.columns.shape[0]
     votes, rho = basis.inverse[:, :-1], basis.inverse[:, -1:]
-    margins = times(votes, program.columns) - rho
     entries = jnp.concatenate([jnp.concatenate([votes, margins], axis=1)[:, basis.basics], rho], axis=1)
     one = jnp.ones((1,), rho.dtype)
     values = times(jnp.concatenate([-_lift(program, basis.slots), one]), entries) + jnp.concatenate([_lift(program, basis.basics), 0 * one])
@@ -297,9 +304,8 @@ def _gains(slopes: Array, caps: Array) -> tuple[Array, Array]:
 def _steepest(slopes: Array, caps: Array, norms: Array, is_free: Array, flat: Array) -> tuple[Array, Array]:
     """The slot along which the objective gains most for the length of the step, and whether that is anything."""
     gains, _ = _gains(slopes[:-1], caps)
-    scores = jnp.where(is_free & (gains > flat), gains * gains / norms[:-1], -1.0)
-    slot = lax.argmax(scores, 0, jnp.int32)
-    return slot, scores[slot] > 0
+    slot, score = numerics.first_greatest(jnp.where(is_free & (gains > flat), gains * gains / norms[:-1], -1.0))
+    return slot, score > 0
 
 
 def _peak(changes: Array, values: Array, is_below: Array, caps: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
@@ -309,7 +315,7 @@ def _peak(changes: Array, values: Array, is_below: Array, caps: Array, gain: Arr
     lengths = jnp.where(turns, jnp.maximum(jnp.where(is_below, -values, values), 0.0) / jnp.where(turns, sizes, 1.0), jnp.inf)
     drops = jnp.where(turns, caps * sizes, 0.0)
     length, _ = break_points.peak(lengths, drops, gain, flat)
-    basic = lax.argmax(jnp.where((lengths == length) & turns, sizes, -1.0), 0, jnp.int32)
+    basic, _ = numerics.first_greatest(jnp.where((lengths == length) & turns, sizes, -1.0))
     return basic, lengths < length, length == jnp.inf
 
 
