@@ -125,11 +125,11 @@ def _timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def make_small_loops_one_kernel() -> None:
-    """Lets XLA compile a loop on a CPU whose step touches up to a quarter of a megabyte as one kernel; to be called before anything is computed.
+    """Lets XLA compile a loop on a CPU whose step touches up to a megabyte, as a cache holds, as one kernel; to be called before anything is computed.
 
     By default that is so up to a kilobyte, and every operation of a larger loop is a kernel of its own, of some 50 ns whatever its size.
     """
-    option = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=262144"
+    option = f"--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold={1 << 20}"
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {option}".strip()
 
 

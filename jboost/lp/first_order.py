@@ -5,8 +5,9 @@ With z = (x, y), T one step of PDHG (Chambolle and Pock 2011) and z_0 the anchor
 Peng and Yang 2025, "cuPDLPx"). Programs without solution are told by the way that z has gone since the restart, whose direction converges to a ray
 (Applegate, Diaz, Lu and Lubin 2021, "Infeasibility detection with primal-dual hybrid gradient"). The method meets the matrix in products only.
 
-Work: two products an iteration, and seven more at a check. The step is constant, below the inverse of the largest singular value: T must not change
-between restarts, or Halpern's iteration has no fixed point to go to.
+Work: two products an iteration, and seven more at a check. The step is .998 of the inverse of the largest singular value, whose estimate rises at
+checks by a power iteration and by what the moves themselves show. Longer steps where the moves since a restart would allow them, as adaptive rules
+take, blow up in the reflection: T must not expand in any direction, those included in which the iterates do not move at present.
 """
 
 from __future__ import annotations
