@@ -125,7 +125,7 @@ def _timed(call: Callable[[], Any]) -> tuple[float, float, Any]:
 
 
 def make_small_loops_one_kernel() -> None:
-    """Lets XLA compile a loop on a CPU whose step touches up to a megabyte, as a cache holds, as one kernel; to be called before anything is computed.
+    """Lets XLA compile a loop on a CPU whose step touches up to a megabyte, as a cache holds, as one kernel; to be called before all computation.
 
     By default that is so up to a kilobyte, and every operation of a larger loop is a kernel of its own, of some 50 ns whatever its size.
     """
