@@ -23,9 +23,8 @@ def widen(values: Array) -> Array:
 
 
 def is_nonzero(values: Array) -> Array:
-    """Whether floats are not 0, though a processor may take them for it: decided by their bits."""
-    bits = lax.bitcast_convert_type(values, {2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint64}[values.dtype.itemsize])
-    return (bits << 1) != 0
+    """Whether numbers are not 0, though a processor may take them for it; a comparison of all bits but the sign compilers make one of floats."""
+    return (values != 0) | numerics.is_subnormal(values)
 
 
 def sum_and_slack(reduce: Callable[[Array], Array], num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
