@@ -143,6 +143,11 @@ def seconds_key(platform: str) -> str:
     return "cpu_seconds" if platform == "cpu" else "run_seconds"
 
 
+def seconds_words(platform: str) -> str:
+    """What a table calls them."""
+    return "CPU seconds" if platform == "cpu" else "seconds of the clock, HiGHS's on the CPU beside the device"
+
+
 def ratios(measurements: Mapping[str, Measurement], base: str) -> dict[str, float]:
     """How many times the run of `base` fits into the run of each other contender."""
     ours = measurements[base].run_seconds

@@ -96,9 +96,8 @@ def table(results: Mapping[str, Any]) -> str:
         cells = [f"{record['folds']}", f"{each:.3f} s", harness.seconds_text(record["measured"]["compile_seconds"]), harness.seconds_text(peer)]
         cells += [f"{peer / each:.1f}", f"{record['bounds_met']} of {record['folds']}", f"{record['accuracy']:.3f}", f"{record['rules']:.1f}"]
         rows.append(cells)
-    which = "CPU seconds" if platform == "cpu" else "seconds of the clock, HiGHS's on the CPU beside the device"
     header = ("folds in one program", "a fold", "to compile, once", "HiGHS a fold", "times", "bounds met", "accuracy", "rules")
-    title = f"L0-RBoost on folds of {results['set']} at one literal, {which}; HiGHS solves the relaxation alone."
+    title = f"L0-RBoost on folds of {results['set']} at one literal, {harness.seconds_words(platform)}; HiGHS solves the relaxation alone."
     return title + "\n\n" + harness.markdown_table(header, rows)
 
 

@@ -112,8 +112,8 @@ def table(results: Mapping[str, Any]) -> str:
         shape = f"{record['shape'][0]:,} x {record['shape'][1]}"
         rows.append((shape, record["kind"], f"{record['num_pairs']:,}", seconds[0], gaps[0], seconds[1], gaps[1], *seconds[2:]))
     header = ("pool", "kind", "cuts", names[0], "gap", names[1], "gap", *names[2:])
-    which = "CPU seconds" if platform == "cpu" else "seconds of the clock, HiGHS's on the CPU beside the device"
-    text = f"The relaxation of L0-RBoost with all pair cuts, {which}; a relative gap of {results['tolerance']:.0e} is asked for."
+    seconds_of = harness.seconds_words(platform)
+    text = f"The relaxation of L0-RBoost with all pair cuts, {seconds_of}; a relative gap of {results['tolerance']:.0e} is asked for."
     return text + "\n\n" + harness.markdown_table(header, rows)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jboost
-from benchmarks import harness, pair_data, pair_sweep, table
+from benchmarks import harness, l0_folds, pair_data, pair_sweep, table
 from benchmarks.peers import integer_program, plain_sweep
 
 SIZE = 12  # one shape for all peers, so that each compiles once
@@ -167,3 +167,8 @@ def test_pair_data_skips_what_is_absent(tmp_path, capsys):
     (record,) = json.loads(path.read_text())["records"]
     assert record["loss"] == optimum(points, labels)
     assert "| Ripley | 12 |" in pair_data.data_table({"records": [record]})
+
+
+def test_the_peer_of_folds_gets_all_literals_of_either_sign():
+    outputs = l0_folds.literals(np.array([[0.0, 1.0], [1.0, 1.0]]))
+    assert outputs.T.tolist() == [[1, 1], [-1, -1], [0, 1], [1, 1], [1, 0], [0, 0], [0, -1], [-1, -1], [-1, 0], [0, 0]]
