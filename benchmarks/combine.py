@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=pair_data.DEFAULT_FOLDER, metavar="DIR", help="where the CSV files are; default ../shared/data")
     parser.add_argument("--sets", nargs="+", choices=SETS, metavar="NAME", help=f"default all: {', '.join(SETS)}")
     parser.add_argument("--alone", action="store_true", help="the strategies without stacking too")
-    parser.add_argument("--quick", action="store_true", help="one set and one split, into jboost-out/benchmarks: for trying it out")
+    parser.add_argument("--quick", action="store_true", help="one set and one split, into benchmarks-out: for trying it out")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     jax.config.update("jax_enable_compilation_cache", False)

@@ -25,7 +25,7 @@ import jboost
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-TRIALS = ROOT / "jboost-out" / "benchmarks"  # where quick runs go: git ignores it, and the tables do not show them
+TRIALS = ROOT / "benchmarks-out"  # where quick runs go: git ignores it, and the tables do not show them
 
 
 @dataclasses.dataclass(frozen=True)

@@ -245,7 +245,7 @@ def rounds_table(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.infoboost_rounds", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few and easy cases, into jboost-out/benchmarks: for trying it out")
+    parser.add_argument("--quick", action="store_true", help="few and easy cases, into benchmarks-out: for trying it out")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     windows = {0.0: (0.06, 0.08), 0.5: (0.12, 0.16)} if options.quick else WINDOWS

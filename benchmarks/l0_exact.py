@@ -107,7 +107,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.l0_exact", description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--quick", action="store_true", help="few rows, into jboost-out/benchmarks")
+    parser.add_argument("--quick", action="store_true", help="few rows, into benchmarks-out")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)

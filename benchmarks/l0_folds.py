@@ -103,7 +103,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.l0_folds", description=__doc__.split(": `python")[0] + ".")
-    parser.add_argument("--quick", action="store_true", help="one fold, into jboost-out/benchmarks")
+    parser.add_argument("--quick", action="store_true", help="one fold, into benchmarks-out")
     parser.add_argument("--counts", type=int, nargs="+", metavar="N", help="folds in one program (default: 1 10, on a device 1 10 100 200)")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", type=Path, nargs="+", default=DEFAULT_FOLDERS, help="folders with BCW.csv; else it is fetched from OpenML")

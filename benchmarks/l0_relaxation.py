@@ -119,7 +119,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.l0_relaxation", description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--quick", action="store_true", help="a small pool, into jboost-out/benchmarks")
+    parser.add_argument("--quick", action="store_true", help="a small pool, into benchmarks-out")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)

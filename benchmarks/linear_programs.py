@@ -72,11 +72,7 @@ def _highs(margins: np.ndarray, form: Callable[..., Any], method: str) -> Callab
 def _mpax(margins: np.ndarray, sparse: bool) -> Callable[[], Any]:
     parts = [np.stack(part) for part in zip(*(dual_form(one) for one in margins), strict=True)]
 
-    def call() -> Any:
-        with jax.numpy_rank_promotion("allow"):
-            return jax.block_until_ready(peers.mpax_batch(*parts, tolerance=1e-4, use_sparse_matrix=sparse))
-
-    return call
+    return lambda: jax.block_until_ready(peers.mpax_batch(*parts, tolerance=1e-4, use_sparse_matrix=sparse))
 
 
 def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[str, Any]:
@@ -90,7 +86,7 @@ def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[st
             for form in (primal_form, dual_form):
                 for method in ("simplex", "ipm"):
                     contenders.append(Contender(f"HiGHS {method}, {form.__name__}", _highs(margins, form, method), compiles=False, repeats=repeats))
-            if _has_mpax():
+            if peers.has_mpax():
                 contenders += [
                     Contender(f"MPAX {'sparse' if it else 'dense'}", _mpax(margins, it), repeats=2, cap_seconds=30) for it in (False, True)
                 ]
@@ -115,14 +111,6 @@ def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[st
             rounded = {name: round(seconds, 4) for name, seconds in spent.items()}
             _say(f"{count} x {rows} x {columns} {kind}: {rounded} s, gap {record['largest_gap']:.1e}")
     return {"nu": NU, "records": records}
-
-
-def _has_mpax() -> bool:
-    try:
-        import mpax  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 def run_growing(sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
@@ -240,7 +228,7 @@ def _say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.linear_programs", description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--quick", action="store_true", help="small programs, into jboost-out/benchmarks")
+    parser.add_argument("--quick", action="store_true", help="small programs, into benchmarks-out")
     parser.add_argument("--only", choices=("batch", "growing"), nargs="+", default=["batch", "growing"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")

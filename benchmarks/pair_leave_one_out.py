@@ -137,7 +137,7 @@ def _say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pair_leave_one_out", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes and few runs, into jboost-out/benchmarks: for trying it out")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few runs, into benchmarks-out: for trying it out")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help=f"points for leave-one-out; default {' '.join(map(str, SIZES))}")
     parser.add_argument("--front-sizes", type=int, nargs="+", metavar="N", help=f"points for fronts; default {' '.join(map(str, FRONT_SIZES))}")
     parser.add_argument("--repeats", type=int, help="runs of each contender, of which the best counts; default 5, quick 2")

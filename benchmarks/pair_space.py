@@ -76,7 +76,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pair_space", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one small size and few runs, into jboost-out/benchmarks: for trying it out")
+    parser.add_argument("--quick", action="store_true", help="one small size and few runs, into benchmarks-out: for trying it out")
     parser.add_argument("--largest", type=int, default=SIZES[-1], metavar="N", help="leave out larger sizes; default %(default)s")
     parser.add_argument("--largest-sweep", type=int, default=300, metavar="N", help="the sweep is not run past this size; default %(default)s")
     parser.add_argument("--cap", type=float, default=60.0, metavar="SECONDS", help="a contender gets no further run after this; default %(default)s")

@@ -293,7 +293,7 @@ def _say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pair_sweep", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes, few runs and short limits, into jboost-out/benchmarks: for trying it out")
+    parser.add_argument("--quick", action="store_true", help="small sizes, few runs and short limits, into benchmarks-out: for trying it out")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help=f"number of points; default {' '.join(map(str, SIZES))}")
     parser.add_argument("--repeats", type=int, help="runs of each contender, of which the best counts; default 5, quick 2")
     parser.add_argument("--cap", type=float, default=60.0, metavar="SECONDS", help="a contender gets no further run after this; default %(default)s")

@@ -115,7 +115,7 @@ def projections_table(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.projections", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small sizes and few runs, into jboost-out/benchmarks: for trying it out")
+    parser.add_argument("--quick", action="store_true", help="small sizes and few runs, into benchmarks-out: for trying it out")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="M", help=f"number of examples; default {' '.join(map(str, SIZES))}")
     parser.add_argument("--repeats", type=int, help="runs of each contender, of which the best counts; default 5, quick 2")
     parser.add_argument("--cap", type=float, default=60.0, metavar="SECONDS", help="a contender gets no further run after this; default %(default)s")

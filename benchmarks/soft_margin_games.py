@@ -172,7 +172,7 @@ def _say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soft_margin_games", description=__doc__.split(":")[0] + ".")
-    parser.add_argument("--quick", action="store_true", help="small games, into jboost-out/benchmarks")
+    parser.add_argument("--quick", action="store_true", help="small games, into benchmarks-out")
     parser.add_argument("--only", choices=("games", "batch"), nargs="+", default=["games", "batch"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--limit", type=float, default=20.0, metavar="SECONDS", help="of LP-Boost; default %(default)s")

@@ -15,6 +15,7 @@ from typing import Any
 
 from benchmarks import (
     combine,
+    compilation,
     example_weights,
     harness,
     infoboost_rounds,
@@ -52,6 +53,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "projections": projections.projections_table,
     "linear_programs": linear_programs.table,
     "growing_programs": linear_programs.growing_table,
+    "compilation": compilation.table,
     "monomials": monomials.table,
     "monomials_orders": monomials.table,
     "monomials_hard": monomials.table,

@@ -206,6 +206,13 @@ def test_thousands_of_small_instances_by_parts(with_pairs):
         check_all(instances, solve(instances, None, NARROW))
 
 
+@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_the_sizes_of_other_devices_find_the_same(with_pairs, monkeypatch):
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    instances = random_instances(100, ROWS, ATTRIBUTES, 75, with_pairs=with_pairs, with_costs=with_pairs)
+    check_all(instances, solve(instances, None, SearchConfig(beam_width=2, beam_depth=1, missing=True)))
+
+
 @pytest.mark.slow
 def test_thousands_of_small_instances_of_free_literals():
     for seed in range(7):

@@ -5,8 +5,11 @@ minimise objective . x  subject to  row_lower <= matrix x <= row_upper,  lower <
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import importlib.util
 import logging
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -93,16 +96,34 @@ def mpax_batch(
     Raises:
       ImportError: if there is no MPAX.
     """
+    solve = mpax_solver(row_lower, row_upper, tolerance=tolerance, max_iterations=max_iterations, use_sparse_matrix=use_sparse_matrix)
+    with mpax_traced():
+        return solve(objective, matrix, row_lower, row_upper, lower, upper)
+
+
+def mpax_solver(row_lower: Any, row_upper: Any, *, tolerance: float = 1e-4, max_iterations: int = 100_000, use_sparse_matrix: bool = False) -> Any:
+    """The jitted function that `mpax_batch` calls with its arrays, to be traced within `mpax_traced`."""
     low, high = np.asarray(row_lower[0]), np.asarray(row_upper[0])
     kinds = tuple(zip((low == high).tolist(), np.isfinite(low).tolist(), np.isfinite(high).tolist(), strict=True))
-    solve = _mpax_solver(kinds, tolerance, max_iterations, use_sparse_matrix)
+    return _mpax_solver(kinds, tolerance, max_iterations, use_sparse_matrix)
+
+
+@contextlib.contextmanager
+def mpax_traced() -> Iterator[None]:
+    """MPAX takes the root logger over whenever it is traced, and promotes ranks: both are put back."""
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level  # MPAX takes the root logger over whenever it is traced
+    handlers, level = root.handlers[:], root.level
     try:
-        return solve(objective, matrix, row_lower, row_upper, lower, upper)
+        with jax.numpy_rank_promotion("allow"):
+            yield
     finally:
         root.handlers[:] = handlers
         root.setLevel(level)
+
+
+def has_mpax() -> bool:
+    """Whether it is installed."""
+    return importlib.util.find_spec("mpax") is not None
 
 
 @functools.lru_cache(maxsize=16)

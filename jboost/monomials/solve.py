@@ -24,11 +24,27 @@ from jboost.monomials.instance import Instance
 from jboost.monomials.search import Outcome, Sizes
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
-_PRODUCT_ENTRIES = 1 << 16  # of a batch's covers, about what a cache holds
 _ROOM_FOR_ORDERS = 6  # so many largest orders share a program
-_MOST_FLOWS = 32  # nodes bounded at once: their flows stay in the nearest cache
+_LEAST_BATCH = 32
 _MOST_ROWS = 1 << 18  # beyond it sums of the low bits of integers are not exact in 32 bits
 _MOST_ROWS_OF_PAIRS = 1 << 15  # of whose square places are counted in 32 bits
+
+
+class _Scale(NamedTuple):
+    """How much a kind of device works on at once."""
+
+    entries: int  # of a batch's products
+    batch: int  # nodes measured, at most
+    flows: int  # nodes bounded, at most
+    narrow: int  # literals of an instance of few
+    capacity: int  # of a stack, at least
+
+
+_OF_CACHES = _Scale(entries=1 << 16, batch=256, flows=32, narrow=128, capacity=1 << 16)  # what is worked on stays near, flows nearest
+_OF_MANY_LANES = _Scale(entries=1 << 22, batch=2048, flows=2048, narrow=0, capacity=1 << 14)  # a thousand nodes take as long as one
+_NODES_TO_A_LITERAL = 16  # measured at once, at most: where literals are few, so are nodes
+_CHILDREN_TO_A_NODE = 8
+_LOADS = 16  # of children that a stack holds, at least
 
 
 class _Problem(NamedTuple):
@@ -234,19 +250,18 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
 
 def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: int, adds_free: bool) -> Sizes:
     num_literals = 2 * num_attributes
-    batch, narrow_batch = (
-        min(256, max(32, _PRODUCT_ENTRIES // max(instance.layout(num_rows).block, width, 1))) if config.batch is None else config.batch
-        for width in (num_literals, config.narrow)
-    )
-    flows = min(batch, _MOST_FLOWS)
-    wanted = 8 * flows if config.children is None else config.children
+    scale = _OF_CACHES if jax.default_backend() == "cpu" else _OF_MANY_LANES
+    narrow = scale.narrow if config.narrow is None else config.narrow
+    batch, narrow_batch = (_batch(scale, num_rows, width) if config.batch is None else config.batch for width in (num_literals, narrow))
+    flows = min(batch, scale.flows)
+    children = max(_CHILDREN_TO_A_NODE * flows if config.children is None else config.children, num_literals, 1)
     return Sizes(
         batch,
         flows,
-        max(wanted, num_literals, 1),
-        config.narrow if num_literals > 2 * config.narrow else 0,
+        children,
+        narrow if num_literals > 2 * narrow else 0,
         narrow_batch,
-        config.capacity,
+        max(scale.capacity, _LOADS * children) if config.capacity is None else config.capacity,
         config.max_steps,
         config.beam_width,
         min(config.beam_depth, max_order + 1),
@@ -254,6 +269,12 @@ def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: 
         config.num_nested,
         adds_free,
     )
+
+
+def _batch(scale: _Scale, num_rows: int, num_literals: int) -> int:
+    """Nodes measured at once."""
+    most = min(scale.batch, max(_LEAST_BATCH, _NODES_TO_A_LITERAL * num_literals))
+    return min(most, max(_LEAST_BATCH, scale.entries // max(instance.layout(num_rows).block, num_literals, 1)))
 
 
 def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
