@@ -24,6 +24,7 @@ from jboost import lp, lpboost
 
 NU = 0.1
 DEFAULT = "jboost"
+LIKE_MPAX = "jboost, 32 bits to 1e-4"
 BATCHES = ((100, 100, 40), (100, 250, 60))
 SINGLES = ((1000, 120),)
 GROWING = ((200, 40), (500, 100))
@@ -52,13 +53,13 @@ def dual_form(margins: np.ndarray) -> tuple[np.ndarray, ...]:
 METHODS = {"jboost simplex": lpboost.SimplexConfig(), "jboost interior point": lp.InteriorPointConfig()}
 
 
-def _many(margins: np.ndarray, config: Any) -> Callable[[], Any]:
-    with jax.enable_x64(True):
+def _many(margins: np.ndarray, config: Any, *, wide: bool = True, tolerance: float = 1e-8) -> Callable[[], Any]:
+    with jax.enable_x64(wide):
         on_device = jnp.asarray(margins)
-        together = jax.jit(jax.vmap(lambda one: lpboost.solve(one, nu=NU, tolerance=1e-8, config=config)))
+        together = jax.jit(jax.vmap(lambda one: lpboost.solve(one, nu=NU, tolerance=tolerance, config=config)))
 
     def call() -> Any:
-        with jax.enable_x64(True):
+        with jax.enable_x64(wide):
             return jax.block_until_ready(together(on_device))
 
     return call
@@ -83,15 +84,15 @@ def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[st
             margins = np.stack([make_game(kind, rows, columns, seed) for seed in range(count)]).astype(float)
             contenders = [Contender(name, _many(margins, config), repeats=3 * repeats) for name, config in METHODS.items()]
             contenders.append(Contender(DEFAULT, _many(margins, None), repeats=3 * repeats))
+            contenders.append(Contender(LIKE_MPAX, _many(margins, None, wide=False, tolerance=1e-4), repeats=3 * repeats))
             for form in (primal_form, dual_form):
                 for method in ("simplex", "ipm"):
                     contenders.append(Contender(f"HiGHS {method}, {form.__name__}", _highs(margins, form, method), compiles=False, repeats=repeats))
-            if peers.has_mpax():
-                contenders += [
-                    Contender(f"MPAX {'sparse' if it else 'dense'}", _mpax(margins, it), repeats=2, cap_seconds=30) for it in (False, True)
-                ]
+            mpax = {"MPAX dense": False, "MPAX sparse": True} if peers.has_mpax() else {}
+            contenders += [Contender(name, _mpax(margins, sparse), repeats=2, cap_seconds=30) for name, sparse in mpax.items()]
             measured, values = harness.race(contenders)
             ours = [jax.device_get(values[name]) for name in (DEFAULT, *METHODS)]
+            alike = jax.device_get(values[LIKE_MPAX])
             optima = np.array(values["HiGHS simplex, dual_form"])
             spent = {name: getattr(it, harness.seconds_key(jax.default_backend())) for name, it in measured.items()}
             fastest = min(seconds for name, seconds in spent.items() if name.startswith("HiGHS"))
@@ -102,7 +103,9 @@ def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[st
                 "measured": measured,
                 "share_of_highs": spent[DEFAULT] / fastest,
                 "share_of_highs_simplex": spent[DEFAULT] / spent["HiGHS simplex, primal_form"],
-                "times_mpax": {name: seconds / spent[DEFAULT] for name, seconds in spent.items() if "MPAX" in name},
+                "times_mpax": {name: seconds / spent[DEFAULT] for name, seconds in spent.items() if name in mpax},
+                "times_mpax_alike": {name: seconds / spent[LIKE_MPAX] for name, seconds in spent.items() if name in mpax},
+                "largest_gap_alike": float((alike.upper_bound - alike.lower_bound).max()),
                 "largest_gap": max(float((solved.upper_bound - solved.lower_bound).max()) for solved in ours),
                 "bounds_hold": all(bool(((solved.lower_bound <= optima + 1e-9) & (optima <= solved.upper_bound + 1e-9)).all()) for solved in ours),
                 "iterations": [[float(solved.num_iterations.mean()), int(solved.num_iterations.max())] for solved in ours],

@@ -239,9 +239,7 @@ def run(instances: Sequence[tuple[Instance, int | None]], *, limit: float, repea
     """Compares on every instance with its order."""
     records = [compare(instance, order, limit=limit, repeats=repeats, foresee=foresee) for instance, order in instances]
     total = summary(records)
-    _say(
-        "{num_optimal} of {num_instances} proven, {total_seconds:.2f} s, {total_cpu_seconds:.2f} CPU; C++ {total_peer_seconds:.2f}".format(**total)
-    )
+    _say("{num_optimal} of {num_instances} proven, {total_seconds:.2f} s, {total_cpu_seconds:.2f} CPU; C++ {total_peer_seconds:.2f}".format(**total))
     return {"records": records, "limit_seconds": limit, **total}
 
 
