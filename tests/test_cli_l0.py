@@ -330,6 +330,7 @@ def test_certificates_in_words(lower, upper, message):
 def test_rules_of_any_order_are_told():
     bounds = {"integer_lower_bound": 4.0, "integer_upper_bound": 5.0}
     assert "no vote of monomials of any number of literals with margin 0.1" in report_room.in_words(bounds, max_order=None, margin=0.1)
+    assert "no vote of constants with margin 0.1" in report_room.in_words(bounds, max_order=0, margin=0.1)
     sizes = {"has_constant": False, "num_errors": 4, "num_examples": 16, "num_attributes": 3}
     assert report_room.code_length([2], **sizes, max_order=None) == report_room.code_length([2], **sizes, max_order=3)
     bits = np.array([[0, 1, 1], [1, 0, 1]], np.float32)

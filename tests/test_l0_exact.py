@@ -296,6 +296,9 @@ def test_learners_that_cannot_list_their_hypotheses_are_refused():
         l0.fit_exact(dataset, jboost.learners.stumps(), margin=0.1)
     with pytest.raises(ValueError, match="exact_config is a str"):
         l0.fit_exact(dataset, jboost.learners.monomials(1), margin=0.1, exact_config="all")
+    for search in (l0.SearchConfig(max_hypotheses=3), l0.RelaxedConfig(3)):
+        with pytest.raises(ValueError, match="max_hypotheses is 3: the optimum is over any number"):
+            l0.fit_exact(dataset, jboost.learners.monomials(1), margin=0.1, search=search)
     wide = jboost.make_dataset(np.zeros((3, 60), np.float32), [1, -1, 1])
     learner = jboost.learners.monomials(5)
     with pytest.raises(ValueError, match="max_order is 5: the .* monomials of 60 attributes"):

@@ -794,6 +794,30 @@ def test_bad_values_and_arguments():
 # --- several monomials, covers, costs, the stack ------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_what_a_search_that_was_cut_off_returns_is_in_order(with_pairs):
+    """Values that the search knew from below, or as costs cut off, are known in the end."""
+    instances = random_instances(200, ROWS, ATTRIBUTES, 77, with_pairs=with_pairs)
+    cheap = instances._replace(weights=instances.weights / 64)
+    for part in (instances, cheap):
+        for max_steps in (0, 1):
+            solved = solve(part, None, SearchConfig(beam_width=2, beam_depth=1, max_steps=max_steps, num_best=3, missing=True))
+            assert (solved.others.values[:, 1:] <= solved.others.values[:, :-1]).all()
+            np.testing.assert_array_equal(solved.value, solved.others.values.max(axis=1))
+            np.testing.assert_array_equal(solved.literals, solved.others.literals[:, 0])
+            assert (solved.upper_bound >= optima(part)).all()
+
+
+def test_rewards_that_the_beam_did_not_know_count():
+    rewards = np.array([[4, 4, 0, 0], [4, 4, 4, 0], [4, 0, 0, 4], [0, 0, 4, 4]], float)
+    config = SearchConfig(max_steps=0, beam_depth=1, num_best=3)
+    features, labels = [[1, 0], [1, 1], [1, 1], [0, 0]], [1, -1, -1, 1]
+    found = maximum_agreement(features, labels, [0.25] * 4, max_order=2, pair_weights=rewards, config=config)
+    assert float(found.value) == 12.5
+    assert found.literals.tolist() == [0, 1]
+    assert int(found.sign) == -1
+
+
 @pytest.mark.parametrize("priced", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_several_best_are_distinct_sorted_and_of_the_values_they_have(priced):
     config = SearchConfig(num_best=12)

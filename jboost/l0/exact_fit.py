@@ -61,14 +61,14 @@ def fit_exact(
       exact_config: static sizes of the branch and cut.
       on_step: called on the host with (state, info) after each round of columns, as by `fit`, and after each batch of nodes, as by `solve_exact`;
         False ends the one or the other, and the whole with it. Not under jit or vmap.
-      **options: of `fit`.
+      **options: of `fit`; a `search` whose `max_hypotheses` is None, as the optimum is over any number of them.
 
     Returns:
       An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses are in play than there is room for (raise
       `max_rounds` and `max_columns`), and the statuses of `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
 
     Raises:
-      ValueError: what `fit` raises; for a learner that cannot list its hypotheses.
+      ValueError: what `fit` raises; for a learner that cannot list its hypotheses, and a `search` that lets only some of them vote.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
@@ -83,6 +83,7 @@ def fit_exact(
     settings = check.config("exact_config", exact_config, ExactConfig)
     tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_columns + 2)
     options = {**options, "max_columns": max_columns}
+    _judge_search(options.get("search"))
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     watcher = None if on_step is None else _Watcher(on_step)
     fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, **options)
@@ -92,6 +93,13 @@ def fit_exact(
         return ExactFit(fitted.ensemble, fitted.certificate, fitted, play.num_hypotheses, jnp.zeros((), jnp.int32), status)
     found = exact.search_pool(play.data, tolerance, fitted.certificate.integer_upper_bound, config=settings, on_step=on_step)
     return _conclude(fitted, play, found, tolerance)
+
+
+def _judge_search(search: Any) -> None:
+    """Raises ValueError where the rounds of columns are to end in a vote of so many hypotheses at most."""
+    most = booster.judge_search(search).max_hypotheses
+    if most is not None:
+        raise ValueError(f"search.max_hypotheses is {most}: the optimum is over any number of them, leave it out")
 
 
 class _Watcher:

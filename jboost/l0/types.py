@@ -44,7 +44,8 @@ class RelaxationConfig:
     apart which the last relaxation did not know or did not use, (24) of the paper, and all others once there are no such."""
     distance_factor: float | None = None
     """None for the cuts of all pairs. Else those alone of pairs that differ in at most so many times the attributes in which the nearest pair of
-    opposite classes differs, as in Section 7 of the paper: a weaker relaxation of fewer cuts. The features are then to be 0 and 1."""
+    opposite classes differs (or one, if that is none), as in Section 7 of the paper: a weaker relaxation of fewer cuts. The features are then to be 0
+    and 1."""
     solver: InteriorPointConfig | FirstOrderConfig | AllPairsConfig = dataclasses.field(
         default_factory=lambda: InteriorPointConfig(max_iterations=40, num_correctors=2)
     )

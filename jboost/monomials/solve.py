@@ -361,8 +361,10 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     is_allowed = jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32) < problem.costs.shape[0]
     is_found = (outcome.found.values > jnp.iinfo(outcome.found.values.dtype).min) & is_allowed & problem.is_valid
     values = jnp.where(is_found, _value(problem, literals, outcome.found.signs), -jnp.inf)
-    literals = jnp.where((values > -jnp.inf)[:, None], literals, 0)
-    signs = jnp.where(values > -jnp.inf, outcome.found.signs, 1).astype(jnp.int8)
+    order = jnp.argsort(-values, stable=True)  # with rewards they were known from below, and costs as integers may be cut off
+    values = values[order]
+    literals = jnp.where((values > -jnp.inf)[:, None], literals[order], 0)
+    signs = jnp.where(values > -jnp.inf, outcome.found.signs[order], 1).astype(jnp.int8)
     dtype = values.dtype
     rounded = numerics.round_up(outcome.bound, dtype)
     above = numerics.times_power_of_two(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
@@ -372,9 +374,7 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     status = jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), jnp.where(outcome.is_enough, int(Status.ENOUGH), int(Status.OPTIMAL)))
     status = jnp.where(outcome.is_full, int(Status.CAPACITY_LIMIT), status)
     status = jnp.where(problem.is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32)
-    order = jnp.argsort(-jnp.where(jnp.arange(values.shape[0]) == 0, jnp.inf, values))  # those of an order that is not allowed last
-    best = Monomials(literals[order], signs[order], values[order])
-    return MonomialSolution(literals[0], best.signs[0], values[0], upper, best, outcome.num_nodes, status)
+    return MonomialSolution(literals[0], signs[0], values[0], upper, Monomials(literals, signs, values), outcome.num_nodes, status)
 
 
 def covers(literals: ArrayLike, features: ArrayLike) -> Array:

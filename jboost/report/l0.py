@@ -135,7 +135,8 @@ def in_words(bounds: Mapping[str, Any], *, max_order: int | None, margin: float)
 within 5 % of the best'
     """
     literals = "any number of literals" if max_order is None else f"up to {max_order} literals" if max_order > 1 else "one literal"
-    kind = f"no vote of monomials of {literals} with margin {margin:.4g}"
+    hypotheses = "constants" if max_order == 0 else f"monomials of {literals}"
+    kind = f"no vote of {hypotheses} with margin {margin:.4g}"
     lower, upper = bounds["integer_lower_bound"] or 0.0, bounds["integer_upper_bound"]
     if upper is None:
         return "nothing is proven: the search stopped before it had a vote"
