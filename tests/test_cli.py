@@ -491,30 +491,6 @@ def test_the_installed_command(data, tmp_path):
     assert names_in(tmp_path) == ["data.csv"]
 
 
-def test_programs_are_made_in_less_time_unless_xla_was_told_something(monkeypatch):
-    monkeypatch.setattr("jaxlib.version.__version_info__", (0, 11, 2))
-    monkeypatch.setenv("XLA_FLAGS", "")
-    cli.compile_in_less_time()
-    assert os.environ["XLA_FLAGS"] == ""
-    monkeypatch.delenv("XLA_FLAGS")
-    cli.compile_in_less_time()
-    assert os.environ["XLA_FLAGS"] == "--xla_cpu_use_fusion_emitters=false"
-
-
-def test_no_jaxlib_is_told_what_it_may_not_know(monkeypatch):
-    monkeypatch.setattr("jaxlib.version.__version_info__", (0, 12, 0))
-    monkeypatch.delenv("XLA_FLAGS")
-    cli.compile_in_less_time()
-    assert "XLA_FLAGS" not in os.environ
-
-
-def test_the_jaxlib_that_is_here_knows_what_it_is_told():
-    program = "from jboost import cli; cli.compile_in_less_time(); import jax; print(float(jax.numpy.ones(3).sum()))"
-    told = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run([sys.executable, "-c", program], env=told, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout) == (0, "3.0\n"), done.stderr
-
-
 @pytest.fixture
 def no_cache():
     """JAX as a user has it who has said nothing about what is compiled, as it was before afterwards."""

@@ -12,8 +12,6 @@ from typing import Any
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
 _MOST_COMPILED_BYTES = 1 << 28
 _NO_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
-_QUICKER = "--xla_cpu_use_fusion_emitters=false"  # a quarter of the seconds of compilation less, and programs as fast
-_KNOWN_UP_TO = (0, 12)  # of jaxlib: XLA ends the process at options that it does not know, as those to come may not know this one
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -58,7 +56,6 @@ def _run(arguments: Sequence[str] | None) -> None:
     from jboost import drive
     from jboost.cli.commands import make_group
 
-    compile_in_less_time()
     keep_compiled_programs()
     try:
         with drive.lasting_interrupts():
@@ -67,14 +64,6 @@ def _run(arguments: Sequence[str] | None) -> None:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
         _fail(_usage(error))
-
-
-def compile_in_less_time() -> None:
-    """Has XLA make programs for a CPU in less time; to be called before JAX begins to work. What XLA_FLAGS say stands."""
-    import jaxlib
-
-    if "XLA_FLAGS" not in os.environ and jaxlib.version.__version_info__ < _KNOWN_UP_TO:
-        os.environ["XLA_FLAGS"] = _QUICKER
 
 
 def keep_compiled_programs() -> None:

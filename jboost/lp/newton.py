@@ -226,7 +226,16 @@ def _nearer(product: Array, goal: Array) -> Array:
 
 
 def _normalised(program: Embedded, point: Point) -> Point:
-    """The same ray of the embedding, with the larger of tau and kappa equal to 1."""
+    """The same ray of the embedding, with the larger of tau and kappa equal to 1, and what a bound is away from w equal to its slack.
+
+    Steps from far away round w and the slacks unlike, and what they differ by grows with tau: the smaller slack tells where w is, and w the other slack.
+    """
     size = jnp.maximum(point.scale, point.gap_dual)
     point = jax.tree.map(lambda leaf: leaf / size, point)
-    return point._replace(slack=jnp.where(program.has_bound, point.slack, 1.0))
+    bound = program.bound * point.scale
+    distance = jnp.where(program.has_bound, point.slack, jnp.inf)
+    is_nearest = distance == jnp.min(distance, axis=0)
+    by_slack = jnp.where(is_nearest[0], bound[0] + point.slack[0], bound[1] - point.slack[1])
+    primal = jnp.where(jnp.any(program.has_bound, axis=0), by_slack, point.primal)
+    slack = jnp.where(is_nearest, point.slack, sides(primal[None, :] - bound))
+    return point._replace(primal=primal, slack=jnp.where(program.has_bound, slack, 1.0))
