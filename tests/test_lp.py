@@ -479,6 +479,88 @@ def with_large_numbers(size):
     )
 
 
+def with_rows_far_below(size):
+    """README's program with bounds that no row comes near."""
+    matrix, upper = jnp.array([[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]]), jnp.array([4.0, 12.0, 18.0])
+    return lp.make_program(jnp.array([-3.0, -5.0]), matrix, row_lower=-size, row_upper=upper)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_far_bounds_of_rows_do_no_harm(wide):
+    with jax.enable_x64(wide):
+        programs = jax.vmap(with_rows_far_below)(jnp.array([1e2, 1e3, 1e4, 1e6, 1e7]))
+        solutions = jax.device_get(solve_all(programs, None, INTERIOR))
+    assert (solutions.status == Status.OPTIMAL).all()
+    np.testing.assert_allclose(solutions.primal_objective, -36, rtol=1e-7 if wide else 1e-5)
+    assert ((solutions.lower_bound <= -36) & (solutions.upper_bound >= -36)).all()
+
+
+def boxed_program(seed, rows, columns):
+    """Small whole numbers, and a vertex where more meets than has to."""
+    random = np.random.default_rng(seed)
+    matrix, point = random.integers(-4, 5, (rows, columns)).astype(float), random.integers(-3, 4, columns).astype(float)
+    objective = -matrix.T @ random.integers(0, 3, rows) - random.integers(-2, 3, columns)
+    row_upper, lower, upper = (
+        matrix @ point + random.integers(0, 3, rows),
+        point - random.integers(0, 3, columns),
+        point + random.integers(0, 3, columns),
+    )
+    return Program(f"boxed {seed}", objective, matrix, np.full(rows, -np.inf), row_upper, lower, upper, "optimal", None)
+
+
+@pytest.mark.parametrize("shape", [(30, 20), pytest.param((60, 40), marks=pytest.mark.slow)])
+def test_degenerate_programs_of_whole_numbers_in_float32(shape):
+    programs = [boxed_program(seed, *shape) for seed in range(40)]
+    host = jax.device_get(solve_all(stack(programs), None, INTERIOR))
+    is_optimal = host.status == Status.OPTIMAL
+    assert np.mean(~is_optimal) <= 0.05  # the tolerance is about what float32 carries
+    optima = np.array([highs.solve(program).objective for program in programs])
+    assert (np.abs(host.primal_objective - optima) <= np.where(is_optimal, 1e-4, 1e-3) * (1 + np.abs(optima))).all()
+    assert (host.lower_bound <= optima + 1e-9 * (1 + np.abs(optima))).all()
+    assert (host.upper_bound >= optima - 1e-9 * (1 + np.abs(optima))).all()
+
+
+def feasibility_program(seed, size):
+    """Equations of small whole numbers with a solution in a box, part of which has no width; nothing to minimise."""
+    random = np.random.default_rng(seed)
+    matrix = random.integers(-4, 5, (4, 5)) * (random.random((4, 5)) < 0.5)
+    point = random.integers(-3, 4, 5) * size
+    lower, upper = point - random.integers(0, 3, 5) * size, point + random.integers(0, 3, 5) * size
+    return lp.LinearProgram(np.zeros(5), matrix.astype(float), matrix @ point, matrix @ point, lower, upper)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_where_there_is_nothing_to_minimise_any_feasible_point_will_do(wide):
+    for size in (1.0, 1e4):
+        programs = [feasibility_program(seed, size) for seed in range(200)]
+        with jax.enable_x64(wide):
+            batch = lp.LinearProgram(*(jnp.asarray(np.stack(part)) for part in zip(*programs, strict=True)))
+            solutions = jax.device_get(solve_all(batch, None, INTERIOR))
+        is_optimal = solutions.status == Status.OPTIMAL
+        assert np.mean(~is_optimal) <= (0 if wide or size == 1 else 0.03)
+        errors = np.maximum(np.maximum(solutions.primal_residual, solutions.dual_residual), solutions.duality_gap)
+        assert (errors[is_optimal] <= 4 * (1e-8 if wide else 1e-5)).all()
+        assert ((solutions.lower_bound <= 0) & (solutions.upper_bound >= 0)).all()
+
+
+def test_bounds_are_worked_out_of_what_has_points():
+    program = lp.make_program([1.0], [[1.0]], row_lower=1.0)
+    with pytest.raises(ValueError, match="solution is a NoneType without `primal`"):
+        lp.recompute_bounds(program, None)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_row_without_entries_may_refute_all(wide):
+    with jax.enable_x64(wide):
+        for low, high in ((0.01, 0.01), (1e-6, 4.0), (-3.0, -1e-6)):
+            program = lp.make_program([-1.0, 0.0], [[0.0, 0.0], [1.0, 1.0]], row_lower=[low, -np.inf], row_upper=[high, 4.0])
+            solution = lp.solve(program)
+            assert int(solution.status) == Status.PRIMAL_INFEASIBLE
+            assert float(solution.lower_bound) == float(lp.recompute_bounds(program, solution)[0]) == np.inf
+        allowed = lp.make_program([-1.0, 0.0], [[0.0, 0.0], [1.0, 1.0]], row_lower=[-0.01, -np.inf], row_upper=[0.0, 4.0])
+        assert int(lp.solve(allowed).status) == Status.OPTIMAL
+
+
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
 def test_large_numbers_that_decide_nothing_do_no_harm(config):
     programs = jax.vmap(with_large_numbers)(jnp.array([1e2, 1e4, 1e8, 1e12]))

@@ -401,6 +401,13 @@ def test_wrong_adjoints_are_found():
         operators.check_adjoint(broken(square, square.T), num_trials=1)
 
 
+def test_functions_that_add_something_are_no_products():
+    with pytest.raises(ValueError, match=r"operator\.matvec of zeros is not 0"):
+        operators.check_adjoint(operators.from_functions(lambda x: x + 1, lambda y: y, (3, 3)))
+    with pytest.raises(ValueError, match=r"operator\.rmatvec of zeros is not 0"):
+        operators.check_adjoint(operators.from_functions(lambda x: x, lambda y: y + 1, (3, 3)))
+
+
 # --- what is taken and what is refused -------------------------------------------------------------------------------------
 
 

@@ -32,7 +32,8 @@ def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
     except ValueError as error:
         raise ValueError(f"{name} has rows of unequal length: an array of shape {wanted} is wanted") from error
     if host.dtype.kind in "OUSMm":
-        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted")
+        remedy = "; its toarray() is one" if hasattr(value, "toarray") else ""
+        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted{remedy}")
     with np.errstate(over="ignore"):
         try:
             array = jnp.asarray(host)

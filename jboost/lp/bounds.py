@@ -40,6 +40,9 @@ def recompute_bounds(problem: LinearProgram, solution: LPSolution, *, proof: Pro
     problem = prepare(problem)
     proof = ProofConfig() if proof is None else proof
     judge_proof(proof)
+    for name in ("primal", "dual", "status"):
+        if not hasattr(solution, name):
+            raise ValueError(f"solution is a {type(solution).__name__} without `{name}`: a jboost.lp.LPSolution, or the like, is wanted")
     num_rows, num_columns = problem.operator.shape
     dtype = problem.objective.dtype
     primal = check.numeric("solution.primal", solution.primal, shape=(num_columns,), kinds="fiu").astype(dtype)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+
+import jax
 import jax.numpy as jnp
 
 from jboost.base.status import Status
@@ -28,31 +31,38 @@ def conclude(
     """The solution made of a point within its bounds and an allowed dual, with what both prove; `tight` is the program, tightened.
 
     The point is moved onto the rows that it misses, and the dual to where reduced costs of variables with one bound have its sign,
-    unless that more than doubles the error, as where objectives are large.
+    unless either more than doubles the error, as where objectives are large, or both together do so twice.
     """
     is_infeasible, is_unbounded = status == int(Status.PRIMAL_INFEASIBLE), status == int(Status.DUAL_INFEASIBLE)
-    within = primal_side(problem, jnp.where(is_unbounded, primal, certify.within_bounds(problem, primal)))
+    inside = certify.within_bounds(problem, primal)
+    within = jnp.where(is_unbounded, primal, inside)
+    repaired = repair.repair(problem, within, max_rows=proof.max_repaired_rows)
+    moved = jnp.where(is_unbounded, primal, repaired.primal)
     allowed = dual_side(problem, certify.allowed_dual(problem, dual))
-    repaired = repair.repair(problem, within.point, max_rows=proof.max_repaired_rows)
-    moved = primal_side(problem, jnp.where(is_unbounded, primal, repaired.primal))
     mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
     mended = either(is_infeasible, allowed, mended)
 
+    primals = jax.vmap(functools.partial(primal_side, problem))(jnp.stack([within, moved, inside]))
+    duals = jax.tree.map(lambda *parts: jnp.stack(parts), allowed, mended)
+    qualities = jax.vmap(lambda one: jax.vmap(functools.partial(assess, problem, one))(duals))(primals)
+    error = qualities.error
     as_good_as_none = _ROUNDINGS * jnp.finfo(primal.dtype).eps + 8 * (dual.shape[0] + 16) * 2.0**-52  # of the float type, and of the proof
-    most = 2 * assess(problem, within, allowed).error + as_good_as_none
-    primal_taken = either(assess(problem, moved, allowed).error <= most, moved, within)
-    dual_taken = either(assess(problem, within, mended).error <= most, mended, allowed)
-    lower, is_refuted = certify.prove_lower(tight, dual_taken.point)
+    most = 2 * error[0, 0] + as_good_as_none
+    takes_moved, takes_mended = error[1, 0] <= most, error[0, 1] <= most
+    are_sound = error[takes_moved.astype(jnp.int32), takes_mended.astype(jnp.int32)] <= 2 * most
+    which, dual_which = (takes_moved & are_sound).astype(jnp.int32), (takes_mended & are_sound).astype(jnp.int32)
+    dual_point = duals.point[dual_which]
+    lower, is_refuted = certify.prove_lower(tight, dual_point)
     lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
     is_bounded = is_unbounded & jnp.isfinite(lower)
-    primal_taken = either(is_bounded, primal_side(problem, certify.within_bounds(problem, primal)), primal_taken)  # a ray no more
-    quality = assess(problem, primal_taken, dual_taken)
+    which = jnp.where(is_bounded, 2, which)  # a ray no more
+    quality = jax.tree.map(lambda leaf: leaf[which, dual_which], qualities)
     status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
     is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(
-        primal=primal_taken.point,
-        dual=dual_taken.point,
+        primal=primals.point[which],
+        dual=dual_point,
         reduced_costs=quality.reduced_costs,
         primal_objective=quality.primal_objective,
         dual_objective=quality.dual_objective,

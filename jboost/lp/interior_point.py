@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import check, loops
+from jboost.base import brackets, check, loops
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import assess, certify, conclude, embedding, tighten
@@ -97,8 +97,13 @@ def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
     """How good the solution is that the iterate would make, but for the repair of its rows; with a ray at hand, of the program without objective."""
     problem = run.problem._replace(objective=jnp.where(has_ray, 0.0, run.problem.objective))
     primal, dual = _unscaled(run, point, point.scale)
-    primal, dual = certify.within_bounds(problem, primal), certify.allowed_dual(problem, dual)
+    primal, dual = certify.within_bounds(problem, primal), certify.allowed_dual(problem, _needed(problem, dual))
     return assess.assess(problem, assess.primal_side(problem, primal), assess.dual_side(problem, dual))
+
+
+def _needed(problem: LinearProgram, dual: Array) -> Array:
+    """The dual [m]; 0, which is as good as any, where there is no objective: that of a thin feasible set grows without end."""
+    return jnp.where(jnp.any(problem.objective != 0), dual, 0.0)
 
 
 def _find_ray(program: Embedded, stops: Array, point: Point, residual: Residuals, tolerance: float) -> tuple[Array, Array]:
@@ -132,12 +137,15 @@ def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
 def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> State:
     point = run.first
     none = jnp.zeros((), jnp.int32)
-    status = jnp.where(is_valid(problem), int(Status.UNFINISHED), int(Status.INVALID_INPUT)).astype(jnp.int32)
+    refuted = _refuted_by_one_row(run.problem)
+    is_refuted = jnp.any(refuted != 0)
+    status = jnp.where(is_refuted, int(Status.PRIMAL_INFEASIBLE), int(Status.UNFINISHED))
+    status = jnp.where(is_valid(problem), status, int(Status.INVALID_INPUT)).astype(jnp.int32)
     never = jnp.zeros((), bool)
     state = State(
         point,
         embedding.residuals(run.embedded, point),
-        point,
+        point._replace(dual=jnp.where(is_refuted, refuted, point.dual)),
         point.scale + jnp.inf,
         none,
         none,
@@ -146,6 +154,13 @@ def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> St
         status,
     )
     return loops.beside(state, problem)
+
+
+def _refuted_by_one_row(problem: LinearProgram) -> Array:
+    """A ray [m] that proves the program infeasible by a row without entries whose bounds leave 0 out; 0 where there is none."""
+    is_bare = ~jnp.any(brackets.is_nonzero(problem.operator.to_dense()), axis=1)
+    ray = jnp.where(problem.row_lower > 0, 1.0, jnp.where(problem.row_upper < 0, -1.0, 0.0))
+    return jnp.where(is_bare, ray, 0.0).astype(problem.row_lower.dtype)
 
 
 def step(state: State, problem: LinearProgram, *, tolerance: Array, config: InteriorPointConfig) -> tuple[State, Info]:
@@ -201,8 +216,9 @@ def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig)
 
 
 def _finish(run: _Run, state: State, problem: LinearProgram, config: InteriorPointConfig) -> LPSolution:
-    is_ray = state.has_ray | (state.status == int(Status.PRIMAL_INFEASIBLE))
-    primal, dual = _unscaled(run, state.best, jnp.where(is_ray, 1.0, state.best.scale))
+    is_refuted = state.status == int(Status.PRIMAL_INFEASIBLE)
+    primal, dual = _unscaled(run, state.best, jnp.where(state.has_ray | is_refuted, 1.0, state.best.scale))
+    dual = jnp.where(is_refuted, dual, _needed(problem, dual))
     used_up = jnp.where(state.has_ray, int(Status.DUAL_INFEASIBLE), int(Status.ITERATION_LIMIT))
     status = jnp.where(unfinished(state), used_up, state.status).astype(jnp.int32)
     return conclude.conclude(

@@ -21,7 +21,17 @@ from jboost.lp.embedding import Embedded, Point, Residuals, backward, forward, s
 
 _TO_BOUNDARY = 0.995
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
-_FEW_ROWS = 32  # so few are cheap to factor where the columns are fewer still, and lose less to rounding
+
+
+class _Care(NamedTuple):
+    """What a float type asks for, to lose little to rounding."""
+
+    few_rows: int  # so many are cheap to factor where the columns are fewer still, and lose less
+    refinements: int  # of a direction by its rows, for what it misses
+    roundings: int  # added to a diagonal of ones, so that it can be factored
+
+
+_CARE = {4: _Care(few_rows=128, refinements=2, roundings=4), 8: _Care(few_rows=32, refinements=0, roundings=30)}  # by bytes
 
 
 class _Pair(NamedTuple):
@@ -35,24 +45,30 @@ class _Pair(NamedTuple):
 def _factor(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
     """Solves Theta dw - K'dy = push [n + m, k], K dw = target [m, k]; Theta^-1 [n + m] is 0 where fixed."""
     num_rows, num_columns = program.matrix.shape
-    return _factor_rows(program, inverse) if num_rows <= max(num_columns, _FEW_ROWS) else _factor_columns(program, inverse)
+    care = _CARE[inverse.dtype.itemsize]
+    return _factor_rows(program, inverse, care) if num_rows <= max(num_columns, care.few_rows) else _factor_columns(program, inverse, care)
 
 
-def _factor_rows(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
-    """By the normal matrix A Theta_x^-1 A' + Theta_s^-1 [m, m]."""
+def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Array, Array], _Pair]:
+    """By the normal matrix A Theta_x^-1 A' + Theta_s^-1 [m, m]. Rows that are nearly dependent, as at degenerate vertices, cost it digits: what a
+    direction misses of the target is solved for again."""
     matrix, num_columns = program.matrix, program.matrix.shape[1]
     normal = jnp.matmul(matrix * inverse[None, :num_columns], matrix.T, precision=lax.Precision.HIGHEST)
-    solve = _factor_normal(normal, inverse[num_columns:])
+    solve = _factor_normal(normal, inverse[num_columns:], care)
 
     def directions(push: Array, target: Array) -> _Pair:
-        dual = solve(target - forward(program, inverse[:, None] * push))
+        def refine(_: int, dual: Array) -> Array:
+            primal = inverse[:, None] * (backward(program, dual) + push)
+            return dual + solve(target - forward(program, primal))
+
+        dual = loops.fori_loop(0, 1 + care.refinements, refine, jnp.zeros_like(target))
         back = backward(program, dual)
         return _Pair(inverse[:, None] * (back + push), dual, back)
 
     return directions
 
 
-def _factor_columns(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
+def _factor_columns(program: Embedded, inverse: Array, care: _Care) -> Callable[[Array, Array], _Pair]:
     """By the normal matrix 1 + Theta_x^-1/2 A' Theta_s A Theta_x^-1/2 [n, n]; equalities are held by a stiff spring.
 
     Springs of active rows are stiff, and turn what rounding leaves of a direction into forces: each is solved for once more, for what it misses.
@@ -63,7 +79,7 @@ def _factor_columns(program: Embedded, inverse: Array) -> Callable[[Array, Array
     roots = jnp.sqrt(inverse[:num_columns])[:, None]
     scaled = program.matrix * roots.T
     normal = jnp.matmul(scaled.T, scaled * weights, precision=lax.Precision.HIGHEST)
-    solve = _factor_normal(normal, jnp.ones((num_columns,), inverse.dtype))
+    solve = _factor_normal(normal, jnp.ones((num_columns,), inverse.dtype), care)
     is_fixed = program.is_fixed[num_columns:, None]
     moves = (inverse > 0)[:, None]
     theta = 1 / jnp.where(moves, inverse[:, None], 1.0)
@@ -83,12 +99,12 @@ def _factor_columns(program: Embedded, inverse: Array) -> Callable[[Array, Array
     return directions
 
 
-def _factor_normal(normal: Array, diagonal: Array) -> Callable[[Array], Array]:
+def _factor_normal(normal: Array, diagonal: Array, care: _Care) -> Callable[[Array], Array]:
     """Solves (normal + diag(diagonal)) v = r for r [size, k] by Cholesky, on a diagonal of ones with rounding's worth added."""
     rounding = jnp.finfo(normal.dtype).eps
     total = jnp.diagonal(normal) + diagonal
     unit = jnp.where(total > 0, lax.rsqrt(jnp.where(total > 0, total, 1.0)), 1.0)[:, None]
-    shift = jnp.where(total > 0, diagonal * unit[:, 0] ** 2 + 30 * rounding, 1.0)
+    shift = jnp.where(total > 0, diagonal * unit[:, 0] ** 2 + care.roundings * rounding, 1.0)
     factor = lax.linalg.cholesky(normal * unit * unit.T + jnp.diag(shift), symmetrize_input=False)
     return lambda right: unit * cho_solve((factor, True), unit * right)
 
@@ -228,14 +244,16 @@ def _nearer(product: Array, goal: Array) -> Array:
 def _normalised(program: Embedded, point: Point) -> Point:
     """The same ray of the embedding, with the larger of tau and kappa equal to 1, and what a bound is away from w equal to its slack.
 
-    Steps from far away round w and the slacks unlike, and what they differ by grows with tau: the smaller slack tells where w is, and w the other slack.
+    Steps from far away round w and the slacks unlike, and what they differ by grows with tau: near a bound the slack tells where w is, and w tells
+    the slack of the other bound.
     """
     size = jnp.maximum(point.scale, point.gap_dual)
     point = jax.tree.map(lambda leaf: leaf / size, point)
     bound = program.bound * point.scale
     distance = jnp.where(program.has_bound, point.slack, jnp.inf)
-    is_nearest = distance == jnp.min(distance, axis=0)
-    by_slack = jnp.where(is_nearest[0], bound[0] + point.slack[0], bound[1] - point.slack[1])
-    primal = jnp.where(jnp.any(program.has_bound, axis=0), by_slack, point.primal)
-    slack = jnp.where(is_nearest, point.slack, sides(primal[None, :] - bound))
+    least = jnp.min(distance, axis=0)
+    is_near = least <= 2 * jnp.abs(point.primal)  # else the bound is far, and to count from there would round w
+    is_nearest = distance == least[None, :]
+    primal = jnp.where(is_near, jnp.where(is_nearest[0], bound[0] + point.slack[0], bound[1] - point.slack[1]), point.primal)
+    slack = jnp.where(is_near[None, :] & ~is_nearest, sides(primal[None, :] - bound), point.slack)
     return point._replace(primal=primal, slack=jnp.where(program.has_bound, slack, 1.0))

@@ -29,7 +29,8 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
       num_trials: how many pairs of vectors, static.
 
     Raises:
-      ValueError: where the two differ, saying by how much and, of a matrix of up to a million entries, at which entry most.
+      ValueError: where the two differ, saying by how much and, of a matrix of up to a million entries, at which entry most; where either
+        takes zeros to something else, and so is no product.
 
     >>> import jax.numpy as jnp, jboost
     >>> jboost.operators.check_adjoint(jboost.operators.identity(3))
@@ -43,6 +44,9 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
     rows, columns = operator.shape
     if rows == 0 or columns == 0:
         return
+    for name, product, size in (("matvec", operator.matvec, columns), ("rmatvec", operator.rmatvec, rows)):
+        if np.any(np.abs(np.asarray(product(jnp.zeros((size,), float)))) > 0):
+            raise ValueError(f"operator.{name} of zeros is not 0: a product with a matrix is wanted, without anything added to it")
     right_key, left_key = jax.random.split(jax.random.key(0) if key is None else key)
     right, left = _random_signs(right_key, (num_trials, columns)), _random_signs(left_key, (num_trials, rows))
     images, back = (np.asarray(part).astype(np.float64) for part in _products(operator, right, left))
