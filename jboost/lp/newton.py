@@ -50,8 +50,10 @@ def _factor(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair
 
 
 def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Array, Array], _Pair]:
-    """By the normal matrix A Theta_x^-1 A' + Theta_s^-1 [m, m]. Rows that are nearly dependent, as at degenerate vertices, cost it digits: what a
-    direction misses of the target is solved for again."""
+    """By the normal matrix A Theta_x^-1 A' + Theta_s^-1 [m, m].
+
+    Rows that are nearly dependent, as at degenerate vertices, cost it digits: what a direction misses of the target is solved for again.
+    """
     matrix, num_columns = program.matrix, program.matrix.shape[1]
     normal = jnp.matmul(matrix * inverse[None, :num_columns], matrix.T, precision=lax.Precision.HIGHEST)
     solve = _factor_normal(normal, inverse[num_columns:], care)
