@@ -1,8 +1,8 @@
 """The directions of the interior point method, and how far to go: Mehrotra's predictor and corrector, and further correctors (Gondzio 1996).
 
-Work of an iteration: the normal matrix K Theta^-1 K' by one product, of the smaller size of A; one Cholesky factor; a solve with two right-hand
-sides and one for each corrector. Variables without bounds and rows that are equalities are regularised by proximal terms that leave the
-solution where it is.
+Work of an iteration: the normal matrix K Theta^-1 K' by one product, of the smaller size of A, or of its rows where that loses less; one Cholesky
+factor; a solve with two right-hand sides and one for each corrector. Variables without bounds and rows that are equalities are regularised by
+proximal terms that leave the solution where it is.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ class _Care(NamedTuple):
     """What a float type asks for, to lose little to rounding."""
 
     few_rows: int  # so many are cheap to factor where the columns are fewer still, and lose less
+    rows_to_a_column: int  # up to which that is done however many there are
     refinements: int  # of a direction by its rows, for what it misses
     roundings: int  # added to a diagonal of ones, so that it can be factored
 
 
-_CARE = {4: _Care(few_rows=128, refinements=2, roundings=4), 8: _Care(few_rows=32, refinements=0, roundings=30)}  # by bytes
+_CARE = {  # by bytes
+    4: _Care(few_rows=128, rows_to_a_column=2, refinements=2, roundings=4),
+    8: _Care(few_rows=32, rows_to_a_column=1, refinements=0, roundings=30),
+}
 
 
 class _Pair(NamedTuple):
@@ -46,7 +50,8 @@ def _factor(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair
     """Solves Theta dw - K'dy = push [n + m, k], K dw = target [m, k]; Theta^-1 [n + m] is 0 where fixed."""
     num_rows, num_columns = program.matrix.shape
     care = _CARE[inverse.dtype.itemsize]
-    return _factor_rows(program, inverse, care) if num_rows <= max(num_columns, care.few_rows) else _factor_columns(program, inverse, care)
+    by_rows = num_rows <= max(care.rows_to_a_column * num_columns, care.few_rows)
+    return _factor_rows(program, inverse, care) if by_rows else _factor_columns(program, inverse, care)
 
 
 def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Array, Array], _Pair]:
