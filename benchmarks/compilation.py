@@ -1,4 +1,4 @@
-"""What a linear program of a new shape costs to compile and to run, by XLA as it is and with less ado: `python -m benchmarks.compilation`.
+"""What a linear program of a new shape costs to compile and to run, by XLA as it is and with less care: `python -m benchmarks.compilation`.
 
 Programs are those of benchmarks.linear_programs, one of 100 x 40; MPAX, where it is installed, solves the dual to 1e-4.
 """

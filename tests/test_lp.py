@@ -522,19 +522,20 @@ AWKWARD = {
 
 @functools.cache
 def solved_awkward(wide):
-    """Solutions of all of them, solved in one call."""
+    """Solutions by name, all solved in one call."""
     with jax.enable_x64(wide):
         programs = [padded(program) for group in AWKWARD.values() for program in group]
-        return jax.device_get(solve_all(stack(programs), None, INTERIOR))
+        host = jax.device_get(solve_all(stack(programs), None, INTERIOR))
+    ends = np.cumsum([len(group) for group in AWKWARD.values()])
+    parts = zip(AWKWARD, ends - [len(group) for group in AWKWARD.values()], ends, strict=True)
+    return {name: jax.tree.map(lambda leaf, begin=begin, end=end: leaf[begin:end], host) for name, begin, end in parts}
 
 
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_programs(name, wide):
     """float32: all but a few, as the tolerance is about what it carries, and those that are not OPTIMAL nearly so."""
-    begin = sum(len(group) for other, group in AWKWARD.items() if list(AWKWARD).index(other) < list(AWKWARD).index(name))
-    programs = AWKWARD[name]
-    host = jax.tree.map(lambda leaf: leaf[begin : begin + len(programs)], solved_awkward(wide))
+    programs, host = AWKWARD[name], solved_awkward(wide)[name]
     is_solved = host.status == np.array([STATUS[program.kind] for program in programs])
     assert np.mean(~is_solved) <= (0 if wide else 0.1)
     errors = np.maximum(np.maximum(host.primal_residual, host.dual_residual), host.duality_gap)

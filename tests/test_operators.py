@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.experimental import sparse
 from jax.experimental.sparse import BCOO
+from scipy.sparse import csr_array
 
 from jboost import operators
 
@@ -418,6 +419,11 @@ def test_all_kinds_of_sparse_matrices_are_taken(kind):
     np.testing.assert_array_equal(operators.as_operator(given).to_dense(), matrix)
     np.testing.assert_array_equal(jax.jit(lambda given: operators.sparse(given).to_dense())(given), matrix)
     operators.check_adjoint(given)
+
+
+def test_matrices_of_scipy_are_refused_with_a_remedy():
+    with pytest.raises(ValueError, match=r"operator is not an array of numbers \(csr_array\).*; its toarray\(\) is one"):
+        operators.as_operator(csr_array(np.eye(2)))
 
 
 def test_as_operator():

@@ -57,8 +57,13 @@ class ExactConfig:
         if self.num_cuts is not None:
             check.count("config.num_cuts", self.num_cuts, low=1)
         check.record("config.search", self.search, integer.SearchConfig)
-        if self.search.max_hypotheses is not None:
-            raise ValueError(f"config.search.max_hypotheses is {self.search.max_hypotheses}: the optimum is over any number of them, leave it out")
+        judge_unlimited("config.search", self.search)
+
+
+def judge_unlimited(name: str, search: Any) -> None:
+    """Raises ValueError for a kind of final vote that lets only so many hypotheses vote."""
+    if search.max_hypotheses is not None:
+        raise ValueError(f"{name}.max_hypotheses is {search.max_hypotheses}: the optimum is over any number of them, leave it out")
 
 
 class Exact(NamedTuple):

@@ -83,7 +83,7 @@ def fit_exact(
     settings = check.config("exact_config", exact_config, ExactConfig)
     tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_columns + 2)
     options = {**options, "max_columns": max_columns}
-    _judge_search(options.get("search"))
+    exact.judge_unlimited("search", booster.judge_search(options.get("search")))
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     watcher = None if on_step is None else _Watcher(on_step)
     fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, **options)
@@ -93,13 +93,6 @@ def fit_exact(
         return ExactFit(fitted.ensemble, fitted.certificate, fitted, play.num_hypotheses, jnp.zeros((), jnp.int32), status)
     found = exact.search_pool(play.data, tolerance, fitted.certificate.integer_upper_bound, config=settings, on_step=on_step)
     return _conclude(fitted, play, found, tolerance)
-
-
-def _judge_search(search: Any) -> None:
-    """Raises ValueError where the rounds of columns are to end in a vote of so many hypotheses at most."""
-    most = booster.judge_search(search).max_hypotheses
-    if most is not None:
-        raise ValueError(f"search.max_hypotheses is {most}: the optimum is over any number of them, leave it out")
 
 
 class _Watcher:

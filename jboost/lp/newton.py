@@ -68,7 +68,8 @@ def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Ar
             primal = inverse[:, None] * (backward(program, dual) + push)
             return dual + solve(target - forward(program, primal))
 
-        dual = loops.fori_loop(0, 1 + care.refinements, refine, jnp.zeros_like(target))
+        first = solve(target - forward(program, inverse[:, None] * push))
+        dual = loops.fori_loop(0, care.refinements, refine, first)
         back = backward(program, dual)
         return _Pair(inverse[:, None] * (back + push), dual, back)
 
