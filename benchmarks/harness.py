@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import importlib.metadata
 import json
 import math
 import os
@@ -134,8 +135,14 @@ def make_small_loops_one_kernel() -> None:
 
 
 def keep_to_one_thread() -> None:
-    """Has XLA work with one thread, as its peers do: the others spin for milliseconds after each of its loops; to be called before it begins."""
-    os.environ["NPROC"] = "1"
+    """Has XLA work with one thread on a CPU, as its peers do: the others spin for milliseconds after each of its loops.
+
+    To be called before it begins. Where there is an accelerator, compilation for it has all threads.
+    """
+    platforms = os.environ.get("JAX_PLATFORMS", "")
+    has_accelerator = bool(importlib.metadata.entry_points(group="jax_plugins"))
+    if platforms == "cpu" or not (platforms or has_accelerator):
+        os.environ["NPROC"] = "1"
 
 
 def seconds_key(platform: str) -> str:

@@ -132,6 +132,20 @@ def test_products_with_a_transposed_matrix(shape):
         np.testing.assert_array_equal(twice, np.stack([matrix.T @ values, -(matrix.T @ values)]))
 
 
+def test_products_and_factors_in_the_64_bit_scope_under_vmap():
+    def misses(matrix):
+        wide = matrix.astype("float64")
+        gram = numerics.times_transposed(wide, wide)
+        factor = jax.lax.linalg.cholesky(gram, symmetrize_input=False)
+        solved = jax.scipy.linalg.cho_solve((factor, True), wide[0])
+        return jnp.max(jnp.abs(numerics.times(gram, solved) - wide[0])).astype("float32")
+
+    matrices = np.random.default_rng(0).normal(size=(3, 20, 10)).astype(np.float32)
+    missed = jax.jit(jax.vmap(numerics.in_64_bits(misses)))(matrices)
+    assert missed.dtype == jnp.float32
+    assert (missed < 1e-12).all()
+
+
 def test_round_down_never_rounds_up(x64):
     assert float(numerics.round_down(jnp.int64(2**53 + 3), jnp.dtype("float64"))) == 2**53 + 2
     assert float(numerics.round_down(jnp.int32(2**24 + 3), jnp.dtype("float32"))) == 2**24 + 2

@@ -532,20 +532,32 @@ def test_both_methods_agree_on_a_larger_pool(x64):
     assert first.lower_bound <= optimum <= first.upper_bound
 
 
+@pytest.mark.parametrize(("wide", "tolerance"), [(False, 3e-5), (True, 1e-9)], ids=["float32", "float64"])
 @pytest.mark.slow
-def test_coarse_solves_in_32_bits_lead_to_the_same_optimum(x64, monkeypatch):
+def test_large_programs_begin_in_32_bits_and_end_in_64(wide, tolerance, monkeypatch):
     monkeypatch.setattr(interior, "_WORTH_TWO_FLOATS", 1)
     dtypes, solve = set(), newton.solve
     monkeypatch.setattr(
         newton, "solve", lambda program, point, **options: (dtypes.add(str(point.convexity.dtype)), solve(program, point, **options))[1]
     )
     outputs, labels, costs = noisy_stumps(61, 24, seed=15)
-    solved = l0.solve_relaxation(outputs, labels, costs, margin=0.2, tolerance=1e-9)
-    optimum = oracle.optimum(outputs, labels, costs, 0.2)
+    margins = np.array([0.2, 0.4])
+    with jax.enable_x64(wide):
+        solved = jax.vmap(lambda margin: l0.solve_relaxation(outputs, labels, costs, margin=margin, tolerance=tolerance))(jnp.asarray(margins, float))
+        solved = jax.device_get(solved)
+    optima = [oracle.optimum(outputs, labels, costs, margin) for margin in margins]
     assert dtypes == {"float32", "float64"}
+    assert (solved.status == Status.OPTIMAL).all()
+    np.testing.assert_allclose(solved.upper_bound, optima, rtol=2 * tolerance)
+    np.testing.assert_array_less(solved.lower_bound, np.multiply(optima, 1 + 1e-7))
+
+
+@pytest.mark.slow
+def test_few_columns_leave_room_for_many_cuts():
+    outputs, labels, costs = noisy_stumps(400, 16, seed=16)
+    solved = l0.solve_relaxation(outputs, labels, costs, margin=0.05)
+    assert int(solved.num_cuts) > 1024
     assert int(solved.status) == Status.OPTIMAL
-    assert float(solved.upper_bound) == pytest.approx(optimum, rel=2e-9)
-    assert solved.lower_bound <= optimum * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("density", [0, 10**9], ids=["along edges", "by products"])

@@ -21,7 +21,8 @@ def in_64_bits(function: Callable[..., PyTree]) -> Callable[..., PyTree]:
     """`function`, traced with 64-bit types allowed, whatever the caller's setting.
 
     The scope is right for casts, arithmetic, comparisons, bit operations, sorts, cumulative sums, gathers, scatters and
-    loops. It is wrong for matrix products, factorisations, argmax, random numbers and special functions. Gradients stop
+    loops; of products of matrices for `times` and `times_transposed`, and for Cholesky's factors with what they solve. It is
+    wrong for other products, argmax, random numbers and special functions, which forget the scope under `vmap`. Gradients stop
     at its door: what is computed inside is piecewise constant or has a derivative of its own outside. Where the caller
     has not enabled 64-bit types, every array that leaves must be of 32 bits or fewer. Floats that leave are rounded for
     certain; those that are narrowed and widened again inside are to go through `narrow` or `held_in`.
@@ -155,8 +156,8 @@ def top_k(values: Array, num: int) -> tuple[Array, Array]:
 
 
 def times(left: Array, right: Array) -> Array:
-    """The product of matrices or vectors at the highest precision."""
-    return jnp.matmul(left, right, precision=lax.Precision.HIGHEST)
+    """The product of matrices or vectors of one type at the highest precision; legal in the 64-bit scope, where `jnp.matmul` is not."""
+    return lax.dot_general(left, right, (((left.ndim - 1,), (0,)), ((), ())), precision=lax.Precision.HIGHEST)
 
 
 def times_transposed(matrix: Array, values: Array) -> Array:
@@ -165,9 +166,9 @@ def times_transposed(matrix: Array, values: Array) -> Array:
     A few go one at a time, and from the left: a CPU takes five to ten times as long for their product with the transposed matrix.
     """
     if values.ndim == 1:
-        return jnp.matmul(values, matrix, precision=lax.Precision.HIGHEST)
+        return times(values, matrix)
     if values.shape[1] not in range(1, _FEW_VECTORS + 1):
-        return jnp.matmul(matrix.T, values, precision=lax.Precision.HIGHEST)
+        return times(matrix.T, values)
     return jnp.stack([times_transposed(matrix, column) for column in values.T], axis=1)
 
 

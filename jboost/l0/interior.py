@@ -130,19 +130,23 @@ class Method:
         return Solved(point, *sides(program, point), importance, count)
 
     def _iterated(self, program: Program, iterate: Point, scale: Array, tolerance: Array) -> tuple[Point, Array]:
-        """The last iterate and their number; a large program in 32 bits as long as these carry what is asked for, at half the cost."""
+        """The last iterate and their number; of a large program in 32 bits as long as these carry what is asked for, in 64 afterwards."""
+        narrow, wide, unit = jnp.dtype("float32"), jnp.dtype("float64"), program.instance.unit
 
         def in_float(dtype: jnp.dtype, tolerance: Array) -> tuple[Point, Array]:
             cast = functools.partial(_cast, dtype=dtype)
-            point, _, count = newton.solve(*cast((program, iterate)), scale=cast(scale), tolerance=cast(tolerance), config=self.config)
-            return _cast(point, dtype=tolerance.dtype), count
 
-        narrow, own, unit = jnp.dtype("float32"), tolerance.dtype, program.instance.unit
-        if own == narrow or iterate.primal.slacks.shape[0] < _WORTH_TWO_FLOATS:
-            return in_float(own, tolerance)
+            def iterated(program: Program, iterate: Point, scale: Array, tolerance: Array) -> tuple[Point, Array]:
+                point, _, count = newton.solve(*cast((program, iterate)), scale=cast(scale), tolerance=cast(tolerance), config=self.config)
+                return _cast(point, dtype=iterate.convexity.dtype), count
+
+            return (numerics.in_64_bits(iterated) if dtype == wide else iterated)(program, iterate, scale, tolerance)
+
+        if iterate.primal.slacks.shape[0] < _WORTH_TWO_FLOATS:
+            return in_float(tolerance.dtype, tolerance)
         dearest = jnp.max(program.instance.costs, initial=0.0)
         is_carried = (tolerance >= _COARSE) & (unit > _LEAST_UNIT) & (jnp.maximum(unit, dearest) < 1 / _LEAST_UNIT)
-        return loops.one_of(is_carried, tolerance, jnp.inf, functools.partial(in_float, narrow), functools.partial(in_float, own))
+        return loops.one_of(is_carried, tolerance, jnp.inf, functools.partial(in_float, narrow), functools.partial(in_float, wide))
 
     def refresh(self, instance: Instance, held: Listed, place_before: Array, primal: Primal, iterate: Point, before: Listed) -> Point:
         """The iterate for the next working set, next to a feasible point."""

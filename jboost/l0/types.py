@@ -31,7 +31,8 @@ class RelaxationConfig:
     """Static sizes of the solver of the relaxation."""
 
     capacity: int | None = None
-    """Cuts that are held at a time; None for one to an example and two to a column, 1024 at least, or all there can be. `AllPairsConfig` has all."""
+    """Cuts that are held at a time; None for one to an example and two to a column, 1024 at least, or all there can be, and for up to eight to an
+    example where columns are few. `AllPairsConfig` has all."""
     max_rounds: int = 60
     """Of a solve over the cuts at hand, and of a search among all pairs."""
     max_pair_entries: int = 4_000_000

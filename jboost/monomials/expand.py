@@ -273,7 +273,7 @@ def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Ca
     if usable.shape[0] <= _FEW_WORDS:
         return meet(instance.wanted.words, instance.unwanted.words, usable, rounds)
     num_few = 32 * _FEW_WORDS
-    used = functools.reduce(jnp.bitwise_or, usable.T)
+    used = lax.reduce(usable, jnp.uint32(0), lax.bitwise_or, (1,))
 
     def few_words(rounds: Array) -> Array:
         _, index = integers.nth_set(used[None], num_few)
