@@ -380,7 +380,7 @@ def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(num_litera
     wanted, unwanted = (rows_of(jnp.asarray(random.random((num_rows, num_attributes)) < 0.5, jnp.float32), None) for _ in range(2))
     gains, losses = (jnp.asarray(random.integers(0, 50, num_rows), jnp.int32) for _ in range(2))
     prices = jnp.zeros((4,), jnp.int32)
-    instance = make(wanted, unwanted, gains, losses, None, prices, jnp.ones((num_attributes,), bool), branches=True)
+    instance = make(wanted, unwanted, gains, losses, None, prices, jnp.ones((num_attributes,), bool))
     size = instance.gains.shape[0]
     used = random.permutation(2 * num_attributes)[:num_literals]
     usable = np.zeros((num_nodes, 2 * num_attributes), bool)

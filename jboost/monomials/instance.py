@@ -42,7 +42,7 @@ class Instance(NamedTuple):
     gains: Array  # [R]
     losses: Array  # [R]
     rewards: Array | None  # [R, R] v, wanted by unwanted: earned for the one if covered, where the other is not
-    pairs: Array | None  # [R R] int32: the places of the rewards that are not 0, in order, then R R; None also where nothing is expanded
+    pairs: Array | None  # [R R] int32: the places of the rewards that are not 0, in order, then R R
     costs: Array  # [D + 2] of orders 0 ... D - 1; of higher ones, which are not allowed, more than can be gained
     least_costs: Array  # [D + 2] the least cost of this or a higher order
     costs_rise: Array  # [] bool, whether no order costs less than a lower one: else literals that change no cover may still pay
@@ -143,9 +143,7 @@ def most_gains(instance: Instance) -> Array:
     return instance.gains + jnp.sum(instance.rewards, axis=1, dtype=instance.gains.dtype)
 
 
-def make(
-    wanted: Rows, unwanted: Rows, gains: Array, losses: Array, rewards: Array | None, costs: Array, is_attribute: Array, *, branches: bool
-) -> Instance:
+def make(wanted: Rows, unwanted: Rows, gains: Array, losses: Array, rewards: Array | None, costs: Array, is_attribute: Array) -> Instance:
     """The instance of one sign.
 
     Args:
@@ -156,7 +154,6 @@ def make(
       rewards: [R, R] integers, wanted by unwanted; None for none.
       costs: [D] integers.
       is_attribute: [N] bool, False for attributes that only pad.
-      branches: static, whether nodes will be expanded, so that chains and neighbours are of use.
     """
     wanted, unwanted, gains, losses, rewards = _in_blocks(wanted, unwanted, gains, losses, rewards)
     earned = jnp.zeros_like(gains) if rewards is None else jnp.sum(rewards, axis=1, dtype=gains.dtype)
@@ -174,7 +171,7 @@ def make(
         gains,
         losses,
         rewards,
-        _pairs(rewards) if branches else None,
+        _pairs(rewards),
         costs,
         lax.cummin(costs, reverse=True),
         jnp.all(costs[1:] >= costs[:-1]),
@@ -184,7 +181,7 @@ def make(
         jnp.concatenate([is_attribute, is_attribute]),
         jnp.asarray(gains.shape[0], jnp.int32),
     )
-    if not branches or num_literals == 0:
+    if num_literals == 0:
         return whole
     whole = _fronted(whole)
     paired = _fronted(_ordered(whole, _near(whole), jnp.arange(gains.shape[0])))

@@ -14,21 +14,13 @@ from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.monomials import expand, integers
 from jboost.monomials.expand import Node
-from jboost.monomials.instance import Instance, amounts_by_literal, below, member, most_gains
+from jboost.monomials.found import Found, Outcome, are_twins, merge, nothing
+from jboost.monomials.instance import Instance, below, member
 from jboost.search import stack
 from jboost.search.stack import Stack
 
 _INNER_CAPACITY = 1 << 14  # nodes of an instance of few literals
 _EVERY_BIT = np.uint32(0xFFFFFFFF)  # of a word: literals that no monomial has together
-
-
-class Found(NamedTuple):
-    """Monomials met, the best first, by integer value; no two of a sign that cover as much of both classes."""
-
-    values: Array  # [k]
-    keys: Array  # [k, 2] gain and loss of the cover, which tell covers apart
-    literals: Array  # [k, W] words
-    signs: Array  # [k] int8
 
 
 class Sizes(NamedTuple):
@@ -87,52 +79,6 @@ class Move(NamedTuple):
     screened: Load
     narrow: Load | None
     progress: Progress
-
-
-class Outcome(NamedTuple):
-    """Both searches, in integers."""
-
-    found: Found
-    bound: Array  # [] no monomial has a larger value
-    num_nodes: Array  # []
-    is_full: Array  # [] bool
-    is_cut_off: Array  # [] bool
-    is_enough: Array  # [] bool, whether what the beam found was enough
-
-
-def nothing(instance: Instance, *, num_best: int, num_words: int) -> Found:
-    """No monomial at all."""
-    dtype = instance.gains.dtype
-    return Found(
-        jnp.full((num_best,), jnp.iinfo(dtype).min, dtype),
-        jnp.full((num_best, 2), -1, dtype),
-        jnp.zeros((num_best, num_words), jnp.uint32),
-        jnp.ones((num_best,), jnp.int8),
-    )
-
-
-def merge(found: Found, values: Array, keys: Array, literals: Array, sign: Array) -> Found:
-    """The best of those found and of others [j], equal ones once."""
-    size = found.values.shape[0]
-    signs = jnp.broadcast_to(sign, values.shape).astype(jnp.int8)
-    together = Found(
-        jnp.concatenate([found.values, values]),
-        jnp.concatenate([found.keys, keys]),
-        jnp.concatenate([found.literals, literals]),
-        jnp.concatenate([found.signs, signs]),
-    )
-    _, order = numerics.top_k(together.values, together.values.shape[0])
-    together = jax.tree.map(lambda leaf: leaf[order], together)
-    values = jnp.where(_is_twin(together.keys, together.signs), jnp.iinfo(values.dtype).min, together.values)
-    _, best = numerics.top_k(values, size)
-    return Found(values[best], together.keys[best], together.literals[best], together.signs[best])
-
-
-def _is_twin(keys: Array, signs: Array) -> Array:
-    """Whether a cover [k] is like one before it, [k] bool."""
-    index = jnp.arange(keys.shape[0])
-    is_same = jnp.all(keys[:, None, :] == keys[None, :, :], axis=2) & (signs[:, None] == signs[None, :])
-    return jnp.any(is_same & (index[None, :] < index[:, None]), axis=1)
 
 
 def _candidates(nodes: Node, is_node: Array, measured: expand.Measured) -> tuple[Array, Array, Array]:
@@ -201,7 +147,7 @@ def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
         flat = scores.reshape(-1)
         values, best = numerics.top_k(flat, min(4 * width, flat.size))
         keys = jnp.stack([measured.gained.reshape(-1)[best], measured.kept.reshape(-1)[best]], axis=1)
-        is_twin = _is_twin(keys, jnp.zeros_like(best))
+        is_twin = are_twins(keys, jnp.zeros_like(best))
         _, kept = numerics.top_k(jnp.where(is_twin, low, values), min(width, best.size))
         kept = jnp.pad(kept, (0, width - kept.size))
         literal, parent = best[kept] // width, best[kept] % width
@@ -370,26 +316,6 @@ def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes, num_st
     return _with_new(found, end.progress.found, words), open_bound(end), end.progress.num_nodes, end.progress.is_full
 
 
-def single_literals(instance: Instance, found: Found, sign: Array) -> Found:
-    """The best of the monomials of no or one literal, all of them valued at once."""
-    dtype = instance.gains.dtype
-    missed = jnp.zeros((), dtype)
-    if instance.rewards is not None:
-        wanted, unwanted = instance.wanted.covers, instance.unwanted.covers
-        missed = jnp.sum(jnp.where(wanted > 0, integers.product(unwanted.T, instance.rewards.T).T, 0), axis=0, dtype=dtype)
-    gained = amounts_by_literal(instance.wanted, most_gains(instance)[:, None])[:, 0]
-    kept = amounts_by_literal(instance.unwanted, instance.losses[:, None])[:, 0]
-    price = expand.cost(instance.costs, jnp.arange(2))
-    values = jnp.where(instance.allowed, gained - kept - missed - price[1], jnp.iinfo(dtype).min)
-    all_gained, all_kept = jnp.sum(instance.gains, dtype=dtype), jnp.sum(instance.losses, dtype=dtype)
-    values = jnp.concatenate([(all_gained - all_kept - price[0])[None], values])
-    keys = jnp.stack([jnp.concatenate([all_gained[None], gained]), jnp.concatenate([all_kept[None], kept])], axis=1)
-    best_values, best = numerics.top_k(values, min(values.shape[0], 4 * found.values.shape[0]))
-    words = integers.one_bit(jnp.maximum(best - 1, 0), found.literals.shape[1])
-    words = jnp.where((best > 0)[:, None], words, jnp.uint32(0))
-    return merge(found, best_values, keys[best], renamed(instance, words, instance.names.shape[0]), sign)
-
-
 def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_best: int) -> Outcome:
     """The best monomials of sign +1 (instance 0) and -1 (instance 1) together.
 
@@ -401,13 +327,8 @@ def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_b
     """
     first = member(instances, jnp.asarray(0))
     num_words = first.wanted.words.shape[1]
-    found = nothing(first, num_best=num_best, num_words=num_words)
+    found = nothing(first.gains.dtype, num_best=num_best, num_words=num_words)
     signs = jnp.array([1, -1], jnp.int8)
-
-    if first.costs.shape[0] <= 2 + 2:  # orders 0 and 1, and those beyond, which are not allowed
-        found, _ = loops.scan(lambda found, part: (single_literals(part[0], found, part[1]), None), found, (instances, signs))
-        num_nodes = jnp.asarray(2 * (first.names.shape[0] + 1), jnp.int32)
-        return Outcome(found, jnp.max(found.values), num_nodes, *jnp.zeros((3,), bool))
 
     def look(found: Found, part: tuple[Instance, Array]) -> tuple[Found, None]:
         return beam(part[0], found, part[1], sizes), None

@@ -18,10 +18,11 @@ import numpy as np
 from jboost.base import check, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.monomials import instance, integers, search
+from jboost.monomials import instance, integers, search, singles
 from jboost.monomials.compact import compact
+from jboost.monomials.found import Outcome
 from jboost.monomials.instance import Instance
-from jboost.monomials.search import Outcome, Sizes
+from jboost.monomials.search import Sizes
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
 _ROOM_FOR_ORDERS = 6  # so many largest orders share a program
@@ -109,10 +110,11 @@ def maximum_agreement(
     """
     config = check.config("config", config, SearchConfig)
     problem, adds_free = _judge(features, labels, example_weights, max_order, costs, pair_weights, mask, enough)
-    known_values = [leaf for leaf in problem if leaf is not None]
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in known_values):
-        return _solve_as_it_stands(problem, config, adds_free)
-    return _solve_compact(problem, config, adds_free)
+    is_traced = any(isinstance(leaf, jax.core.Tracer) for leaf in problem if leaf is not None)
+    if problem.costs.shape[0] <= 2:
+        takes_missing = config.missing if is_traced else bool(np.isnan(problem.features).any())
+        return _value_singles(problem, num_best=config.num_best, takes_missing=takes_missing)
+    return _solve_as_it_stands(problem, config, adds_free) if is_traced else _solve_compact(problem, config, adds_free)
 
 
 def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *, max_order: int | None, **options: Any) -> MonomialSolution:
@@ -277,6 +279,22 @@ def _batch(scale: _Scale, num_rows: int, num_literals: int) -> int:
     return min(most, max(_LEAST_BATCH, scale.entries // max(instance.layout(num_rows).block, num_literals, 1)))
 
 
+@functools.partial(jax.jit, static_argnames=("num_best", "takes_missing"))
+def _value_singles(problem: _Problem, *, num_best: int, takes_missing: bool) -> MonomialSolution:
+    """Of orders 0 and 1 alone."""
+    features, dtype = problem.features, problem.features.dtype
+    known = (~jnp.isnan(features)).astype(dtype) if takes_missing else None
+    ones = (features == 1).astype(dtype)
+    amounts = problem.whole_weights, problem.whole_rewards, problem.whole_costs
+    outcome = singles.both_signs(ones, known, problem.labels, *amounts, num_best=num_best)
+    return _finish(_without_missing(problem, takes_missing), outcome, jnp.arange(features.shape[1]))
+
+
+def _without_missing(problem: _Problem, takes_missing: bool) -> _Problem:
+    """The problem, not valid if something is missing, unless that is allowed."""
+    return problem if takes_missing else problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
+
+
 def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
     rewards = None if problem.whole_rewards is None else np.asarray(problem.whole_rewards)
     costs = np.asarray(problem.costs)
@@ -297,7 +315,7 @@ def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> 
 
 def _with_room(costs: Array) -> Array:
     """Integer costs with orders that are not allowed after them, so that one program serves for several largest orders."""
-    missing = max(0, _ROOM_FOR_ORDERS - costs.shape[0]) if costs.shape[0] > 2 else 0
+    missing = max(0, _ROOM_FOR_ORDERS - costs.shape[0])
     return jnp.pad(costs, (0, missing), constant_values=2 ** integers.bits(integers.float_of(costs.dtype)) - 1)
 
 
@@ -314,9 +332,7 @@ def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool
     every = jnp.ones((num_attributes,), bool)
     ones, costs, enough = (twice == 1).astype(twice.dtype), problem.whole_costs, problem.whole_enough
     outcome = _search(ones, known, weights, rewards, every, costs, enough, config=config, sizes=sizes)
-    if not config.missing:
-        problem = problem._replace(is_valid=problem.is_valid & ~jnp.any(jnp.isnan(problem.features)))
-    return _finish(problem, outcome, jnp.arange(num_attributes))
+    return _finish(_without_missing(problem, config.missing), outcome, jnp.arange(num_attributes))
 
 
 @functools.partial(jax.jit, static_argnames=("config", "sizes"))
@@ -333,7 +349,6 @@ def _search(
     sizes: Sizes,
 ) -> Outcome:
     """Both signs; examples of class +1 and -1 in the two members of `ones`."""
-    branches = costs.shape[0] > 2
 
     def make(index: int) -> Instance:
         mine, theirs = (instance.rows_of(ones[k], None if known is None else known[k]) for k in (index, 1 - index))
@@ -345,7 +360,6 @@ def _search(
             None if rewards is None else rewards[index],
             costs,
             is_attribute,
-            branches=branches,
         )
 
     both = jax.tree.map(lambda first, second: jnp.stack([first, second]), make(0), make(1))
