@@ -14,6 +14,7 @@ from jax import lax
 from jboost.base.types import Array, PyTree
 
 _STRANDS = 4  # of a reduction over floats
+_MOST_DIVIDED, _DIVISOR = 1 << 20, 1 << 10  # numbers among which the largest are looked for: XLA divides more, if it can
 _FEW_VECTORS = 2  # of a product with a transposed matrix, at most, to be taken one by one
 
 
@@ -143,16 +144,20 @@ def times_power_of_two(values: Array, power: Array) -> Array:
 def top_k(values: Array, num: int) -> tuple[Array, Array]:
     """`lax.top_k` of [k] numbers, integers of 32 bits within 2^24 of the least and the largest one alike.
 
-    XLA sorts integers whole on a CPU, where of floats it looks for the largest only: so floats of the same order, normal ones, stand for them.
+    XLA sorts integers whole on a CPU, where of floats it looks for the largest only: so floats of the same order, normal ones, stand for them. For a
+    GPU it never ends compiling some sizes above 2^20, multiples of 1024 all of them: there is one number more then, the least.
     """
-    if values.dtype != jnp.dtype("int32"):
-        return lax.top_k(values, num)
-    most = jnp.iinfo(jnp.int32).max - (1 << 24)
-    least_normal = 1 << 23
-    magnitude = (jnp.abs(jnp.clip(values, -most, most)) + least_normal).astype(jnp.uint32)
-    bits = jnp.where(values < 0, magnitude | jnp.uint32(1 << 31), magnitude)
-    _, places = lax.top_k(lax.bitcast_convert_type(bits, jnp.float32), num)
-    return values[places], places
+    if values.dtype == jnp.dtype("int32"):
+        most = jnp.iinfo(jnp.int32).max - (1 << 24)
+        least_normal = 1 << 23
+        magnitude = (jnp.abs(jnp.clip(values, -most, most)) + least_normal).astype(jnp.uint32)
+        bits = jnp.where(values < 0, magnitude | jnp.uint32(1 << 31), magnitude)
+        _, places = top_k(lax.bitcast_convert_type(bits, jnp.float32), num)
+        return values[places], places
+    size, is_float = values.shape[0], jnp.issubdtype(values.dtype, jnp.floating)
+    missing = int(size > _MOST_DIVIDED and size % _DIVISOR == 0)
+    found: tuple[Array, Array] = lax.top_k(jnp.pad(values, (0, missing), constant_values=-jnp.inf if is_float else jnp.iinfo(values.dtype).min), num)
+    return found
 
 
 def times(left: Array, right: Array) -> Array:

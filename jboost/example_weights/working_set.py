@@ -105,7 +105,7 @@ def _highest_edge(game: Game, row_weights: Array) -> Array:
 def _most_active(game: Game, point: Point, size: int) -> Array:
     """The columns of largest weight for their slack, [k] int32."""
     active = jnp.where(game.column_labels != 0, point.weights / point.column_slacks, -1.0)
-    return lax.top_k(active, size)[1]
+    return numerics.top_k(active, size)[1]
 
 
 def _evenly(game: Game, size: int) -> Array:
@@ -114,7 +114,7 @@ def _evenly(game: Game, size: int) -> Array:
     count = jnp.sum(is_column, dtype=jnp.int32)
     place = jnp.cumsum(is_column, dtype=jnp.int32) - 1
     steps = (place + 1) * size // jnp.maximum(count, 1) - place * size // jnp.maximum(count, 1)
-    return lax.top_k(jnp.where(is_column, jnp.minimum(steps, 1), -1), size)[1]
+    return numerics.top_k(jnp.where(is_column, jnp.minimum(steps, 1), -1), size)[1]
 
 
 def _exchange_columns(game: Game, columns: Array, state: State, *, tolerance: Array, floor: Array, max_iterations: int) -> State:
@@ -147,7 +147,7 @@ def _exchange(game: Game, columns: Array, state: State, product: Array) -> tuple
     slacks = jnp.where(is_at_hand, _spread(game, columns, point.column_slacks), point.value - edge)
     is_kept = is_at_hand & (weights > slacks)
     score = jnp.where(is_kept, jnp.max(edge) + weights / jnp.where(is_kept, slacks, 1.0), edge)
-    others = lax.top_k(jnp.where(is_column, score, -jnp.inf), size)[1]
+    others = numerics.top_k(jnp.where(is_column, score, -jnp.inf), size)[1]
     weight, slack, enters = weights[others], slacks[others], (is_column & ~is_at_hand)[others]
     room = size * product - jnp.min(jnp.where(enters, slack, jnp.inf))
     shift = jnp.maximum(room, 0.0)

@@ -62,7 +62,7 @@ def between(best: Proof, solved: L0Relaxation, share: Array) -> Asked:
     is_first = jnp.concatenate([jnp.ones((1,), bool), jnp.any(pairs[1:] != pairs[:-1], axis=1)])[: len(values)]
     groups = jnp.cumsum(is_first) - 1
     sums = jnp.where(is_first, jnp.zeros_like(values).at[groups].add(values)[groups], 0.0)
-    heaviest, places = lax.top_k(sums, solved.pair_weights.shape[0])
+    heaviest, places = numerics.top_k(sums, solved.pair_weights.shape[0])
     kept = jnp.where((heaviest > 0)[:, None], pairs[places], -1)
     return Asked(_normal(mine * solved.example_weights + theirs * best.example_weights), kept, jnp.where(kept[:, 0] >= 0, _normal(heaviest), 0.0))
 

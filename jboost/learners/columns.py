@@ -65,7 +65,7 @@ class Columns:
         values = jnp.abs(edges) if self.has_negations else edges
         if self.criterion == "normalizer":
             values = 1 - criteria.normalizer(_cells(state.columns, signed))
-        values, index = lax.top_k(values, self.num_proposed)
+        values, index = numerics.top_k(values, self.num_proposed)
         sign = jnp.where((edges[index] < 0) & self.has_negations, -1.0, 1.0).astype(edges.dtype)
         chosen = jnp.take(state.columns, index, axis=2).reshape(-1, self.num_proposed)[: len(signed)].T
         return Proposal(Column(index, sign), sign[:, None] * chosen, values, upper_bound, state)
@@ -79,7 +79,7 @@ class Columns:
         columns = state.columns.reshape(-1, num_columns)[:num_examples]
         worth = prices.worth(columns, state.labels, example_weights, pairs, price)
         values = jnp.concatenate([worth.own, worth.negated if self.has_negations else jnp.full_like(worth.negated, -jnp.inf)])
-        best, place = lax.top_k(values, self.num_proposed)
+        best, place = numerics.top_k(values, self.num_proposed)
         index, sign = place % num_columns, jnp.where(place < num_columns, 1.0, -1.0).astype(values.dtype)
         outputs = sign[:, None] * jnp.take(columns, index, axis=1).T
         return Proposal(Column(index, sign), outputs, best, jnp.max(values) + prices.slack(example_weights, pairs, price), state)

@@ -89,7 +89,7 @@ class Stumps:
         best = jax.tree.map(lambda leaf: leaf.reshape(-1), blocks)
         num_features = best.score.shape[0]
         constant = self._constant(example_weights, state.labels)
-        values, chosen = lax.top_k(jnp.concatenate([best.score, constant.score]), self.num_proposed)
+        values, chosen = numerics.top_k(jnp.concatenate([best.score, constant.score]), self.num_proposed)
         is_constant, has_split = chosen == num_features, values > -jnp.inf
         # A feature without splits that is proposed all the same answers 0 everywhere: edge 0, and Z the whole weight.
         nothing = jnp.zeros_like(values) if self.criterion == "edge" else 1 - jnp.full_like(values, jnp.sum(example_weights))
@@ -124,7 +124,7 @@ class Stumps:
             return values[best], best % num_examples, best < num_examples
 
         values, place, is_own = lax.map(best_of_feature, (order, sorted_values, price))
-        values, feature = lax.top_k(values, min(self.num_proposed, len(order)))
+        values, feature = numerics.top_k(values, min(self.num_proposed, len(order)))
         missing = (0, self.num_proposed - len(feature))
         values, feature = jnp.pad(values, missing, constant_values=-jnp.inf), jnp.pad(feature, missing)
         has_split = values > -jnp.inf

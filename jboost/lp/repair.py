@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
-from jboost.base import brackets, loops
+from jboost.base import brackets, loops, numerics
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
@@ -151,7 +151,7 @@ def _choose(problem: LinearProgram, primal: Array, num_chosen: int, near: Array)
     is_equality = problem.row_lower == problem.row_upper
     slack = jnp.where(is_equality, -jnp.inf, jnp.minimum(low - problem.row_lower, problem.row_upper - high))
     worst = jnp.max(jnp.where(is_equality, 0.0, -slack), initial=0.0)
-    tightest, index = lax.top_k(-slack, num_chosen)
+    tightest, index = numerics.top_k(-slack, num_chosen)
     row_lower, row_upper, above, below = problem.row_lower[index], problem.row_upper[index], high[index], low[index]
     is_chosen = tightest > -near * worst
     target = jnp.where(is_chosen, jnp.where(below - row_lower < row_upper - above, row_lower, row_upper), 0.0)

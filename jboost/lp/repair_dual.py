@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve
 
-from jboost.base import loops
+from jboost.base import loops, numerics
 from jboost.base.types import Array
 from jboost.lp import certify
 from jboost.lp.assess import Side, dual_side, either, lean
@@ -90,7 +90,7 @@ def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -
     signs = _signs(problem, dual)
     size = jnp.maximum(signs.margin, jnp.finfo(signs.margin.dtype).tiny)
     missing = jnp.where(signs.is_one_sided, signs.short / size, -jnp.inf)
-    worst, places = jnp.max(missing), lax.top_k(missing, num_chosen)[1]
+    worst, places = jnp.max(missing), numerics.top_k(missing, num_chosen)[1]
     is_chosen = (missing[places] >= -_NEAR * worst) & (worst > 0)
     wanted = jnp.where(is_chosen, jnp.maximum(signs.short + signs.margin, 0.0)[places] * signs.toward[places], 0.0)
 
