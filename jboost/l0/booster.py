@@ -445,7 +445,8 @@ def fit(
         on i and not wrong on i' of the other class the other way, less the cost, and an `upper_bound` on that sum; `never_abstains(state)`, [] bool,
         if it likes.
       key: for learners that draw random numbers.
-      max_rounds: how many pairs of questions there is room for; static.
+      max_rounds: how many pairs of questions there is room for; static. A learner that answers with many hypotheses (`num_proposed`, 64 for the
+        command) needs far fewer of them than one that answers with its best.
       margin: [] rho in (0, 1]; the paper takes 20 / m.
       tolerance: [] the gap between the bounds on (18) at which to stop, relative to the upper one, where that is more than 1; in float32 not
         below 3e-4.

@@ -197,7 +197,7 @@ def monomials(
       cost: "mdl" for (28) with `kappa`, or a function of `jboost.monomials.costs`: what `jboost.l0` pays for a monomial.
       kappa: [] of (28), for the bits of a coefficient.
       constant_cost: [] what a monomial without literals costs.
-      num_proposed: how many monomials.
+      num_proposed: how many monomials a proposal holds; with several, column generation (`jboost.l0`, `jboost.lpboost`) takes far fewer rounds.
       config: a `jboost.monomials.SearchConfig`; its `num_best` gives way to `num_proposed`.
 
     Returns:
