@@ -195,6 +195,25 @@ def test_thousands_of_small_instances(with_pairs, wide):
             check_all(instances, solved)
 
 
+@pytest.mark.parametrize("max_order", [0, 1])
+@pytest.mark.parametrize(("with_pairs", "wide"), [(False, False), (True, False), (True, True)], ids=["weights", "pairs", "float64"])
+def test_orders_that_need_no_search(max_order, with_pairs, wide):
+    with jax.enable_x64(wide):
+        for seed in range(2):
+            instances = random_instances(COUNT, ROWS, ATTRIBUTES, 60 + seed, with_pairs=with_pairs)
+            prices = instances.costs[:, : max_order + 1]
+            prices[~np.isfinite(prices).any(axis=1), 0] = 0.5
+            nothing = instances.costs.max(axis=1) == 0
+            instances = instances._replace(costs=np.where(nothing[:, None], 0.0, prices))
+            solved = solve(instances, max_order, dataclasses.replace(SMALL, num_best=3))
+            check_all(instances, solved, max_order=max_order)
+            values = values_of(instances, solved.others.literals)
+            found = np.where(solved.others.signs == 1, values[..., 0], values[..., 1])
+            are_found = np.isfinite(solved.others.values)
+            np.testing.assert_array_equal(solved.others.values[are_found], found[are_found])
+            assert (solved.others.values[:, 1:] <= solved.others.values[:, :-1]).all()
+
+
 NARROW = dataclasses.replace(SMALL, narrow=4)  # every search goes on in instances of at most four literals
 
 
