@@ -160,7 +160,7 @@ def make(wanted: Rows, unwanted: Rows, gains: Array, losses: Array, rewards: Arr
     at_stake = jnp.zeros_like(gains) if rewards is None else jnp.sum(rewards, axis=0, dtype=gains.dtype)
     wanted = wanted._replace(counts=gains + earned > 0)
     unwanted = unwanted._replace(counts=losses + at_stake > 0)
-    most = jnp.asarray(2 ** integers.bits(integers.float_of(gains.dtype)) - 1, gains.dtype)
+    most = jnp.asarray(integers.largest(gains.dtype), gains.dtype)
     everything = jnp.sum(gains, dtype=gains.dtype) + jnp.sum(losses, dtype=gains.dtype) + jnp.sum(earned, dtype=gains.dtype)
     costs = jnp.concatenate([jnp.where(costs > everything, most, costs), jnp.full((2,), most)])
     num_literals = 2 * is_attribute.shape[0]

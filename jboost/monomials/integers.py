@@ -21,6 +21,11 @@ def bits(dtype: jnp.dtype) -> int:
     return 50 if jnp.dtype(dtype) == jnp.dtype("float64") else 30
 
 
+def largest(dtype: jnp.dtype) -> int:
+    """The largest amount in integers of this type: what costs so much never wins."""
+    return 2 ** bits(float_of(dtype)) - 1
+
+
 def integer_of(dtype: jnp.dtype) -> jnp.dtype:
     """The integer dtype that goes with a float dtype."""
     return jnp.dtype("int64") if jnp.dtype(dtype) == jnp.dtype("float64") else jnp.dtype("int32")

@@ -8,6 +8,7 @@ from jboost.base import numerics
 from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.found import Found, Outcome, merge, nothing
+from jboost.monomials.instance import rows_of
 
 
 def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, rewards: Array | None, costs: Array, *, num_best: int) -> Outcome:
@@ -23,7 +24,7 @@ def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, 
       num_best: static, how many to return.
     """
     dtype, num_literals = weights.dtype, 2 * ones.shape[1]
-    covers = jnp.concatenate([ones, (1 if known is None else known) - ones], axis=1).T
+    covers = rows_of(ones, known).covers.T
     own = jnp.stack([labels > 0, labels < 0], axis=1)
     others = own[:, ::-1]
     gains = weights if rewards is None else weights + jnp.sum(rewards, axis=1, dtype=dtype)
@@ -33,11 +34,10 @@ def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, 
     missed = jnp.zeros_like(gained)
     if rewards is not None:
         missed = _of_covered(every, integers.product(every, rewards), others)
-    orders = jnp.minimum(jnp.arange(1 + num_literals), 1)
-    dearest = jnp.asarray(2 ** integers.bits(integers.float_of(dtype)) - 1, dtype)
-    most = jnp.sum(gains, dtype=dtype)
-    prices = jnp.where(orders < costs.shape[0], costs[jnp.minimum(orders, costs.shape[0] - 1)], dearest)
-    values = gained - kept - missed - jnp.where(prices > most, dearest, prices)[:, None]
+    dearest = integers.largest(dtype)
+    prices = jnp.pad(costs, (0, 2 - costs.shape[0]), constant_values=dearest)
+    prices = jnp.where(prices > jnp.sum(gains, dtype=dtype), jnp.asarray(dearest, dtype), prices)
+    values = gained - kept - missed - prices[jnp.minimum(jnp.arange(1 + num_literals), 1)][:, None]
     found = nothing(dtype, num_best=num_best, num_words=-(-num_literals // 32))
     for column, sign in enumerate((1, -1)):
         found = _with_best(found, values[:, column], jnp.stack([gained[:, column], kept[:, column]], axis=1), jnp.asarray(sign, jnp.int8))

@@ -316,7 +316,7 @@ def _solve_compact(problem: _Problem, config: SearchConfig, adds_free: bool) -> 
 def _with_room(costs: Array) -> Array:
     """Integer costs with orders that are not allowed after them, so that one program serves for several largest orders."""
     missing = max(0, _ROOM_FOR_ORDERS - costs.shape[0])
-    return jnp.pad(costs, (0, missing), constant_values=2 ** integers.bits(integers.float_of(costs.dtype)) - 1)
+    return jnp.pad(costs, (0, missing), constant_values=integers.largest(costs.dtype))
 
 
 def _solve_as_it_stands(problem: _Problem, config: SearchConfig, adds_free: bool) -> MonomialSolution:
