@@ -1,103 +1,196 @@
-"""What a linear program of a new shape costs to compile and to run, by XLA as it is and with less care: `python -m benchmarks.compilation`.
+"""What the first call of every public algorithm costs: `python -m benchmarks.compilation`.
 
-Programs are those of benchmarks.linear_programs, one of 100 x 40; MPAX, where it is installed, solves the dual to 1e-4.
+Each measurement is a process of its own that has compiled nothing before. Seconds are those of the clock. A second checkout beside this one
+(`--before FOLDER`) is measured in turns with it. MPAX, where it is installed, and a plain JAX sweep stand beside in the same run.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
+import dataclasses
+import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 
-from benchmarks import harness
-from benchmarks.linear_programs import NU, dual_form
-from benchmarks.peers import linear_programs as peers
-from benchmarks.soft_margin_games import make_game
-from jboost import lp, lpboost
+from benchmarks import harness, hlo
+from benchmarks.algorithms import Algorithm, algorithms
 
-OPTIONS = {
-    "XLA as it is": {},
-    "level 1": {"xla_backend_optimization_level": 1, "xla_cpu_use_fusion_emitters": False},
-    "level 0": {"xla_backend_optimization_level": 0, "xla_cpu_use_fusion_emitters": False},
+NUM_MEMBERS = 16  # of a batch
+_MOST_SOURCES = 5
+_REPEATS = 10
+_BACKEND_EVENT = "/jax/core/compile/backend_compile_duration"
+_TIMEOUT = 1800  # seconds of one measurement
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """A way to call an algorithm."""
+
+    name: str
+    arrays: Callable[[Sequence[Algorithm]], tuple[Any, ...]]
+    function: Callable[[Algorithm], Callable[..., Any]]
+    traceable_only: bool
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("call", lambda members: members[0].arrays, lambda algorithm: algorithm.run, False),
+        Kind("inside jit", lambda members: members[0].arrays, lambda algorithm: jax.jit(lambda *arrays: algorithm.run(*arrays)), True),
+        Kind(f"vmap of {NUM_MEMBERS}", lambda members: _stacked(members), lambda algorithm: jax.jit(jax.vmap(algorithm.run)), True),
+    )
 }
-TOLERANCE = 1e-4
 
 
-class Case(NamedTuple):
-    """A function to compile for some arrays."""
-
-    function: Any  # jitted
-    arrays: tuple[Any, ...]
-    traced: Callable[[], Any]  # a context to trace it in
+def _stacked(members: Sequence[Algorithm]) -> tuple[Any, ...]:
+    stacked: tuple[Any, ...] = jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *(each.arrays for each in members))
+    return stacked
 
 
-def cases(rows: int, columns: int) -> dict[str, Case]:
-    """One program each, by name; those of jboost in the float type that is enabled."""
-    margins = make_game("stumps", rows, columns, 0).astype(float)
-    program = tuple(jnp.asarray(part) for part in dual_form(margins))
+# --- one measurement, in a process of its own ----------------------------------------------------------------------------
 
-    def by(config: Any) -> Case:
-        solve = jax.jit(lambda *parts: lp.solve(lp.LinearProgram(*parts), config=config, tolerance=TOLERANCE))
-        return Case(solve, program, contextlib.nullcontext)
 
-    boost = jax.jit(lambda values: lpboost.solve(values, nu=NU, tolerance=TOLERANCE))
-    found = {
-        "interior point": by(lp.InteriorPointConfig()),
-        "first order": by(lp.FirstOrderConfig()),
-        "simplex of LP-Boost": Case(boost, (jnp.asarray(margins),), contextlib.nullcontext),
-    }
+def seconds_of(name: str, kind: Kind) -> dict[str, Any]:
+    """Seconds of the first call, those of them that XLA took, and the best of later calls."""
+    durations: list[float] = []
+    jax.monitoring.register_event_duration_secs_listener(lambda event, duration, **_: durations.append(duration) if event == _BACKEND_EVENT else None)
+    members = [contenders(seed)[name] for seed in range(NUM_MEMBERS if kind.name.startswith("vmap") else 1)]
+    call, arrays = kind.function(members[0]), jax.device_put(kind.arrays(members))
+    jax.block_until_ready(arrays)
+    durations.clear()
+    begin = time.perf_counter()
+    jax.block_until_ready(call(*arrays))
+    first, num_programs, xla = time.perf_counter() - begin, len(durations), sum(durations)
+    later = []
+    for _ in range(_REPEATS):
+        begin = time.perf_counter()
+        jax.block_until_ready(call(*arrays))
+        later.append(time.perf_counter() - begin)
+        if sum(later) > 10:
+            break
+    warm = min(later)
+    traced = max(first - xla - warm, 0.0)
+    return {"first_seconds": first, "xla_seconds": xla, "trace_seconds": traced, "run_seconds": warm, "num_programs": num_programs}
+
+
+def counts_of(name: str, folder: Path) -> dict[str, Any]:
+    """What the programs of a call are made of; XLA was told to write them to the folder before it began."""
+    algorithm = contenders(0)[name]
+    jax.block_until_ready(algorithm.run(*algorithm.arrays))
+    lowered = [path.read_text(encoding="utf-8") for path in folder.glob("*.mlir")]
+    counts = hlo.count_kernels(hlo.read_modules(folder))
+    largest = dict(list(counts.sources.items())[:_MOST_SOURCES])
+    operations = sum(hlo.count_operations(text) for text in lowered)
+    return {"operations": operations, **counts._replace(sources=largest)._asdict()}
+
+
+def contenders(seed: int) -> dict[str, Algorithm]:
+    """The algorithms, and what stands beside them."""
+    return {**algorithms(seed=seed), **_peers(seed)}
+
+
+def _peers(seed: int) -> dict[str, Algorithm]:
+    from benchmarks.peers import linear_programs as peers
+    from benchmarks.peers import plain_sweep
+
+    own = algorithms(seed=seed)
+    found = {"plain JAX sweep, the loss alone": Algorithm(plain_sweep.least_loss, own["pair.optimal_separator, sweep"].arrays, False)}
     if peers.has_mpax():
-        batch = tuple(part[None] for part in program)
-        found["MPAX dense"] = Case(peers.mpax_solver(*batch[2:4], tolerance=TOLERANCE), batch, peers.mpax_traced)
+        (program,) = own["lp.solve, first order"].arrays
+        matrix = np.asarray(program.operator.matrix)
+        parts = [np.asarray(part)[None] for part in (program.objective, matrix, program.row_lower, program.row_upper, program.lower, program.upper)]
+        found["MPAX, dense"] = Algorithm(lambda *arrays: peers.mpax_batch(*arrays), tuple(parts), False)
     return found
 
 
-def run(rows: int, columns: int, *, repeats: int) -> dict[str, Any]:
-    """CPU seconds of each program under each set of options: to trace and lower, to compile, to run."""
+# --- all of them ---------------------------------------------------------------------------------------------------------
+
+
+def run(names: Sequence[str], *, checkouts: Mapping[str, Path], float64: bool, kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """A record for each algorithm, way to call it, float type and checkout; checkouts take turns."""
     records = []
-    for name, case in cases(rows, columns).items():
-        for options_name, options in OPTIONS.items():
-            jax.clear_caches()
-            with case.traced():
-                traced, lowered = _spent(lambda case=case: case.function.lower(*case.arrays))
-            compiled_seconds, compiled = _spent(lambda lowered=lowered, options=options: lowered.compile(compiler_options=options))
-            run_seconds = min(_spent(lambda compiled=compiled, case=case: jax.block_until_ready(compiled(*case.arrays)))[0] for _ in range(repeats))
-            seconds = {"trace_seconds": traced, "compile_seconds": compiled_seconds, "run_seconds": run_seconds}
-            records.append({"contender": name, "options": options_name, **seconds})
-            _say(f"{name}, {options_name}: traced {traced:.2f}, compiled {compiled_seconds:.2f} s, run {1e3 * run_seconds:.2f} ms")
-    return {"shape": [rows, columns], "options": OPTIONS, "tolerance": TOLERANCE, "records": records}
+    for name, kind, x64, (checkout, path) in _measurements(names, checkouts, float64, kinds):
+        record = {"algorithm": name, "kind": kind, "dtype": "float64" if x64 else "float32", "checkout": checkout}
+        record |= _in_process("seconds", name, kind, path, x64=x64)
+        if kind == "call" and "error" not in record:
+            record |= _in_process("counts", name, kind, path, x64=x64)
+        records.append(record)
+        _say(", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in record.items()))
+    return records
 
 
-def _spent(call: Callable[[], Any]) -> tuple[float, Any]:
-    begin = time.process_time()
-    value = call()
-    return time.process_time() - begin, value
+def _measurements(
+    names: Sequence[str], checkouts: Mapping[str, Path], float64: bool, kinds: Sequence[str]
+) -> Iterator[tuple[str, str, bool, tuple[str, Path]]]:
+    known = contenders(0)
+    for name in names:
+        for kind in kinds:
+            if known[name].traceable or not KINDS[kind].traceable_only:
+                for x64 in (False, True) if float64 and kind == "call" and name not in _peers(0) else (False,):
+                    yield from ((name, kind, x64, checkout) for checkout in checkouts.items())
+
+
+def _in_process(what: str, name: str, kind: str, checkout: Path, *, x64: bool) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as folder:
+        place, dump = Path(folder) / "packages", Path(folder) / "dump"
+        place.mkdir()
+        (place / "jboost").symlink_to(checkout / "jboost")
+        (place / "benchmarks").symlink_to(harness.ROOT / "benchmarks")
+        environment = {**os.environ, "PYTHONPATH": str(place), "JAX_ENABLE_X64": str(x64)}
+        environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false", "OPENBLAS_NUM_THREADS": "1"}
+        if what == "counts":
+            flags = f"--xla_dump_to={dump} --xla_dump_hlo_as_text"
+            environment |= {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip(), "JAX_DUMP_IR_TO": str(dump)}
+        command = [sys.executable, "-m", "benchmarks.compilation", "--one", what, name, kind, str(dump)]
+        try:
+            done = subprocess.run(command, env=environment, cwd=place, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
+        except subprocess.TimeoutExpired:
+            return {"error": f"not done after {_TIMEOUT} s"}
+    if done.returncode:
+        return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
+    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return measured
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """What each program costs, a row each."""
-    by_name: dict[str, dict[str, Any]] = {}
-    for record in results["records"]:
-        by_name.setdefault(record["contender"], {})[record["options"]] = record
-    names = tuple(results["options"])
-    rows = []
-    for name, of in by_name.items():
-        cells = [harness.seconds_text(of[options][key]) for key in ("compile_seconds", "run_seconds") for options in names]
-        rows.append([name, harness.seconds_text(of[names[0]]["trace_seconds"]), *cells])
-    header = ("program", "to trace", *(f"to {what}, {options}" for what in ("compile", "run") for options in names))
-    size = "{} x {}".format(*results["shape"])
-    title = (
-        f"A linear program of LP-Boost of a new shape, {size}, to {results['tolerance']:.0e} in 32 bits, CPU seconds; level N: "
-        "`xla_backend_optimization_level=N` and `xla_cpu_use_fusion_emitters=False`"
+    """All records, a row each."""
+    header = (
+        "algorithm",
+        "called",
+        "checkout",
+        "float",
+        "programs",
+        "StableHLO operations",
+        "fusions (distinct)",
+        "while loops",
+        "trace and lower",
+        "XLA",
+        "later calls",
+        "largest sources of fusions",
     )
+    rows = [_row(record) for record in results["records"]]
+    title = f"The first call of each public algorithm on {results['num_examples']} examples, in a new process; seconds of the clock."
     return title + "\n\n" + harness.markdown_table(header, rows)
+
+
+def _row(record: Mapping[str, Any]) -> list[str]:
+    cells = [record["algorithm"], record["kind"], record["checkout"], record["dtype"].removeprefix("float")]
+    if "error" in record:
+        return [*cells, *[""] * 7, record["error"]]
+    has_counts = "fusions" in record
+    counts = [str(record["operations"]), f"{record['fusions']} ({record['distinct_fusions']})", str(record["while_loops"])]
+    seconds = [harness.seconds_text(record[key]) for key in ("trace_seconds", "xla_seconds", "run_seconds")]
+    sources = ", ".join(f"{name} {count}" for name, count in record["sources"].items()) if has_counts else ""
+    return [*cells, str(record["num_programs"]), *(counts if has_counts else [""] * 3), *seconds, sources]
 
 
 def _say(text: str) -> None:
@@ -106,13 +199,23 @@ def _say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compilation", description=__doc__.split(": `python")[0] + ".")
-    parser.add_argument("--quick", action="store_true", help="a small program, into benchmarks-out")
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
+    parser.add_argument("--only", action="append", metavar="TEXT", help="algorithms whose names hold this text; may be given again")
+    parser.add_argument("--before", type=Path, metavar="FOLDER", help="another checkout, to be measured beside this one")
+    parser.add_argument("--float64", action="store_true", help="with 64-bit types enabled as well")
+    parser.add_argument("--calls-only", action="store_true", help="neither batches nor calls inside of a jit")
+    parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results, and benchmarks-out with --only")
+    parser.add_argument("--one", nargs=4, metavar=("WHAT", "NAME", "KIND", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
-    harness.keep_to_one_thread()
-    size = (20, 5) if options.quick else (100, 40)
-    harness.write("compilation", run(*size, repeats=options.repeats), options.output or (harness.TRIALS if options.quick else harness.RESULTS))
+    if options.one:
+        what, name, kind, folder = options.one
+        print(json.dumps(seconds_of(name, KINDS[kind]) if what == "seconds" else counts_of(name, Path(folder))))
+        return 0
+    names = [name for name in contenders(0) if not options.only or any(text in name for text in options.only)]
+    checkouts = {"before": options.before.resolve()} if options.before else {}
+    kinds = ["call"] if options.calls_only else list(KINDS)
+    records = run(names, checkouts={**checkouts, "this": harness.ROOT}, float64=options.float64, kinds=kinds)
+    output = options.output or (harness.TRIALS if options.only else harness.RESULTS)
+    harness.write("compilation", {"num_examples": len(algorithms()["adaboost.fit"].arrays[0]), "records": records}, output)
     return 0
 
 

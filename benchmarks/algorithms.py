@@ -1,0 +1,204 @@
+"""Every public algorithm with small inputs: what `benchmarks.compilation` measures, and what the budget of StableHLO operations counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jboost
+from jboost import l0, learners, lp, lpboost, pair, projections, relaxations, relaxed_margin
+
+NUM_EXAMPLES = 200
+_KAPPA, _MARGIN, _NU = 0.5, 0.2, 0.3
+
+
+class Algorithm(NamedTuple):
+    """One public function, ready to be called."""
+
+    run: Callable[..., Any]
+    """Arrays -> the result."""
+    arrays: tuple[Any, ...]
+    """Small inputs, NumPy arrays and pytrees of them."""
+    traceable: bool = True
+    """Whether it may stand under the caller's `jit` and `vmap`; the host drives the others."""
+
+
+class _Inputs(NamedTuple):
+    """What the algorithms are run on; labels follow the inputs but for some noise."""
+
+    labels: np.ndarray  # [m] -1 or +1
+    bits: np.ndarray  # [m, 10] of 0 and 1
+    numbers: np.ndarray  # [m, 5]
+    points: np.ndarray  # [m, 3] integers: scores of three classifiers
+    outputs: np.ndarray  # [m, 20] of -1 and +1: the bits and their negations
+    weights: np.ndarray  # [m] ones
+
+
+def _make_inputs(num_examples: int, seed: int) -> _Inputs:
+    rng = np.random.default_rng(seed)
+    bits = rng.integers(0, 2, (num_examples, 10)).astype(np.float32)
+    labels = np.where((bits[:, 0] + bits[:, 1] > 0) ^ (rng.random(num_examples) < 0.1), 1, -1)
+    numbers = (rng.normal(size=(num_examples, 5)) + 0.5 * labels[:, None]).astype(np.float32)
+    points = np.round(rng.normal(size=(num_examples, 3)) * 40 + labels[:, None] * 20).astype(np.float32)
+    outputs = np.concatenate([2 * bits - 1, 1 - 2 * bits], axis=1)
+    return _Inputs(labels, bits, numbers, points, outputs, np.ones(num_examples, np.float32))
+
+
+def _make_program(seed: int) -> lp.LinearProgram:
+    """60 rows and 40 columns, bounded and feasible."""
+    rng = np.random.default_rng(seed)
+    rows, bounds, objective = rng.normal(size=(60, 40)), rng.uniform(1, 2, 60), rng.normal(size=40)
+    return lp.make_program(objective, rows, row_upper=bounds, lower=np.zeros(40), upper=np.ones(40))
+
+
+def algorithms(num_examples: int = NUM_EXAMPLES, *, seed: int = 0) -> dict[str, Algorithm]:
+    """All public algorithms by name, on the same small inputs; those of another seed have the same shapes."""
+    inputs = _make_inputs(num_examples, seed)
+    return {
+        **_pairs(inputs),
+        **_combinations(inputs),
+        **_margins(inputs),
+        **_boosters(inputs),
+        **_linear_programs(seed),
+        **_few_rules(inputs),
+        **_weighted_examples(inputs),
+    }
+
+
+def _pairs(inputs: _Inputs) -> dict[str, Algorithm]:
+    two, three = inputs.points[:, :2], inputs.points[:30]
+    labels = inputs.labels
+
+    def by(solve: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return lambda points, labels: solve(points, labels, **options)
+
+    return {
+        "pair.optimal_separator, sweep": Algorithm(by(pair.optimal_separator, method="sweep"), (two, labels)),
+        "pair.optimal_separator, branch and bound": Algorithm(by(pair.optimal_separator, method="branch_and_bound"), (two, labels), False),
+        "pair.optimal_separator, three classifiers": Algorithm(by(pair.optimal_separator), (three, labels[:30])),
+        "pair.leave_one_out": Algorithm(by(pair.leave_one_out, method="sweep"), (two, labels)),
+        "pair.leave_one_out, branch and bound": Algorithm(by(pair.leave_one_out, method="branch_and_bound"), (two, labels), False),
+        "pair.pareto_front": Algorithm(by(pair.pareto_front, max_points=16, method="sweep"), (two, labels)),
+        "pair.pareto_front, branch and bound": Algorithm(by(pair.pareto_front, max_points=16, method="branch_and_bound"), (two, labels), False),
+        "pair.least_distance_separator": Algorithm(by(pair.least_distance_separator), (two, labels)),
+        "pair.least_squared_distance_separator": Algorithm(by(pair.least_squared_distance_separator), (two, labels)),
+    }
+
+
+def _combinations(inputs: _Inputs) -> dict[str, Algorithm]:
+    scores = np.concatenate([inputs.points, np.round(inputs.numbers[:, :1] * 20)], axis=1)
+
+    def fit(strategy: str) -> Algorithm:
+        return Algorithm(lambda scores, labels: jboost.combine.fit(scores, labels, strategy=strategy), (scores, inputs.labels))
+
+    return {f"combine.fit, {strategy}": fit(strategy) for strategy in ("greedy", "hierarchical", "coordinate")}
+
+
+def _margins(inputs: _Inputs) -> dict[str, Algorithm]:
+    margins = inputs.labels[:, None] * inputs.outputs
+
+    def solve(relaxation: Any) -> Algorithm:
+        return Algorithm(lambda margins: relaxed_margin.solve(margins, relaxation, tolerance=1e-3), (margins,))
+
+    def project(project: Callable[..., Any], **options: Any) -> Algorithm:
+        return Algorithm(lambda values: project(values, 0.05, **options), (inputs.numbers[:, 0],))
+
+    return {
+        "projections.kl_projection_capped_simplex, sort": project(projections.kl_projection_capped_simplex),
+        "projections.kl_projection_capped_simplex, newton": project(projections.kl_projection_capped_simplex, method="newton"),
+        "projections.projection_capped_simplex": project(projections.projection_capped_simplex),
+        "relaxed_margin.solve": solve(relaxations.soft_margin(nu=_NU)),
+        "relaxed_margin.solve, norm penalty": solve(relaxations.norm_penalty(2, 0.5)),
+        "relaxed_margin.solve, binary entropy": solve(relaxations.binary_entropy(0.3, 1.0)),
+        "lpboost.solve": Algorithm(lambda margins: lpboost.solve(margins, nu=_NU), (margins,)),
+        "lpboost.solve, interior point": Algorithm(lambda margins: lpboost.solve(margins, nu=_NU, config=lp.InteriorPointConfig()), (margins,)),
+    }
+
+
+def _boosters(inputs: _Inputs) -> dict[str, Algorithm]:
+    stumps, literals = learners.stumps(), learners.literals()
+
+    def fit(fit: Callable[..., Any], learner: Any, features: np.ndarray, traceable: bool = True, **options: Any) -> Algorithm:
+        return Algorithm(
+            lambda features, labels: fit(jboost.make_dataset(features, labels), learner, **options), (features, inputs.labels), traceable
+        )
+
+    key = jax.random.key(0)
+    soft = relaxations.soft_margin(nu=0.2)
+    return {
+        "adaboost.fit": fit(jboost.adaboost.fit, stumps, inputs.numbers, max_rounds=20),
+        "infoboost.fit": fit(jboost.infoboost.fit, literals, inputs.bits, max_rounds=20),
+        "relaxed_margin.fit": fit(relaxed_margin.fit, stumps, inputs.numbers, relaxation=soft, tolerance=0.01),
+        "lpboost.fit": fit(lpboost.fit, stumps, inputs.numbers, nu=_NU),
+        "lpboost.path": fit(lpboost.path, stumps, inputs.numbers, nus=jnp.array([0.2, 0.4, 0.8])),
+        "slipper.fit": fit(jboost.slipper.fit, None, inputs.bits, key=key, num_rounds=10, max_rounds=10),
+        "slipper.choose_rounds": fit(jboost.slipper.choose_rounds, None, inputs.bits, key=key, max_rounds=10),
+        "combine.pairwise.fit": fit(jboost.combine.pairwise.fit, stumps, inputs.numbers, max_rounds=5),
+    }
+
+
+def _linear_programs(seed: int) -> dict[str, Algorithm]:
+    program = _make_program(seed)
+
+    def solve(config: Any) -> Algorithm:
+        return Algorithm(lambda program: lp.solve(program, config=config), (program,))
+
+    return {
+        "lp.solve, interior point": solve(lp.InteriorPointConfig()),
+        "lp.solve, first order": solve(lp.FirstOrderConfig()),
+    }
+
+
+def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
+    labels, bits, outputs = inputs.labels, inputs.bits, inputs.outputs
+    learner, costs = learners.monomials(2, kappa=_KAPPA), np.full(outputs.shape[1], 0.3, np.float32)
+
+    def of_pool(solve: Callable[..., Any], size: int, traceable: bool = True, **options: Any) -> Algorithm:
+        arrays = (outputs[:size], labels[:size])
+        return Algorithm(lambda outputs, labels: solve(outputs, labels, costs, **options), arrays, traceable)
+
+    def of_data(fit: Callable[..., Any], size: int, traceable: bool = True, **options: Any) -> Algorithm:
+        arrays = (bits[:size], labels[:size])
+        return Algorithm(lambda bits, labels: fit(jboost.make_dataset(bits, labels), **options), arrays, traceable)
+
+    def search(features: Any, labels: Any, weights: Any) -> Any:
+        return jboost.monomials.maximum_agreement(features, labels, weights, max_order=3)
+
+    def make_learner(kappa: Any) -> Any:
+        return learners.monomials(1, kappa=kappa)
+
+    few = len(labels) // 4
+    folds = {"kappas": np.array([0.25, 1.0], np.float32), "key": jax.random.key(0), "num_folds": 2, "max_rounds": 10}
+    margins = np.array([0.1, 0.2], np.float32)
+    return {
+        "monomials.maximum_agreement": Algorithm(search, (bits, labels, inputs.weights)),
+        "l0.solve_relaxation": of_pool(l0.solve_relaxation, len(labels), margin=_MARGIN),
+        "l0.fit": of_data(l0.fit, len(labels), learner=learner, margin=_MARGIN, max_rounds=20),
+        "l0.path": of_data(l0.path, len(labels), learner=learner, margins=margins, max_rounds=20),
+        "l0.choose": of_data(l0.choose, few, traceable=False, make_learner=make_learner, margins=margins, **folds),
+        "l0.search_margin": of_data(l0.search_margin, few, traceable=False, learner=learner, penalty=2.0, max_rounds=20),
+        "l0.solve_exact": of_pool(l0.solve_exact, few, margin=_MARGIN, config=l0.ExactConfig(max_batches=10)),
+        "l0.fit_exact": of_data(l0.fit_exact, few, traceable=False, learner=learner, margin=_MARGIN, max_rounds=20),
+        "l0.strengthen": of_pool(l0.strengthen, few, margin=_MARGIN),
+        "l0.solve_unnormalised": of_pool(l0.solve_unnormalised, few, largest=4.0),
+    }
+
+
+def _weighted_examples(inputs: _Inputs) -> dict[str, Algorithm]:
+    points, labels = inputs.numbers[:, :2], inputs.labels
+
+    def fit(fit: Callable[..., Any], traceable: bool = True, **options: Any) -> Algorithm:
+        return Algorithm(lambda points, labels: fit(points, labels, **options), (points, labels), traceable)
+
+    penalties = np.array([0.05, 0.2], np.float32)
+    return {
+        "example_weights.fit": fit(jboost.example_weights.fit, penalty=0.1, radius=4.0),
+        "example_weights.fit_large": fit(jboost.example_weights.fit_large, False, penalty=0.1, radius=4.0),
+        "example_weights.choose_penalty": fit(
+            jboost.example_weights.choose_penalty, False, penalties=penalties, key=jax.random.key(0), num_folds=2, radius=4.0
+        ),
+    }

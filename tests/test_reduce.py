@@ -1,0 +1,88 @@
+"""Reductions that a CPU compiles as one kernel, against NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jboost.base import numerics, reduce
+
+SHAPES = ((1,), (2,), (33,), (200,), (5000,), (3, 40), (0,), (4, 0))
+
+
+def _numbers(shape, dtype):
+    return np.random.default_rng(len(shape)).integers(-9, 9, shape).astype(dtype)
+
+
+def _over(shape):
+    return (-1, 0, tuple(range(len(shape))))
+
+
+@jax.jit
+def _reduce_all(arrays):
+    """Each reduction of each array over each axis in question."""
+    return [
+        (
+            reduce.total(values, axis=axis),
+            reduce.totals(values, values * values, axis=axis)[1],
+            reduce.largest(values, axis=axis),
+            reduce.least(values, axis=axis),
+            *reduce.extremes(values, axis=axis),
+        )
+        for values in arrays
+        for axis in _over(values.shape)
+    ]
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.int32))
+def test_totals_and_extremes_match_numpy(dtype):
+    high, low = (np.inf, -np.inf) if dtype == np.float32 else (np.iinfo(dtype).max, np.iinfo(dtype).min)
+    arrays = [_numbers(shape, dtype) for shape in SHAPES]
+    expected = [
+        (
+            values.sum(axis),
+            (values * values).sum(axis),
+            values.max(axis, initial=low),
+            *[values.min(axis, initial=high)] * 2,
+            values.max(axis, initial=low),
+        )
+        for values in arrays
+        for axis in _over(values.shape)
+    ]
+    for ours, theirs in zip(_reduce_all(arrays), expected, strict=True):
+        assert all(each.dtype == dtype for each in ours)
+        jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+def test_tests_of_masks_match_numpy():
+    masks = [mask for size in (0, 1, 33, 200) for mask in (np.arange(size) % 3 == 0, np.zeros(size, bool), np.ones(size, bool))]
+    found = jax.jit(lambda masks: [(reduce.any_true(mask), reduce.all_true(mask), reduce.count(mask)) for mask in masks])(masks)
+    assert [tuple(each) for each in found] == [(mask.any(), mask.all(), mask.sum()) for mask in masks]
+
+
+def test_nan_is_the_largest_and_the_least():
+    values = np.where(np.arange(100) == 7, np.nan, 1.0)
+    found = jax.jit(lambda values: (reduce.largest(values), *reduce.extremes(values), reduce.total(values)))(values)
+    assert np.isnan(found).all()
+
+
+def test_reductions_are_right_in_the_64_bit_scope_under_vmap():
+    def widely(values):
+        wide = values.astype("float64") * (1 + 2.0**-40)
+        excess = reduce.total(wide - values) * 2.0**40, reduce.totals(wide, wide - values)[1] * 2.0**40
+        return *(each.astype("float32") for each in excess), reduce.count(wide != values)
+
+    values = jnp.asarray(_numbers((3, 100), np.float32))
+    sums = values.sum(-1)
+    first, second, differ = jax.jit(jax.vmap(numerics.in_64_bits(widely)))(values)
+    np.testing.assert_array_equal(first, sums)
+    np.testing.assert_array_equal(second, sums)
+    np.testing.assert_array_equal(differ, (values != 0).sum(-1))
+
+
+@pytest.mark.parametrize("derivative", (jax.grad, jax.jacfwd, jax.hessian))
+def test_derivatives_are_those_of_jax_numpy(derivative, x64):
+    values = jnp.sin(jnp.arange(100.0))
+    ours = jax.jit(derivative(lambda x: reduce.largest(x) ** 2 + reduce.total(jnp.exp(x)) * reduce.totals(x, x**3)[1]))(values)
+    plain = jax.jit(derivative(lambda x: jnp.max(x) ** 2 + jnp.sum(jnp.exp(x)) * jnp.sum(x**3)))(values)
+    np.testing.assert_allclose(ours, plain, rtol=1e-12)
