@@ -85,9 +85,11 @@ def seconds_of(name: str, kind: Kind) -> dict[str, Any]:
 def counts_of(name: str, folder: Path) -> dict[str, Any]:
     """What the programs of a call are made of; XLA was told to write them to the folder before it began."""
     algorithm = contenders(0)[name]
+    of_inputs = set(folder.iterdir()) if folder.exists() else set()
     jax.block_until_ready(algorithm.run(*algorithm.arrays))
-    lowered = [path.read_text(encoding="utf-8") for path in folder.glob("*.mlir")]
-    counts = hlo.count_kernels(hlo.read_modules(folder))
+    written = [path for path in sorted(folder.iterdir()) if path not in of_inputs]
+    lowered = [path.read_text(encoding="utf-8") for path in written if path.suffix == ".mlir"]
+    counts = hlo.count_kernels(path.read_text(encoding="utf-8") for path in written if path.name.endswith(hlo.OPTIMISED))
     largest = dict(list(counts.sources.items())[:_MOST_SOURCES])
     operations = sum(hlo.count_operations(text) for text in lowered)
     return {"operations": operations, **counts._replace(sources=largest)._asdict()}

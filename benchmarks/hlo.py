@@ -6,7 +6,6 @@ import collections
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 _OPERATION = re.compile(r"= \"?(?:stablehlo|chlo)\.")
@@ -17,6 +16,7 @@ _FRAME = re.compile(r"stack_frame_id=(\d+)")
 _TABLE_ROW = re.compile(r"^(\d+) (.*)$")
 _NAMES = re.compile(r"%[^\s,()]+|, metadata=\{[^}]*\}|, backend_config=\{.*\}")
 _PACKAGE = "/jboost/"
+OPTIMISED = "pu_after_optimizations.txt"  # how the name of a file ends in which XLA writes an optimised module
 
 
 class Counts(NamedTuple):
@@ -52,11 +52,6 @@ def count_kernels(modules: Iterable[str]) -> Counts:
                 sources[module.source(rest)] += 1
     ordered = dict(sources.most_common())
     return Counts(kinds["fusion"], len(distinct), kinds["dot"], kinds["sort"], kinds["while"], ordered)
-
-
-def read_modules(folder: Path) -> list[str]:
-    """Optimised HLO modules that XLA has written to a folder under `--xla_dump_to`."""
-    return [path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.*pu_after_optimizations.txt"))]
 
 
 class _Module:
