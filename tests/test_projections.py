@@ -1,6 +1,8 @@
 """Projections on the capped simplex against bisection in 64 bits, optimality conditions and finite differences."""
 
 import functools
+import math
+import re
 
 import jax
 import jax.numpy as jnp
@@ -286,8 +288,9 @@ def test_examples_sharded_over_devices_are_never_gathered():
     place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples"))
     sharded = jax.jit(project).lower(*jax.device_put((values, caps), place)).compile()
     text = sharded.as_text()
-    assert "all-reduce" in text
-    assert "all-gather" not in text
+    gathered = [math.prod(int(size) for size in shape.split(",") if size) for shape in re.findall(r"= \w+\[([\d,]*)\]\S* all-gather\(", text)]
+    assert gathered or "all-reduce" in text
+    assert max(gathered, default=0) <= 3 * mesh.size  # sums of three probes from each device: never a number for each example
     for found, wanted in zip(sharded(*jax.device_put((values, caps), place)), jax.jit(project)(values, caps), strict=True):
         assert found.sharding.is_equivalent_to(place, 1)
         np.testing.assert_allclose(found, wanted, rtol=2e-6, atol=1e-7)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.types import Array
 
 
@@ -27,11 +28,24 @@ def is_nonzero(values: Array) -> Array:
     return (values != 0) | numerics.is_subnormal(values)
 
 
-def sum_and_slack(reduce: Callable[[Array], Array], num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
+Sums = Callable[[Array, Array], tuple[Array, Array]]  # two arrays of one shape -> the same sums of both
+
+
+def along(axis: int) -> Sums:
+    """Sums over an axis, as `sum_and_slack` takes them."""
+    return functools.partial(reduce.totals, axis=axis)
+
+
+def each_by(total: Callable[[Array], Array]) -> Sums:
+    """Sums by a function of one array, as `sum_and_slack` takes them."""
+    return lambda terms, sizes: (total(terms), total(sizes))
+
+
+def sum_and_slack(sums: Sums, num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
     """Sums of left * right, and how far they are from the exact ones at most; both in 64 bits, in whose scope it is to be called.
 
     Args:
-      reduce: how the terms are summed, in any order and linear in them; it is called on the terms and on bounds of their sizes.
+      sums: `along` or `each_by`: how terms are summed, in any order and linear in them; it is called with the terms and with bounds of their sizes.
       num_terms: how many terms a sum has at most; an integer, or an array in the shape of the sums. Sums that are added up later count together.
       left: factors in the default float type.
       right: factors in the default float type; the two broadcast.
@@ -41,7 +55,8 @@ def sum_and_slack(reduce: Callable[[Array], Array], num_terms: Any, left: Array,
     if left.dtype.itemsize == 8:
         lost = 2.0**-1022 * (1 + jnp.abs(left) + jnp.abs(right))  # a product or a factor that is taken for 0
         sizes = sizes + jnp.where(is_nonzero(left) & is_nonzero(right), 2.0**53 * lost, 0)
-    return reduce(terms), reduce(sizes) * ((num_terms + 2) * 2.0**-52)
+    total, size = sums(terms, sizes)
+    return total, size * ((num_terms + 2) * 2.0**-52)
 
 
 def round_outwards(total: Array, slack: Array, dtype: Any) -> tuple[Array, Array]:
@@ -54,16 +69,16 @@ def round_outwards(total: Array, slack: Array, dtype: Any) -> tuple[Array, Array
     return numerics.round_down(low, dtype), numerics.round_up(high, dtype)
 
 
-def sum_products(reduce: Callable[[Array], Array], num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
+def sum_products(sums: Sums, num_terms: Any, left: Array, right: Array) -> tuple[Array, Array]:
     """Floats at or below and at or above the exact sums of left * right; arguments as of `sum_and_slack`, in the scope too."""
-    return round_outwards(*sum_and_slack(reduce, num_terms, left, right), left.dtype)
+    return round_outwards(*sum_and_slack(sums, num_terms, left, right), left.dtype)
 
 
 def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
     """Floats at or below and at or above the exact sum over the last axis of left * right, which broadcast as equals or by ones."""
 
     def bracket(left: Array, right: Array) -> tuple[Array, Array]:
-        return sum_products(lambda terms: jnp.sum(terms, axis=-1), max(left.shape[-1], right.shape[-1]), left, right)
+        return sum_products(along(-1), max(left.shape[-1], right.shape[-1]), left, right)
 
     return numerics.in_64_bits(bracket)(left, right)
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import reduce
 from jboost.base.types import Array, PyTree
 
 _STRANDS = 4  # of a reduction over floats
@@ -65,17 +66,17 @@ def narrow(values: Array, dtype: Any) -> Array:
 
 def masked_min(values: Array, mask: Array, *, fill: Any) -> Array:
     """The least of `values` where `mask`; `fill` where nothing is unmasked. Reduces the last axis."""
-    return jnp.min(jnp.where(mask, values, fill), axis=-1, initial=fill)
+    return jnp.minimum(reduce.least(jnp.where(mask, values, fill)), fill)
 
 
 def masked_max(values: Array, mask: Array, *, fill: Any) -> Array:
     """The greatest of `values` where `mask`; `fill` where nothing is unmasked. Reduces the last axis."""
-    return jnp.max(jnp.where(mask, values, fill), axis=-1, initial=fill)
+    return jnp.maximum(reduce.largest(jnp.where(mask, values, fill)), fill)
 
 
 def masked_sum(values: Array, mask: Array) -> Array:
     """The sum of `values` where `mask`; entries that are masked out may be NaN. Reduces the last axis, keeps the dtype."""
-    return jnp.sum(jnp.where(mask, values, jnp.zeros((), values.dtype)), axis=-1, dtype=values.dtype)
+    return reduce.total(jnp.where(mask, values, jnp.zeros((), values.dtype)))
 
 
 def greatest(values: Array) -> Array:

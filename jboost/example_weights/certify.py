@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 
 from jboost.base import numerics
-from jboost.base.brackets import round_outwards, sum_and_slack, widen
+from jboost.base.brackets import along, round_outwards, sum_and_slack, widen
 from jboost.base.types import Array
 
 _ROUNDING = 2.0**-50
@@ -93,10 +93,10 @@ def _weigh(disagreement: Array, labels: Array, other_labels: Array, weights: Arr
     """y_i (1/2 sum_j z_j w_j - sum_j P_ij z_j w_j), and how far it may be off; `labels` z and `weights` w are of the side summed over."""
     signed = labels * weights
     size = weights.shape[0]
-    tilt, tilt_slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=-1), size, signed, jnp.full_like(signed, 0.5))
+    tilt, tilt_slack = sum_and_slack(along(-1), size, signed, jnp.full_like(signed, 0.5))
     axis = 0 if over_columns else 1
     factors = signed[:, None] if over_columns else signed[None, :]
-    moved, slack = sum_and_slack(lambda terms: jnp.sum(terms, axis=axis), size, disagreement, factors)
+    moved, slack = sum_and_slack(along(axis), size, disagreement, factors)
     others = widen(other_labels)
     return others * (tilt - moved), (tilt_slack + slack) * (1 + _ROUNDING) + _ROUNDING * (jnp.abs(tilt) + jnp.abs(moved))
 

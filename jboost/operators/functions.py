@@ -64,7 +64,7 @@ class FromFunctions:
                 with jax.enable_x64(allowed):  # the user's function computes as outside
                     columns = operator._columns(start)
                     part = lax.dynamic_slice(vector, (start,), (size,))
-                total, slack = brackets.sum_and_slack(lambda terms: jnp.sum(terms, axis=0), num_columns, columns, part[:, None])
+                total, slack = brackets.sum_and_slack(brackets.along(0), num_columns, columns, part[:, None])
                 return (carry[0] + total, carry[1] + slack), None
 
             begin = (jnp.zeros((num_rows,), jnp.float64), jnp.zeros((num_rows,), jnp.float64))

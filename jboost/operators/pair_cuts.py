@@ -66,7 +66,7 @@ class PairCuts:
 
         def bracket(hits: Array, misses: Array, vector: Array) -> Any:
             def of_one(one: Array) -> tuple[Array, Array]:
-                return brackets.sum_products(lambda terms: jnp.sum(terms, axis=-1), self.shape[1], one[None, :] * misses, vector[None, :])
+                return brackets.sum_products(brackets.along(-1), self.shape[1], one[None, :] * misses, vector[None, :])
 
             return lax.map(of_one, hits, batch_size=sums.chunk_size(num_second * self.shape[1], num_first))
 
@@ -82,7 +82,7 @@ class PairCuts:
         def bracket(hits: Array, misses: Array, grid: Array) -> Any:
             def of_one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
                 hit, miss = pair
-                return brackets.sum_products(jnp.sum, grid.size, hit[:, None] * miss[None, :], grid)
+                return brackets.sum_products(brackets.each_by(jnp.sum), grid.size, hit[:, None] * miss[None, :], grid)
 
             return lax.map(of_one, (hits.T, misses.T), batch_size=sums.chunk_size(grid.size, self.shape[1]))
 

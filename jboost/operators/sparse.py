@@ -67,7 +67,7 @@ def _bracket(data: Array, factors: Array, segments: Array, num_segments: int) ->
         def reduce(terms: Array) -> Array:
             return jax.ops.segment_sum(terms, segments, num_segments=num_segments)
 
-        return brackets.sum_products(reduce, reduce(brackets.is_nonzero(data).astype(jnp.float64)), data, factors)
+        return brackets.sum_products(brackets.each_by(reduce), reduce(brackets.is_nonzero(data).astype(jnp.float64)), data, factors)
 
     return numerics.in_64_bits(bracket)(data, factors, segments)
 
