@@ -160,7 +160,7 @@ def test_nothing_loses_less_than_the_optimal_combination(size, choices):
         points = (generator.normal(size=(size, 2)) + 0.7 * labels[:, None]).round(seed)
         weights = generator.integers(1, 9, size=size) if seed % 2 else generator.uniform(0.1, 1, size=size)
         examples = Examples(*(part.astype(settings.precision) for part in (points, labels, weights)))
-        separator = solver(examples, np.ones(size, bool))
+        separator = solver(examples)
         training = examples.in_float64()
         lost = [rules.loss(rule, *training) for rule in rules.fit_rules(*training, ("a", "b"), separator)]
         assert lost[-1] <= min(lost) * (1 + 1e-12)

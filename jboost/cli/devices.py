@@ -32,9 +32,7 @@ def choose(name: str, num_rows: int, num_columns: int) -> str:
     try:
         device = jax.devices(name)[0]
     except RuntimeError as error:
-        raise ValueError(
-            f"device is {name}, and JAX finds none here: choose {' or '.join(_present())}, or auto"
-        ) from error
+        raise ValueError(f"device is {name}, and JAX finds none here: choose {' or '.join(_present())}, or auto") from error
     jax.config.update("jax_default_device", device)
     return name
 

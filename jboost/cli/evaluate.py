@@ -55,6 +55,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     report: dict[str, Any] = {
         "command": "evaluate",
         "method": settings.method,
+        "device": source.device,
         "data": build.describe_data(source.table, 0, source.weights, notes),
         "folds": len(folds),
         "programs": programs.count().since(before)._asdict(),
@@ -70,6 +71,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     for line in text.support_lines(report["losses"]):
         say(line)
     say(f"seconds     {text.seconds_line(seconds)}")
+    say(f"device      {source.device}")
     say(f"programs    {text.programs_line(report['programs'])}")
     if report_path:
         build.write(report, report_path)

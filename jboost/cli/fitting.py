@@ -76,6 +76,7 @@ def end(
     report: dict[str, Any] = {
         "command": "fit",
         "method": settings.method,
+        "device": opening.source.device,
         **sections,
         "seconds": opening.seconds,
         "settings": dataclasses.asdict(settings),
@@ -97,5 +98,6 @@ def end(
     for line in lines(report):
         say(line)
     say(f"seconds     {text.seconds_line(report['seconds'])}")
+    say(f"device      {report['device']}")
     say(f"programs    {text.programs_line(report['programs'])}")
     say(f"written     {', '.join(sorted(path.name for path in opening.output.iterdir()))} in {opening.output}")
