@@ -27,6 +27,18 @@ _HIT_EVENT = "/jax/compilation_cache/cache_hits"
 _COMPILING = ("compiler.py", "mlir.py", "partial_eval.py")  # of JAX: where Python is while it compiles or traces
 _PATIENCE, _GLANCE = 1.0, 0.1  # seconds before anything is shown, and between two looks
 _WORTH_KEEPING = 1.0  # seconds
+WATCHER = "jboost compilation notice"  # the name of its thread
+# Seconds of compilation on two CPU cores, where no earlier command has noted its own.
+TYPICAL_SECONDS = {
+    "fit l0": 15.0,
+    "fit pair": 6.0,
+    "fit combine": 12.0,
+    "fit example-weights": 10.0,
+    "fit relaxed-margin": 6.0,
+    "fit lpboost": 6.0,
+    "fit adaboost": 3.0,
+    "fit infoboost": 2.0,
+}
 # As JAX_PLATFORMS=cuda programs of many small steps run best: a whole loop is one CUDA graph.
 _GRAPHS = (
     "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
@@ -142,8 +154,10 @@ def notice(kind: str) -> Iterator[None]:
         yield
     else:
         done = threading.Event()
-        text = f"compiling for these sizes{_about(kind)}, once"
-        watcher = threading.Thread(target=_watch, args=(done, text), daemon=True)
+        seconds = expected_seconds(kind)
+        about = "" if seconds is None else f": about {max(round(seconds), 1)} s"
+        text = f"compiling for these sizes{about}, once"
+        watcher = threading.Thread(target=_watch, args=(done, text), name=WATCHER, daemon=True)
         watcher.start()
         try:
             yield
@@ -181,9 +195,10 @@ def _is_compiling(frame: FrameType | None) -> bool:
     return False
 
 
-def _about(kind: str) -> str:
-    seconds = _read_seconds().get(kind)
-    return "" if seconds is None else f": about {max(round(seconds), 1)} s"
+def expected_seconds(kind: str) -> float | None:
+    """What a kind of command compiles for: what the last one took on this machine, or else what is typical; None where nothing is known."""
+    typical = TYPICAL_SECONDS.get(kind.replace("evaluate", "fit"))
+    return _read_seconds().get(kind, typical)
 
 
 def _remember(kind: str, programs: Count) -> None:
