@@ -1,6 +1,7 @@
 """Strict mode for every test: eight simulated devices, no silent rank promotion; warnings are errors by pyproject.toml."""
 
 import atexit
+import collections
 import gc
 import os
 import shutil
@@ -105,3 +106,20 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name in _SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
+
+
+_NUM_FILES_SHOWN = 15
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Minutes of each file, the longest first, so that a budget can be kept."""
+    seconds = collections.Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration") and hasattr(report, "nodeid"):
+                seconds[report.nodeid.split("::")[0]] += report.duration
+    if sum(seconds.values()) > 60:
+        terminalreporter.section("minutes per file")
+        for name, total in seconds.most_common(_NUM_FILES_SHOWN):
+            terminalreporter.write_line(f"{total / 60:6.2f}  {name}")
+        terminalreporter.write_line(f"{sum(seconds.values()) / 60:6.2f}  all {len(seconds)} files")
