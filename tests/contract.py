@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -115,6 +116,18 @@ TABLE = (
     ),
     pytest.param(
         Entry(
+            name="pair.optimal_separator, three classifiers",
+            public=jboost.pair.optimal_separator,
+            run=_pair("margin"),
+            problem=_score_triples,
+            invariant=("loss", "lower_bound", "status"),
+            scales=("loss", "lower_bound"),
+            per_example=("misclassified",),
+        ),
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(
+        Entry(
             name="pair.leave_one_out",
             public=jboost.pair.leave_one_out,
             run=_leave_one_out,
@@ -169,6 +182,8 @@ class Certified:
     """(data, labels, weights, mask) of bits -> the bracket."""
     width: float = 0.02
     """How far apart its ends may be on the plain problem, relative to the larger of the upper one and 1; inf where nothing is promised."""
+    traceable: bool = True
+    """Whether it may stand under the caller's `jit` and `vmap`; the host drives the others."""
 
 
 def bits(seed: int, size: int) -> Problem:
@@ -181,7 +196,7 @@ def bits(seed: int, size: int) -> Problem:
 
 def _both_signs(data):
     """Outputs of the attributes and of their negations."""
-    return jax.numpy.concatenate([2 * data - 1, 1 - 2 * data], axis=1)
+    return jnp.concatenate([2 * data - 1, 1 - 2 * data], axis=1)
 
 
 def _of_fit(fit, **options):
@@ -208,10 +223,43 @@ def _of_outputs(solve, upper, **options):
     return run
 
 
-def _example_weights(data, labels, weights, mask):
-    del weights
-    found = jboost.example_weights.fit(data, labels, penalty=0.12, radius=4.0, mask=mask)
+def _of_path(path, **options):
+    """The second of two fits."""
+
+    def run(data, labels, weights, mask):
+        fits = path(jboost.make_dataset(data, labels, weights=weights, mask=mask), **options)
+        return jax.tree.map(lambda leaf: leaf[1], Bracket(fits.certificate.lower_bound, fits.certificate.upper_bound, fits.status))
+
+    return run
+
+
+def _soft_margin(data, labels, weights, mask):
+    """The largest soft margin of the attributes and their negations, as a linear program with a row for each example."""
+    counted = jnp.where(mask, weights, 0)
+    margins = jnp.where(mask[:, None], labels[:, None] * _both_signs(data), 0)
+    (size, num_votes), dtype = margins.shape, counted.dtype
+    rows = jnp.concatenate([margins, jnp.where(mask, -1, 0)[:, None], jnp.eye(size)], axis=1)
+    total = jnp.concatenate([jnp.ones(num_votes), jnp.zeros(size + 1)])[None, :]
+    objective = jnp.concatenate([jnp.zeros(num_votes), -jnp.ones(1), counted / (0.3 * jnp.sum(counted))])
+    program = jboost.lp.LinearProgram(
+        objective=objective.astype(dtype),
+        operator=jboost.operators.dense(jnp.concatenate([rows, total]).astype(dtype)),
+        row_lower=jnp.append(jnp.zeros(size, dtype), -jnp.inf),
+        row_upper=jnp.append(jnp.full(size, jnp.inf, dtype), 1),
+        lower=jnp.concatenate([jnp.zeros(num_votes, dtype), -jnp.ones(1, dtype), jnp.zeros(size, dtype)]),
+        upper=jnp.concatenate([jnp.ones(num_votes + 1, dtype), jnp.full(size, 2, dtype)]),
+    )
+    found = jboost.lp.solve(program)
     return Bracket(found.lower_bound, found.upper_bound, found.status)
+
+
+def _example_weights(fit):
+    def run(data, labels, weights, mask):
+        del weights
+        found = fit(data, labels, penalty=0.12, radius=4.0, mask=mask)
+        return Bracket(found.lower_bound, found.upper_bound, found.status)
+
+    return run
 
 
 def _maximum_agreement(data, labels, weights, mask):
@@ -231,7 +279,14 @@ CERTIFIED = (
             Certified("l0.solve_relaxation", _of_outputs(jboost.l0.solve_relaxation, "upper_bound", margin=0.2)),
             Certified("l0.solve_exact", _of_outputs(jboost.l0.solve_exact, "loss", margin=0.2)),
             Certified("l0.solve_unnormalised", _of_outputs(jboost.l0.solve_unnormalised, "loss", largest=4.0), width=math.inf),
-            Certified("example_weights.fit", _example_weights),
+            Certified("example_weights.fit", _example_weights(jboost.example_weights.fit)),
+            Certified("example_weights.fit_large", _example_weights(jboost.example_weights.fit_large), traceable=False),
+            Certified("lp.solve", _soft_margin),
+            Certified("lpboost.path", _of_path(jboost.lpboost.path, learner=jboost.learners.literals(), nus=np.array([0.2, 0.3], np.float32))),
+            Certified(
+                "l0.path",
+                _of_path(jboost.l0.path, learner=jboost.learners.monomials(1, kappa=0.5), margins=np.array([0.1, 0.2], np.float32), max_rounds=20),
+            ),
             Certified("monomials.maximum_agreement", _maximum_agreement),
         )
     ),

@@ -44,7 +44,7 @@ RELAXATIONS = {
 }
 PROGRAMS = {
     **{entry.name: (entry.run, entry.problem(1, 12)) for entry in _entries(TABLE)},
-    **{entry.name: (entry.run, PLAIN) for entry in _entries(CERTIFIED)},
+    **{entry.name: (entry.run, PLAIN) for entry in _entries(CERTIFIED) if entry.traceable},
     "adaboost.fit": (_of_fit(jboost.adaboost.fit, learners.stumps(), max_rounds=5), PLAIN),
     "infoboost.fit": (_of_fit(jboost.infoboost.fit, learners.stumps(), max_rounds=5), PLAIN),
     "combine.pairwise.fit": (_of_fit(jboost.combine.pairwise.fit, learners.stumps(), max_rounds=5), PLAIN),
