@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops
+from jboost.base import check, loops, reduce
 from jboost.base.types import Array
 from jboost.relaxations import certify
 from jboost.relaxations.votes import norm_bound
@@ -81,9 +81,9 @@ def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Arra
         initial = (jnp.zeros((game.margins.shape[1],), game.margins.dtype), nearest)
     start = _complete(game, *initial)
     best = _improve(Bounds(start.coefficients, -jnp.inf * jnp.ones(()), start.example_weights, jnp.inf * jnp.ones(())), game, start)
-    row_norms = jnp.sum(game.margins**2, axis=1)
+    row_norms = reduce.total(game.margins**2, axis=1)
     zero = jnp.zeros((), game.margins.dtype)
-    first_step = lax.rsqrt(jnp.maximum(jnp.max(row_norms, initial=0.0), 1.0))
+    first_step = lax.rsqrt(jnp.maximum(reduce.largest(row_norms), 1.0))
     nothing = jax.tree.map(jnp.zeros_like, start)
     gap = best.upper - best.lower
     state = _State(start, nothing, zero, start, gap, zero + jnp.inf, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
@@ -126,9 +126,9 @@ def _step(game: Game, state: _State) -> _State:
 
     moved, shifted = coefficients - now.coefficients, example_weights - now.example_weights
     heavier = jnp.maximum(jnp.maximum(example_weights, now.example_weights), tiny)
-    divergence = 0.5 * jnp.sum(shifted * shifted / heavier)
-    length = divergence / state.balance + 0.5 * state.balance * jnp.sum(moved * moved)
-    bend = jnp.abs(jnp.sum((trial.edges - now.edges) * moved))
+    divergence = 0.5 * reduce.total(shifted * shifted / heavier)
+    length = divergence / state.balance + 0.5 * state.balance * reduce.total(moved * moved)
+    bend = jnp.abs(reduce.total((trial.edges - now.edges) * moved))
     limit = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), jnp.inf)
     shortest = jnp.finfo(limit.dtype).eps
     fits = (state.step_size <= limit) | (state.step_size <= shortest)
@@ -165,9 +165,9 @@ def _check(game: Game, state: _State) -> _State:
 
 def _restart(state: _State, point: Point, gap: Array) -> _State:
     tiny = jnp.finfo(gap.dtype).tiny
-    moved = jnp.sqrt(jnp.sum((point.coefficients - state.anchor.coefficients) ** 2))
+    moved = jnp.sqrt(reduce.total((point.coefficients - state.anchor.coefficients) ** 2))
     heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)
-    shifted = jnp.sqrt(jnp.sum((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
+    shifted = jnp.sqrt(reduce.total((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
     is_known = (moved > 1e-6) & (shifted > 1e-6)
     balance = jnp.sqrt(jnp.where(is_known, shifted / jnp.where(is_known, moved, 1.0), state.balance) * state.balance)
     return state._replace(
@@ -187,7 +187,7 @@ def _lower(game: Game, point: Point) -> Array:
 
 
 def _upper(game: Game, point: Point) -> Array:
-    edge = jnp.max(jnp.abs(point.edges), initial=0.0)
+    edge = jnp.maximum(reduce.largest(jnp.abs(point.edges)), 0.0)
     return certify.upper_from_edge(edge, point.example_weights, game.relaxation, game.votes, game.prior)
 
 
