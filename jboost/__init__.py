@@ -24,6 +24,7 @@ from jboost import (
     slipper,
 )
 from jboost.base import boosting, folds, status
+from jboost.base.padding import pad_dataset
 from jboost.base.predict import predict, predict_scores
 from jboost.base.types import Dataset, make_dataset, validate
 
@@ -50,6 +51,7 @@ __all__ = [
     "make_dataset",
     "monomials",
     "operators",
+    "pad_dataset",
     "pair",
     "predict",
     "predict_scores",

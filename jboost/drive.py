@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import functools
 import sys
 import threading
 import time
@@ -11,6 +12,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from jboost.base.loops import OnStep
+
+
+@functools.cache
+def console() -> Any:
+    """The console of rich on the standard error: all that is shown while work goes on shares it, so that nothing overlaps."""
+    from rich.console import Console
+
+    return Console(stderr=True)
 
 
 @contextlib.contextmanager
@@ -32,7 +41,7 @@ def progress(description: str, num_steps: int, *, enabled: bool | None = None) -
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True, force_terminal=enabled)
+    shown = console() if enabled is None else Console(stderr=True, force_terminal=enabled)
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -40,7 +49,7 @@ def progress(description: str, num_steps: int, *, enabled: bool | None = None) -
         TimeElapsedColumn(),
         TextColumn("{task.fields[info]}", style="dim"),
     )
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with Progress(*columns, console=shown, transient=True, disable=not shown.is_terminal) as bar:
         task = bar.add_task(description, total=num_steps, info="")
 
         def on_step(state: Any, info: Any) -> bool:

@@ -1,13 +1,16 @@
 """Strict mode for every test: eight simulated devices, no silent rank promotion; warnings are errors by pyproject.toml."""
 
 import atexit
+import collections
 import gc
 import os
 import shutil
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_cpu_parallel_codegen_split_count=1")  # a compilation on one core
+# Most of a test's time is compilation, of which level 0 leaves a quarter; one thread, as the workers take the cores already.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("NPROC", "1")
 
 import jax
 import pytest
@@ -105,3 +108,20 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if isinstance(item, pytest.DoctestItem) and item.name in _SLOW_DOCTESTS:
             item.add_marker(pytest.mark.slow)
+
+
+_NUM_FILES_SHOWN = 15
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Minutes of each file, the longest first, so that a budget can be kept."""
+    seconds = collections.Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration") and hasattr(report, "nodeid"):
+                seconds[report.nodeid.split("::")[0]] += report.duration
+    if sum(seconds.values()) > 60:
+        terminalreporter.section("minutes per file")
+        for name, total in seconds.most_common(_NUM_FILES_SHOWN):
+            terminalreporter.write_line(f"{total / 60:6.2f}  {name}")
+        terminalreporter.write_line(f"{sum(seconds.values()) / 60:6.2f}  all {len(seconds)} files")

@@ -16,8 +16,8 @@ import pytest
 
 import jboost
 from jboost import cli, drive, files
+from jboost.cli import devices, options, programs, solve
 from jboost.cli import evaluate as evaluate_room
-from jboost.cli import options, solve
 from jboost.cli.inputs import Examples
 from jboost.data import classifiers
 from jboost.pair.types import Separator
@@ -160,7 +160,7 @@ def test_nothing_loses_less_than_the_optimal_combination(size, choices):
         points = (generator.normal(size=(size, 2)) + 0.7 * labels[:, None]).round(seed)
         weights = generator.integers(1, 9, size=size) if seed % 2 else generator.uniform(0.1, 1, size=size)
         examples = Examples(*(part.astype(settings.precision) for part in (points, labels, weights)))
-        separator = solver(examples, np.ones(size, bool))
+        separator = solver(examples)
         training = examples.in_float64()
         lost = [rules.loss(rule, *training) for rule in rules.fit_rules(*training, ("a", "b"), separator)]
         assert lost[-1] <= min(lost) * (1 + 1e-12)
@@ -185,7 +185,8 @@ def test_evaluate_shows_mean_and_error(run, data):
 
 def test_evaluate_stops_when_told(frame, data):
     settings = options.resolve({"data": str(data), "label": "ill", "scores": ("a", "b")}, {})
-    source = evaluate_room.inputs.read_source(settings)
+    with devices.restored():
+        source = evaluate_room.inputs.read_source(settings)
     masks = evaluate_room.inputs.hold_out_masks(source.table.labels, settings)
     folds = evaluate_room.cross_validate(source, settings, masks, on_step=lambda folds, info: len(folds) < 2)
     assert len(folds) == 2
@@ -494,7 +495,12 @@ def test_the_installed_command(data, tmp_path):
 @pytest.fixture
 def no_cache():
     """JAX as a user has it who has said nothing about what is compiled, as it was before afterwards."""
-    names = ("jax_enable_compilation_cache", "jax_compilation_cache_dir", "jax_compilation_cache_max_size")
+    names = (
+        "jax_enable_compilation_cache",
+        "jax_compilation_cache_dir",
+        "jax_compilation_cache_max_size",
+        "jax_persistent_cache_min_compile_time_secs",
+    )
     before = {name: getattr(jax.config, name) for name in names}
     jax.config.update("jax_enable_compilation_cache", True)
     jax.config.update("jax_compilation_cache_dir", None)
@@ -505,22 +511,37 @@ def no_cache():
 
 def test_compiled_programs_are_kept_in_the_users_cache(no_cache, monkeypatch, tmp_path):
     monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
-    cli.keep_compiled_programs()
+    programs.prepare()
     folder = Path(jax.config.jax_compilation_cache_dir)
     assert folder.is_dir()
     assert folder.is_relative_to(tmp_path / "jboost")
     assert 0 < jax.config.jax_compilation_cache_max_size < 1 << 30
 
 
-@pytest.mark.parametrize("reason", ["told", "off", "unwritable"])
-def test_what_jax_was_told_of_compiled_programs_stands(reason, no_cache, monkeypatch, tmp_path):
-    (tmp_path / "file").write_text("no folder")
-    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / "file" / name if reason == "unwritable" else tmp_path / name)
+@pytest.mark.parametrize("reason", ["told", "off"])
+def test_what_jax_was_told_of_compiled_programs_stands(reason, no_cache, monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: tmp_path / name)
     told = str(tmp_path / "mine") if reason == "told" else None
     jax.config.update("jax_compilation_cache_dir", told)
     jax.config.update("jax_enable_compilation_cache", reason != "off")
-    cli.keep_compiled_programs()
+    programs.prepare()
     assert jax.config.jax_compilation_cache_dir == told
+    assert names_in(tmp_path) == []
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_cache_folder_that_cannot_be_written_is_named_in_a_warning(is_named, no_cache, monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").write_text("no folder")
+    folder = tmp_path / "file" / "cache"
+    monkeypatch.setattr("platformdirs.user_cache_path", lambda name: folder)
+    jax.config.update("jax_compilation_cache_dir", str(folder) if is_named else None)
+    programs.prepare()
+    assert not jax.config.jax_enable_compilation_cache
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("jboost: warning: compiled programs are not kept")
+    assert str(folder) in line
+    assert "JAX_COMPILATION_CACHE_DIR" in line
     assert names_in(tmp_path) == ["file"]
 
 

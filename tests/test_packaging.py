@@ -166,7 +166,7 @@ def test_run_keeps_the_extras_that_are_there(clone):
     assert code == 2
     assert "JBOOST_CUDA is 12, 13 or unset, not '11'" in err
     with clone.command("test", "--help") as process:
-        assert "--slow" in process.communicate(timeout=60)[0]
+        assert "--all" in process.communicate(timeout=60)[0]
     assert clone.done() == []
 
 

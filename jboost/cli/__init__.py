@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import importlib
 import os
-import platform
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
-_MOST_COMPILED_BYTES = 1 << 28
 _NO_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
 
 
@@ -54,9 +52,10 @@ def _run(arguments: Sequence[str] | None) -> None:
     import click
 
     from jboost import drive
+    from jboost.cli import programs
     from jboost.cli.commands import make_group
 
-    keep_compiled_programs()
+    programs.prepare()
     try:
         with drive.lasting_interrupts():
             make_group().main(args=arguments, prog_name="jboost", standalone_mode=False)
@@ -64,27 +63,6 @@ def _run(arguments: Sequence[str] | None) -> None:
         raise KeyboardInterrupt from None
     except click.ClickException as error:
         _fail(_usage(error))
-
-
-def keep_compiled_programs() -> None:
-    """Has what XLA compiles kept in the user's cache folder, so that the next command starts at once; a folder for each machine, of bounded size.
-
-    Where JAX has been told of another folder, or of none (JAX_COMPILATION_CACHE_DIR, JAX_ENABLE_COMPILATION_CACHE=false), or where the folder cannot
-    be made, all stays as it is.
-    """
-    import jax
-    import platformdirs
-
-    told: Any = jax.config
-    if told.jax_compilation_cache_dir is not None or not told.jax_enable_compilation_cache:
-        return
-    folder = platformdirs.user_cache_path("jboost") / "compiled" / (platform.node() or "machine")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_compilation_cache_max_size", _MOST_COMPILED_BYTES)
 
 
 def _usage(error: Any) -> str:

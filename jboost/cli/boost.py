@@ -16,7 +16,7 @@ from jboost.base.boosting import Ensemble, Fit
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.types import Dataset
-from jboost.cli import inputs
+from jboost.cli import inputs, sizes
 from jboost.cli.inputs import Examples, Source
 from jboost.cli.options import ADABOOST, LPBOOST, RELAXED_MARGIN, SOFT_MARGINS, Settings
 from jboost.data.table import Table
@@ -24,6 +24,7 @@ from jboost.lpboost.master import Config
 
 _HIDDEN_SIZES, _LEARNING_RATE = (16,), 1e-2
 _SOLVERS: dict[str, Config] = {"simplex": lpboost.SimplexConfig(), "interior-point": lp.InteriorPointConfig(), "first-order": lp.FirstOrderConfig()}
+_TAKES_EMPTY_COLUMNS = ("stumps", "pool")  # a column of zeros changes no result of these learners
 _STREAM = 2  # the folds that choose nu are others than those of `evaluate`
 
 
@@ -89,10 +90,13 @@ def read_examples(source: Source, names: tuple[str, ...], settings: Settings) ->
 
 
 def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float) -> Fit:
-    """One fit on the rows where `chosen` [n] is True; all masks and all nus share one compilation."""
+    """One fit on the rows where `chosen` [n] is True; all masks and all nus share one compilation, and so do tables of similar size."""
     learner = make_learner(settings.learner)
+    num_rows, num_columns = sizes.linear(len(chosen)), examples.points.shape[1]
+    padded = examples.padded(num_rows, sizes.columns(num_columns) if settings.learner in _TAKES_EMPTY_COLUMNS else num_columns)
+    mask = np.pad(chosen, (0, num_rows - len(chosen)))
     with jax.enable_x64(settings.precision == "float64"):
-        dataset = Dataset(*(jax.numpy.asarray(part) for part in (examples.points, examples.labels, examples.weights, chosen)))
+        dataset = Dataset(*(jax.numpy.asarray(part) for part in (padded.points, padded.labels, padded.weights, mask)))
         key = jax.random.key(settings.seed)
         if settings.method == RELAXED_MARGIN:
             relaxation = relaxations.soft_margin(nu=nu)
@@ -109,8 +113,10 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
 
 def scores(ensemble: Ensemble, features: np.ndarray, precision: str) -> np.ndarray:
     """The scores [k] of features [k, N], in float64; infinite where a hypothesis settles the row."""
+    count = len(features)
+    padded = np.pad(features.astype(precision), ((0, sizes.linear(count) - count), (0, 0)))
     with jax.enable_x64(precision == "float64"):
-        return np.asarray(_scores(ensemble, features.astype(precision)), np.float64)
+        return np.asarray(_scores(ensemble, padded), np.float64)[:count]
 
 
 _scores = jax.jit(predict_scores)

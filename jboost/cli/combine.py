@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import jax
 import numpy as np
 
 from jboost import combine
+from jboost.cli import sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
 from jboost.combine.types import LinearVote
@@ -46,14 +48,14 @@ def split_lists(arguments: Sequence[str]) -> tuple[list[str], dict[str, tuple[st
     return rest, lists
 
 
-def solve(examples: Examples, settings: Settings, *, size: int | None = None) -> tuple[LinearVote, LinearVote]:
-    """The combination and logistic stacking of the same examples, padded to a size so that folds of unequal size share a compilation."""
-    missing = 0 if size is None else size - len(examples.labels)
-    points = np.pad(examples.points, ((0, missing), (0, 0)))
-    labels, weights = (np.pad(part, (0, missing), constant_values=1) for part in (examples.labels, examples.weights))
-    mask = np.arange(len(labels)) < len(examples.labels)
+def solve(examples: Examples, settings: Settings, *, num_rows: int) -> tuple[LinearVote, LinearVote]:
+    """The combination and logistic stacking of the same examples; calls with the same `num_rows`, at least their number, share a program."""
+    count = len(examples.labels)
+    points, labels, weights = dataclasses.astuple(examples.padded(sizes.quadratic(num_rows)))
+    mask = np.arange(len(labels)) < count
     with jax.enable_x64(settings.precision == "float64"):
         vote = combine.fit(points, labels, weights=weights, mask=mask, strategy=settings.strategy)  # type: ignore[arg-type]
         stacked = combine.stacking(points, labels, weights=weights, mask=mask)
-        result: tuple[LinearVote, LinearVote] = jax.block_until_ready((vote, stacked))
+        votes = (each._replace(misclassified=each.misclassified[:count]) for each in (vote, stacked))
+        result: tuple[LinearVote, LinearVote] = jax.block_until_ready(tuple(votes))
         return result

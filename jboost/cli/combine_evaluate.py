@@ -23,7 +23,7 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         held_out = masks[number]
         training, base = inputs.score_training_rows(source.rows(np.flatnonzero(~held_out)), settings)
         others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
-        vote, stacked = combine.solve(training, settings, size=source.table.num_rows)
+        vote, stacked = combine.solve(training, settings, num_rows=source.table.num_rows)
         rules = report_room.make_rules(*training.in_float64(), names, stacked, vote)
         return build.losses(rules, training.in_float64(), others.in_float64())
 

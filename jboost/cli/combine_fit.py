@@ -32,7 +32,7 @@ def fit(settings: Settings, say: Any) -> None:
         examples, base = inputs.score_training_rows(source.rows(opening.kept), settings)
         held_out = inputs.score_other_rows(source.rows(apart), settings, base).in_float64() if len(apart) else None
     with timed(opening.seconds, "compile and solve"):
-        vote, stacked = combine.solve(examples, settings)
+        vote, stacked = combine.solve(examples, settings, num_rows=len(examples.labels))
 
     names = settings.scores or settings.classifiers
     assert names is not None

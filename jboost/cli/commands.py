@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import files
-from jboost.cli import boost_fit, combine_fit, example_weights_fit, l0_fit
+from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_fit, programs
 from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
@@ -61,7 +61,8 @@ def _fit_command() -> Any:
             L0: l0_fit.fit,
             EXAMPLE_WEIGHTS: example_weights_fit.fit,
         }
-        by_method.get(settings.method, boost_fit.fit)(settings, say)
+        with devices.restored(), programs.notice(f"fit {settings.method}"):
+            by_method.get(settings.method, boost_fit.fit)(settings, say)
 
     return _command_class()(
         "fit",
@@ -78,7 +79,9 @@ def _evaluate_command() -> Any:
     import click
 
     def run(report: str | None, **values: Any) -> None:
-        evaluate(_settings(values), report, say)
+        settings = _settings(values)
+        with devices.restored(), programs.notice(f"evaluate {settings.method}"):
+            evaluate(settings, report, say)
 
     report_option = click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")
     return _command_class()(
@@ -95,7 +98,8 @@ def _predict_command() -> Any:
     import click
 
     def run(model_dir: str, data: str, output: str, explain: bool) -> None:
-        rows = predict(model_dir, data, output, explain=explain)
+        with programs.notice("predict"):
+            rows = predict(model_dir, data, output, explain=explain)
         if output != "-":
             say(f"{output}: {rows} predictions")
 

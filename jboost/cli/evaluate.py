@@ -13,7 +13,17 @@ import numpy as np
 from jboost import drive
 from jboost.base import loops
 from jboost.base.loops import OnStep
-from jboost.cli import boost, boost_evaluate, combine_evaluate, example_weights, example_weights_evaluate, inputs, l0_evaluate, pair_evaluate
+from jboost.cli import (
+    boost,
+    boost_evaluate,
+    combine_evaluate,
+    example_weights,
+    example_weights_evaluate,
+    inputs,
+    l0_evaluate,
+    pair_evaluate,
+    programs,
+)
 from jboost.cli.inputs import Source
 from jboost.cli.options import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, Settings
 from jboost.report import build, text
@@ -33,7 +43,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     Raises:
       ValueError: in one line, for anything that the user can put right.
     """
-    started = time.perf_counter()
+    started, before = time.perf_counter(), programs.count()
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
@@ -45,8 +55,10 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     report: dict[str, Any] = {
         "command": "evaluate",
         "method": settings.method,
+        "device": source.device,
         "data": build.describe_data(source.table, 0, source.weights, notes),
         "folds": len(folds),
+        "programs": programs.count().since(before)._asdict(),
         "losses": summarise(folds),
         "seconds": seconds,
         "settings": dataclasses.asdict(settings),
@@ -59,6 +71,8 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     for line in text.support_lines(report["losses"]):
         say(line)
     say(f"seconds     {text.seconds_line(seconds)}")
+    say(f"device      {source.device}")
+    say(f"programs    {text.programs_line(report['programs'])}")
     if report_path:
         build.write(report, report_path)
         say(f"written     {report_path}")

@@ -11,7 +11,7 @@ import numpy as np
 from jboost import example_weights, kernels
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
-from jboost.cli import inputs
+from jboost.cli import inputs, sizes
 from jboost.cli.inputs import Examples, Source
 from jboost.cli.options import AUTO, Settings
 from jboost.data.table import Table
@@ -77,20 +77,31 @@ def cube_for(points: np.ndarray, chosen: np.ndarray, settings: Settings) -> Cube
 
 
 def fit(examples: Examples, chosen: np.ndarray, settings: Settings, penalty: float) -> ExampleWeightModel:
-    """One fit on the rows where `chosen` [m] is True; all masks and penalties share one compilation.
+    """One fit on the rows where `chosen` [m] is True; all masks and penalties share one compilation, and so do similar numbers of rows.
 
     Raises:
       ValueError: naming the option, for a penalty or a radius that the rows do not allow, or where there is no classifier.
     """
     centre, radius = cube_for(examples.points, chosen, settings)
+    padded, mask = _padded(examples, chosen)
     with jax.enable_x64(settings.precision == "float64"):
         example_weights.validate(examples.points, examples.labels, penalty=penalty, radius=radius, centre=centre, mask=chosen)
         price, width = (np.asarray(number, settings.precision) for number in (penalty, radius))
-        model = _fit(examples.points, examples.labels, chosen, price, width, centre)
-        model = jax.block_until_ready(model)
+        model = _without_padding(_fit(padded.points, padded.labels, mask, price, width, centre), len(chosen))
     if Status(int(model.status)) in (Status.INVALID_INPUT, Status.INFEASIBLE):
         raise ValueError(f"example-weights found no classifier at penalty {penalty:g} and radius {radius:g}: choose others")
     return model
+
+
+def _padded(examples: Examples, chosen: np.ndarray) -> tuple[Examples, np.ndarray]:
+    """The examples in a size that others share, and the mask of those that are chosen."""
+    size = sizes.cubic(len(chosen))
+    return examples.padded(size), np.pad(chosen, (0, size - len(chosen)))
+
+
+def _without_padding(model: ExampleWeightModel, size: int) -> ExampleWeightModel:
+    names = ("points", "labels", "example_weights", "row_weights")
+    return jax.block_until_ready(dataclasses.replace(model, **{name: getattr(model, name)[:size] for name in names}))
 
 
 @jax.jit
@@ -111,16 +122,17 @@ def choose(examples: Examples, chosen: np.ndarray, settings: Settings) -> Choice
         return Choice(candidates[0], ())
     inputs.check_folds(examples.labels[chosen], settings)
     centre, radius = cube_for(examples.points, chosen, settings)
+    padded, mask = _padded(examples, chosen)
     with jax.enable_x64(settings.precision == "float64"):
         found = example_weights.choose_penalty(
-            examples.points,
-            examples.labels,
+            padded.points,
+            padded.labels,
             penalties=np.array(candidates, settings.precision),
             key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
             num_folds=settings.folds,
             kernel=kernels.hyperplanes(radius),
             centre=centre,
-            mask=chosen,
+            mask=mask,
         )
         losses, penalty = np.asarray(found.losses, np.float64), float(found.penalty)
     if not np.isfinite(penalty):

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from jboost import plots
 from jboost.cli import fitting, inputs, pair_analysis, solve
 from jboost.cli.options import Settings
@@ -32,7 +30,7 @@ def fit(settings: Settings, say: Any) -> None:
         held_out = inputs.score_other_rows(source.rows(apart), settings, base).in_float64() if len(apart) else None
     solver, seconds["compile"] = solve.compile_solver(len(kept), settings)
     with timed(seconds, "solve"):
-        separator = solver(examples, np.ones(len(kept), bool))
+        separator = solver(examples)
     with timed(seconds, "analysis"):
         loo, front = pair_analysis.analyse(examples, settings)
 

@@ -11,10 +11,11 @@ import jax
 import numpy as np
 
 from jboost import files
-from jboost.cli import inputs
+from jboost.cli import inputs, programs
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.cli.output import MODEL, REPORT, check_output, timed
+from jboost.cli.programs import Count
 from jboost.data.table import LabelMapping
 from jboost.report import build, text
 
@@ -29,12 +30,14 @@ class Opening(NamedTuple):
     mapping: LabelMapping
     kept: np.ndarray  # places of the training rows
     apart: np.ndarray  # places of the rows held out
+    programs: Count  # that were compiled before
 
 
 def begin(settings: Settings) -> Opening:
     """Looks at the output folder, reads the data, and keeps rows apart. Raises ValueError, in one line, for what the user can put right."""
     output = Path(settings.output)
     check_output(output, settings.overwrite)
+    before = programs.count()
     seconds: dict[str, float] = {}
     with timed(seconds, "reading"):
         source = inputs.read_source(settings)
@@ -42,7 +45,7 @@ def begin(settings: Settings) -> Opening:
         assert labels is not None
         assert mapping is not None
         kept, apart = inputs.split_rows(labels, settings.holdout, settings.seed)
-    return Opening(output, seconds, source, labels, mapping, kept, apart)
+    return Opening(output, seconds, source, labels, mapping, kept, apart, before)
 
 
 def end(
@@ -73,6 +76,7 @@ def end(
     report: dict[str, Any] = {
         "command": "fit",
         "method": settings.method,
+        "device": opening.source.device,
         **sections,
         "seconds": opening.seconds,
         "settings": dataclasses.asdict(settings),
@@ -86,6 +90,7 @@ def end(
             beside(folder)
         with timed(opening.seconds, "figures"):
             draw(folder)
+        report["programs"] = programs.count().since(opening.programs)._asdict()
         build.write(report, folder / REPORT)
     for line in text.data_lines(report["data"]):
         say(line)
@@ -93,4 +98,6 @@ def end(
     for line in lines(report):
         say(line)
     say(f"seconds     {text.seconds_line(report['seconds'])}")
+    say(f"device      {report['device']}")
+    say(f"programs    {text.programs_line(report['programs'])}")
     say(f"written     {', '.join(sorted(path.name for path in opening.output.iterdir()))} in {opening.output}")

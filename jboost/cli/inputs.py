@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from jboost.base import folds, types
+from jboost.cli import devices
 from jboost.cli.options import EMBEDDED, Settings
 from jboost.data import classifiers, embedded, readers
 from jboost.data.classifiers import BaseFit
@@ -25,6 +26,13 @@ class Examples:
     labels: np.ndarray  # [n]
     weights: np.ndarray  # [n]
 
+    def padded(self, num_rows: int, num_columns: int | None = None) -> Examples:
+        """With rows of label and weight 1 behind, which a mask is to leave out, and columns of zeros."""
+        rows = num_rows - len(self.labels)
+        columns = 0 if num_columns is None else num_columns - self.points.shape[1]
+        labels, weights = (np.pad(part, (0, rows), constant_values=1) for part in (self.labels, self.weights))
+        return Examples(np.pad(self.points, ((0, rows), (0, columns))), labels, weights)
+
     def in_float64(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Points, labels and weights, for sums on the host."""
         return self.points.astype(np.float64), self.labels.astype(np.float64), self.weights.astype(np.float64)
@@ -36,22 +44,26 @@ class Source:
 
     table: Table  # without the column of the weights
     weights: np.ndarray | None  # [m]
+    device: str  # the platform that computes
 
     def rows(self, chosen: np.ndarray) -> Source:
-        return Source(self.table.rows(chosen), None if self.weights is None else self.weights[chosen])
+        weights = None if self.weights is None else self.weights[chosen]
+        return Source(self.table.rows(chosen), weights, self.device)
 
 
 def read_source(settings: Settings) -> Source:
-    """Reads the data and judges the columns that are named; ValueError in one line where something is wrong."""
+    """Reads the data and judges the columns that are named, and chooses the device; ValueError in one line where something is wrong."""
     if settings.data.startswith(EMBEDDED):
         table = embedded.load_table(settings.data.removeprefix(EMBEDDED))
     else:
         table = readers.read_table(settings.data, label=settings.label)
     for name in settings.scores or ():
         table.numbers(name)
+    device = devices.choose(settings.device, table.num_rows, len(table.columns))
     if settings.weights is None:
-        return Source(table, None)
-    return Source(table.without([settings.weights]), table.numbers(settings.weights, positive=True))
+        return Source(table, None, device)
+    weights = table.numbers(settings.weights, positive=True)
+    return Source(table.without([settings.weights]), weights, device)
 
 
 def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

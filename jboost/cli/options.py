@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from jboost import combine
+from jboost.cli import devices
 from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
@@ -58,6 +59,7 @@ class Settings:
     loo: bool
     pareto: bool
     precision: str
+    device: str
     seed: int
     folds: int
     holdout: float
@@ -306,6 +308,12 @@ OPTIONS = (
     Option("loo", bool, False, "Say, too, what the best line of all other rows does to each row.", methods=(PAIR,), commands=("fit",)),
     Option("pareto", bool, False, "Show, too, every best compromise between weight and margin.", methods=(PAIR,), commands=("fit",)),
     Option("precision", ("float32", "float64"), "float64", "Of the scores and of the result."),
+    Option(
+        "device",
+        devices.NAMES,
+        devices.AUTO,
+        "What computes; auto is the CPU for small tables, where an accelerator would take longer, else what JAX takes by default.",
+    ),
     Option("seed", int, 0, "Of everything random.", low=0, high=_LARGEST_SEED, high_open=False, metavar="N"),
     Option("folds", int, 5, "Folds for out-of-fold scores, for the choice of nu and of the penalty, and for cross-validation.", low=2, metavar="N"),
     Option(

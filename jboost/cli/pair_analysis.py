@@ -11,6 +11,7 @@ import numpy as np
 
 from jboost import plots
 from jboost.base.status import Status
+from jboost.cli import sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
 from jboost.cli.output import FRONT, KINDS
@@ -23,10 +24,15 @@ _MOST_POINTS = 256  # of a front; a longer one is shown from its light end
 
 def analyse(examples: Examples, settings: Settings) -> tuple[LeaveOneOut | None, ParetoFront | None]:
     """What was asked for, in the precision that was asked for."""
+    count = len(examples.labels)
+    padded = examples.padded(sizes.quadratic(count))
+    mask = np.arange(len(padded.labels)) < count
+    given: dict[str, Any] = {"weights": padded.weights, "mask": mask}
     with jax.enable_x64(settings.precision == "float64"):
-        data, weights = (examples.points, examples.labels), examples.weights
-        loo = leave_one_out(*data, weights=weights) if settings.loo else None
-        front = pareto_front(*data, weights=weights, max_points=min(_MOST_POINTS, len(examples.labels) + 1)) if settings.pareto else None
+        loo = leave_one_out(padded.points, padded.labels, **given) if settings.loo else None
+        if loo is not None:
+            loo = loo._replace(errors=loo.errors[:count], kinds=loo.kinds[:count])
+        front = pareto_front(padded.points, padded.labels, max_points=_MOST_POINTS, **given) if settings.pareto else None
         return jax.block_until_ready((loo, front))
 
 

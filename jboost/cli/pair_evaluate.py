@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jboost.cli import inputs, solve
-from jboost.cli.inputs import Examples, Source
+from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.report import build, rules
 from jboost.report.build import Losses
@@ -15,26 +15,16 @@ from jboost.report.build import Losses
 
 def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
     """What gives the losses of all rules on a fold; one compilation serves all folds."""
-    num_rows = source.table.num_rows
     names = settings.scores or settings.classifiers
     assert names is not None
-    solver, _ = solve.compile_solver(num_rows, settings)
+    solver, _ = solve.compile_solver(source.table.num_rows, settings)
 
     def judge(number: int) -> Losses:
         held_out = masks[number]
         training, base = inputs.score_training_rows(source.rows(np.flatnonzero(~held_out)), settings)
         others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
-        separator = solver(_padded(training, num_rows), np.arange(num_rows) < len(training.labels))
+        separator = solver(training)
         fitted_rules = rules.fit_rules(*training.in_float64(), names, separator)
         return build.losses(fitted_rules, training.in_float64(), others.in_float64())
 
     return judge
-
-
-def _padded(examples: Examples, size: int) -> Examples:
-    missing = size - len(examples.labels)
-    return Examples(
-        np.pad(examples.points, ((0, missing), (0, 0))),
-        np.pad(examples.labels, (0, missing), constant_values=1),
-        np.pad(examples.weights, (0, missing), constant_values=1),
-    )

@@ -11,28 +11,32 @@ import jax
 import numpy as np
 
 from jboost.base.types import ArrayLike
+from jboost.cli import sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
 from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
 from jboost.pair.types import Separator
 
-Solver = Callable[[Examples, np.ndarray], Separator]
+Solver = Callable[[Examples], Separator]
 
 
 def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
-    """A solver for examples of one size, with a mask of those that count; and the seconds it took to compile.
+    """A solver for examples up to a number of points; and the seconds it took to compile.
 
-    Beyond the sizes of the sweep it is branch and bound, which the host drives and which compiles as it goes.
+    Points are padded, so that similar numbers share a program. Beyond the sizes of the sweep it is branch and bound,
+    which the host drives and which compiles as it goes.
     """
     started = time.perf_counter()
     by_margin, flipped = settings.tie_break == "margin", settings.fat == "flipped"
-    compiled = _compile(num_points, settings.precision, by_margin, flipped) if num_points <= LARGEST_SWEEP else _solver(by_margin, flipped)
+    size = min(sizes.quadratic(num_points), LARGEST_SWEEP) if num_points <= LARGEST_SWEEP else num_points
+    compiled = _compile(size, settings.precision, by_margin, flipped) if size <= LARGEST_SWEEP else _solver(by_margin, flipped)
     seconds = time.perf_counter() - started
 
-    def run(examples: Examples, mask: np.ndarray) -> Separator:
+    def run(examples: Examples) -> Separator:
+        count, padded = len(examples.labels), examples.padded(size)
         with jax.enable_x64(settings.precision == "float64"):
-            separator: Separator = jax.block_until_ready(compiled(examples.points, examples.labels, examples.weights, mask))
-            return separator
+            separator: Separator = compiled(padded.points, padded.labels, padded.weights, np.arange(size) < count)
+            return jax.block_until_ready(separator._replace(misclassified=separator.misclassified[:count]))
 
     return run, seconds
 

@@ -82,6 +82,16 @@ def seconds_line(seconds: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {value:.1f} s" if value >= 1 else f"{name} {value:.3f} s" for name, value in seconds.items())
 
 
+def programs_line(programs: Mapping[str, float]) -> str:
+    """How many programs XLA compiled, and how many the cache of compiled programs held.
+
+    >>> programs_line({"compiled": 3, "from_cache": 12, "seconds": 4.25})
+    '3 compiled and 12 taken from the cache in 4.2 s'
+    """
+    counts = f"{programs['compiled']} compiled and {programs['from_cache']} taken from the cache"
+    return f"{counts} in {programs['seconds']:.1f} s"
+
+
 def _table(*titles: str) -> Any:
     from rich import box
     from rich.table import Table

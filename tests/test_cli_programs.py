@@ -1,0 +1,130 @@
+"""What the command line does about compilation: counted, shown, kept; and the device that it computes on."""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import rich.console
+
+from jboost import cli, drive
+from jboost.cli import devices, programs
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    """The text of a terminal on which the command line shows what goes on."""
+    text = io.StringIO()
+    console = rich.console.Console(file=text, force_terminal=True, width=100)
+    monkeypatch.setattr(drive, "console", lambda: console)
+    return text
+
+
+@pytest.fixture
+def patience(monkeypatch):
+    monkeypatch.setattr(programs, "_PATIENCE", 0.0)
+    monkeypatch.setattr(programs, "_GLANCE", 0.005)
+
+
+def _compile_something(number):
+    """A program that no other test has; XLA takes a while for it."""
+
+    def chain(values):
+        for step in range(40):
+            values = jnp.cumsum(jnp.sin(values + number) * step)
+        return values
+
+    return jax.jit(chain)(jnp.arange(50.0))
+
+
+def test_programs_are_counted():
+    before = programs.count()
+    _compile_something(0.25)
+    found = programs.count().since(before)
+    assert found.compiled + found.from_cache >= 1
+    assert found.seconds > 0
+    before = programs.count()
+    assert programs.count().since(before) == (0, 0, 0.0)
+
+
+def test_compilation_is_shown_while_it_goes_on_and_no_longer(terminal, patience, monkeypatch, tmp_path):
+    (tmp_path / "seconds.json").write_text(json.dumps({"fit l0": 12.3}))
+    monkeypatch.setattr(programs, "_folder", lambda: tmp_path)
+    with programs.notice("fit l0"):
+        _compile_something(np.random.default_rng().random())
+    shown = terminal.getvalue()
+    assert "compiling for these sizes: about 12 s, once" in shown
+    assert shown.rstrip().endswith("\x1b[2K")  # the line is cleared
+    assert not [thread for thread in threading.enumerate() if thread.name == programs.WATCHER]
+
+
+def test_nothing_is_shown_of_what_takes_no_time(terminal):
+    with programs.notice("fit l0"):
+        jax.block_until_ready(jnp.zeros(3) + 1)
+    assert terminal.getvalue() == ""
+
+
+def test_seconds_are_noted_for_the_next_command(terminal, monkeypatch, tmp_path):
+    monkeypatch.setattr(programs, "_folder", lambda: tmp_path)
+    monkeypatch.setattr(programs, "_WORTH_KEEPING", 0.0)
+    with programs.notice("fit pair"):
+        _compile_something(np.random.default_rng().random())
+    noted = json.loads((tmp_path / "seconds.json").read_text())
+    assert list(noted) == ["fit pair"]
+    assert noted["fit pair"] > 0
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", '{"fit l0": "soon"}', "\x00"])
+def test_notes_that_cannot_be_read_are_not_used(content, monkeypatch, tmp_path):
+    (tmp_path / "seconds.json").write_text(content)
+    monkeypatch.setattr(programs, "_folder", lambda: tmp_path)
+    assert programs.expected_seconds("fit l0") == programs.TYPICAL_SECONDS["fit l0"]
+
+
+def test_small_tables_are_for_the_cpu_and_what_is_named_is_taken():
+    before = jax.config.jax_default_device
+    with devices.restored():
+        assert devices.choose("auto", 100, 10) == "cpu"
+        assert devices.choose("cpu", 10**6, 100) == "cpu"
+        assert jax.config.jax_default_device.platform == "cpu"
+    assert jax.config.jax_default_device == before
+
+
+def test_a_device_that_is_not_there_is_named(capsys, monkeypatch):
+    with pytest.raises(ValueError, match="device is tpu, and JAX finds none here: choose .*cpu.* or auto"):
+        devices.choose("tpu", 1, 1)
+    with pytest.raises(SystemExit) as end:
+        cli.main(["fit", "--data", "sklearn:wine", "--device", "abacus"])
+    assert end.value.code == 2
+    assert "abacus" in capsys.readouterr().err
+
+
+_FIT = ("fit", "--data", "sklearn:wine", "--method", "adaboost", "--rounds", "5", "--device", "cpu")
+
+
+@pytest.mark.slow
+def test_broken_entries_of_the_cache_change_no_result(tmp_path):
+    def run(name):
+        told = {key: value for key, value in os.environ.items() if not key.startswith("JAX_COMPILATION_CACHE")}
+        command = [str(Path(sys.executable).with_name("jboost")), *_FIT, "--output", name]
+        environment = told | {"JAX_COMPILATION_CACHE_DIR": str(tmp_path / "cache")}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+        report = json.loads((tmp_path / name / "report.json").read_text())
+        return report["boosting"], report["losses"], report["programs"]
+
+    first = run("first")
+    again = run("again")
+    assert again[2]["compiled"] == 0
+    for entry in (tmp_path / "cache").glob("*-cache"):
+        entry.write_bytes(entry.read_bytes()[:100])
+    broken = run("broken")
+    assert first[:2] == again[:2] == broken[:2]
+    assert broken[2]["compiled"] > 0
