@@ -208,12 +208,10 @@ def _extremes(values: Array, caps: Array) -> tuple[Array, Array, Array]:
 # --- relative entropy ------------------------------------------------------------------------------------------------------
 
 
-class _Implied(NamedTuple):
-    """The entries that are capped, and the weights that they imply for the others: factor times `relative`."""
+class _Found(NamedTuple):
+    """Which entries are capped, and what was seen on the way."""
 
     is_capped: Array  # [m] bool
-    relative: Array  # [m]
-    factor: Array  # []
     left_by_all: Array  # [] what all caps leave of 1
     largest: Array  # [] the largest log weight
 
@@ -227,8 +225,17 @@ def _kl_projection(log_weights: Array, cap: Array, mask: Array, method: str) -> 
 def _kl_with_derivative(log_weights: Array, cap: Array, mask: Array, method: str) -> Array:
     logs, caps = _clean(log_weights, cap, mask)
     found = _by_sort(logs, caps) if method == "sort" else numerics.in_64_bits(_by_newton)(logs, caps)
-    answer = jnp.where(found.is_capped, caps, jnp.minimum(found.relative * found.factor, caps))
+    answer = numerics.in_64_bits(_weigh)(logs, caps, found.is_capped)
     return _finish(answer, logs, caps, found.left_by_all, found.largest).astype(log_weights.dtype)
+
+
+def _weigh(logs: Array, caps: Array, is_capped: Array) -> Array:
+    """The weights [m] that capped entries [m] leave for the others; in the 64-bit scope."""
+    center = reduce.largest(jnp.where(is_capped, -jnp.inf, logs))
+    relative = jnp.exp(logs - jnp.where(center > -jnp.inf, center, 0))
+    weight, counted = reduce.together((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, _counted(caps), 0)))
+    factor = jnp.maximum(_left_of(caps, counted).astype(logs.dtype), 0) / jnp.where(weight > 0, weight, 1)
+    return jnp.where(is_capped, caps, jnp.minimum(relative * factor, caps))
 
 
 @_kl_with_derivative.defjvp
@@ -247,7 +254,7 @@ def _kl_derivative(method: str, primals: tuple[Array, Array, Array], tangents: t
 # --- with a sort -----------------------------------------------------------------------------------------------------------
 
 
-def _by_sort(logs: Array, caps: Array) -> _Implied:
+def _by_sort(logs: Array, caps: Array) -> _Found:
     """What is capped, from the sorted quotients of weights and caps.
 
     An entry is not capped if it and the entries behind it, were it just at its cap, would weigh no less than what the caps before it leave.
@@ -282,8 +289,7 @@ def _by_sort(logs: Array, caps: Array) -> _Implied:
     place = jnp.minimum(numerics.first_true((factors <= nearly_one) & (line_keys > -jnp.inf)), length)
     if caps.ndim:  # keys are rounded more than log weights are
         return numerics.in_64_bits(_by_newton)(logs, caps, line_keys[place])
-    relative = jnp.exp(jnp.minimum(logs - line_keys[place], 0))
-    return _Implied(logs > line_keys[place], relative, caps * factors[place], left_by_all, ordered[0])
+    return _Found(logs > line_keys[place], left_by_all, ordered[0])
 
 
 def _decay(later: Array, earlier: Array) -> Array:
@@ -355,10 +361,9 @@ class _Cut(NamedTuple):
     low: Array  # [] where the threshold is or above
     goes_on: Array  # [] 1 until the entries that are capped at `tried` imply that place itself, then 0
     tried: Array  # []
-    factor: Array  # [] for weights exp(log weight - tried), were those entries capped
 
 
-def _by_newton(logs: Array, caps: Array, guess: Array | None = None) -> _Implied:
+def _by_newton(logs: Array, caps: Array, guess: Array | None = None) -> _Found:
     """What is capped, by Newton's method from above, with bisection beside it; in the 64-bit scope.
 
     A set of capped entries implies a threshold that is not below the right one, and is the right one if it brings no other entry to its cap.
@@ -369,15 +374,13 @@ def _by_newton(logs: Array, caps: Array, guess: Array | None = None) -> _Implied
         origin = _search_cut(logs, caps, lowest, largest, guess).tried
         logs, lowest, largest, guess = logs - origin, lowest - origin, largest - origin, None
     found = _search_cut(logs, caps, lowest, largest, guess)
-    relative = _decay_from(logs, found.tried)
-    return _Implied(relative >= caps, relative, found.factor.astype(logs.dtype), left_by_all.astype(logs.dtype), largest)
+    return _Found(_decay_from(logs, found.tried) >= caps, left_by_all.astype(logs.dtype), largest)
 
 
 def _decay_from(logs: Array, place: Array) -> Array:
-    """exp(logs - place), or 1 if that is more, for places in 64 bits; in the type of the logs, which is quicker, though the difference is exact."""
+    """exp(logs - place) for places in 64 bits; in the type of the logs, which is quicker, though the difference is exact."""
     high = numerics.held_in(place, logs.dtype)
-    difference = (logs - high.astype(logs.dtype)) - (place - high).astype(logs.dtype)
-    return jnp.exp(jnp.minimum(difference, 0))
+    return jnp.exp((logs - high.astype(logs.dtype)) - (place - high).astype(logs.dtype))
 
 
 def _search_cut(logs: Array, caps: Array, lowest: Array, largest: Array, guess: Array | None) -> _Cut:
@@ -400,13 +403,15 @@ def _search_cut(logs: Array, caps: Array, lowest: Array, largest: Array, guess: 
 
         cut = jnp.minimum(now.cut, jnp.min(implied))
         low = jnp.maximum(now.low, jnp.max(jnp.where(is_above, cuts, -jnp.inf)))
-        goes_on = ~is_full[0] & (jnp.abs(implied[0] - now.cut) > rounding) & ((cut < now.cut) | (low > now.low))
-        return jnp.stack(_Cut(cut, 0.5 * low + 0.5 * cut, low, goes_on.astype(_WIDE), now.cut, factor[0].astype(_WIDE)))
+        is_there = (jnp.abs(implied[0] - now.cut) <= rounding) & (weight[0] > underflow)
+        has_moved = (cut < now.cut) | (low > now.low)
+        goes_on = ~is_full[0] & ~is_there & has_moved & (now.cut > lowest)  # all are capped from there on
+        return jnp.stack(_Cut(cut, 0.5 * low + 0.5 * cut, low, goes_on.astype(_WIDE), now.cut))
 
     start, low = largest.astype(_WIDE) + math.log(size), lowest.astype(_WIDE)
     middle = 0.5 * low + 0.5 * start if guess is None else guess.astype(_WIDE)
     zero = jnp.zeros((), _WIDE)
-    first = jnp.stack(_Cut(start, middle, low, zero + 1, zero, zero))
+    first = jnp.stack(_Cut(start, middle, low, zero + 1, zero))
     return _Cut(*loops.while_loop(lambda state: _Cut(*state).goes_on > 0, step, first))
 
 
