@@ -8,7 +8,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_cpu_parallel_codegen_split_count=1")  # a compilation on one core
+# Most of a test's time is compilation, of which level 0 leaves a quarter; one thread, as the workers take the cores already.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+os.environ.setdefault("NPROC", "1")
 
 import jax
 import pytest

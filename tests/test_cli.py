@@ -16,8 +16,8 @@ import pytest
 
 import jboost
 from jboost import cli, drive, files
+from jboost.cli import devices, options, programs, solve
 from jboost.cli import evaluate as evaluate_room
-from jboost.cli import options, programs, solve
 from jboost.cli.inputs import Examples
 from jboost.data import classifiers
 from jboost.pair.types import Separator
@@ -185,7 +185,8 @@ def test_evaluate_shows_mean_and_error(run, data):
 
 def test_evaluate_stops_when_told(frame, data):
     settings = options.resolve({"data": str(data), "label": "ill", "scores": ("a", "b")}, {})
-    source = evaluate_room.inputs.read_source(settings)
+    with devices.restored():
+        source = evaluate_room.inputs.read_source(settings)
     masks = evaluate_room.inputs.hold_out_masks(source.table.labels, settings)
     folds = evaluate_room.cross_validate(source, settings, masks, on_step=lambda folds, info: len(folds) < 2)
     assert len(folds) == 2

@@ -11,7 +11,7 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import boost, inputs, options
+from jboost.cli import boost, devices, inputs, options
 
 ROWS = 40
 WRITTEN = ["gap.png", "margins.png", "model.npz", "report.json"]
@@ -124,7 +124,8 @@ def test_the_choice_of_nu_sees_training_rows_alone(run):
     settings = options.resolve(
         {"data": "data.csv", "label": "ill", "method": "relaxed-margin", "nu": (0.2, 0.5), "rounds": 4, "folds": 2, "precision": "float32"}, {}
     )
-    source = inputs.read_source(settings)
+    with devices.restored():
+        source = inputs.read_source(settings)
     examples = boost.read_examples(source, ("a", "b", "c", "flag"), settings)
     chosen = np.arange(ROWS) % 4 < 2
     choice = boost.choose_nu(examples, chosen, settings)

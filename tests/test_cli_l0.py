@@ -14,7 +14,7 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import options
+from jboost.cli import options, sizes
 from jboost.data import binarization, readers
 from jboost.report import l0 as report_room
 
@@ -50,7 +50,6 @@ def run_in(folder, capture, *arguments):
     return exit.value.code, captured.out, captured.err
 
 
-# Four bits of age, four of colour: as wide as the padded bits of the folds, so that fit and evaluation share the one long compilation.
 DATA = ("--data", "data.csv", "--label", "ill", "--method", "l0")
 QUICK = ("--max-order", "2", "--precision", "float32", "--cuts", "quantiles", "--quantiles", "4", "--rounds", "5", "--margin", "0.2")
 
@@ -309,6 +308,33 @@ def test_folds_share_one_compilation(folder, run, compilations):
     before = compilations()
     assert run(*evaluate, "--kappa", "0.7")[0] == 0  # other folds may have other numbers of distinct rows
     assert compilations() - before < 10
+
+
+@pytest.mark.usefixtures("said")
+def test_tables_of_similar_size_share_the_long_compilations(folder, run, compilations):
+    make_frame().head(ROWS - 4).write_csv(folder / "fewer.csv")
+    before = compilations()
+    data = ("--data", "fewer.csv", "--label", "ill", "--method", "l0")
+    code, _, err = run("fit", *data, *QUICK, "--quantiles", "3", "--weights", "cost", "--output", "fewer")
+    assert (code, err) == (0, "")
+    assert compilations() - before < 25  # of the size of one operation, on arrays of the sizes of the table
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--kappa", "0.5", "--kappa", "0.9", "--folds", "2")])
+def test_padding_changes_nothing(folder, report, run, monkeypatch, more):
+    def fit(output):
+        assert run("fit", *DATA, *QUICK, "--weights", "cost", *more, "--output", output)[0] == 0
+        return json.loads((folder / output / "report.json").read_text(encoding="utf-8"))
+
+    padded = fit("padded")
+    monkeypatch.setattr(sizes, "linear", int)
+    monkeypatch.setattr(sizes, "literals", int)
+    plain = fit("plain")
+    for name in ("constant", "margin_errors", "cost_of_rules"):
+        assert plain["model"][name] == pytest.approx(padded["model"][name], rel=1e-5)
+    assert [rule["text"] for rule in plain["model"]["rules"]] == [rule["text"] for rule in padded["model"]["rules"]]
+    assert plain["losses"] == padded["losses"]
 
 
 # --- the words and the numbers alone ---------------------------------------------------------------------------------------

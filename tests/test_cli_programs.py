@@ -89,11 +89,12 @@ def test_notes_that_cannot_be_read_are_not_used(content, monkeypatch, tmp_path):
 
 
 def test_small_tables_are_for_the_cpu_and_what_is_named_is_taken():
+    before = jax.config.jax_default_device
     with devices.restored():
         assert devices.choose("auto", 100, 10) == "cpu"
         assert devices.choose("cpu", 10**6, 100) == "cpu"
         assert jax.config.jax_default_device.platform == "cpu"
-    assert jax.config.jax_default_device is None
+    assert jax.config.jax_default_device == before
 
 
 def test_a_device_that_is_not_there_is_named(capsys, monkeypatch):

@@ -24,7 +24,7 @@ _LIBRARY_SIZE = 4096  # numbers in an array from which on XLA calls a library fo
 _WINDOW = 32  # numbers that XLA reduces in one stage (`TreeReductionRewriter`)
 
 
-class _Monoid(NamedTuple):
+class Monoid(NamedTuple):
     """An associative operation."""
 
     combine: Callable[[Array, Array], Array]
@@ -36,27 +36,42 @@ class _Monoid(NamedTuple):
 
 def total(values: Array, *, axis: Axis = -1) -> Array:
     """The sum over an axis or several, in the dtype of the values."""
-    return _reduced(_SUM, values, axis)
+    return _reduced(SUM, values, axis)
 
 
 def totals(first: Array, second: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
     """The sums of two arrays of one shape over an axis or several, each in its own dtype."""
-    return _both((_SUM, _SUM), (first, second), axis)
+    total_first, total_second = together((SUM, first), (SUM, second), axis=axis)
+    return total_first, total_second
 
 
 def largest(values: Array, *, axis: Axis = -1) -> Array:
     """The largest number over an axis or several, NaN where one is; -inf or the least integer for none."""
-    return _reduced(_LARGEST, values, axis)
+    return _reduced(LARGEST, values, axis)
 
 
 def least(values: Array, *, axis: Axis = -1) -> Array:
     """The least number over an axis or several, NaN where one is; inf or the largest integer for none."""
-    return _reduced(_LEAST, values, axis)
+    return _reduced(LEAST, values, axis)
 
 
 def extremes(values: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
     """`least` and `largest`."""
-    return _both((_LEAST, _LARGEST), (values, values), axis)
+    low, high = together((LEAST, values), (LARGEST, values), axis=axis)
+    return low, high
+
+
+def together(*parts: tuple[Monoid, Array], axis: Axis = -1) -> tuple[Array, ...]:
+    """Reductions of several arrays of one shape, each by `SUM`, `LARGEST` or `LEAST` and in its own dtype.
+
+    Where that is one kernel, floats are carried in the widest type of all: XLA knows no reduction of mixed precision.
+    """
+    monoids, values = [monoid for monoid, _ in parts], [each for _, each in parts]
+    axes = _axes(values[0], axis)
+    if all(_is_for_library(each) for each in values):
+        return tuple(monoid.plain(each, axis=axes) for monoid, each in parts)
+    found = _jointly(monoids, _in_one_precision(values), axes)
+    return tuple(result.astype(each.dtype) for result, each in zip(found, values, strict=True))
 
 
 def any_true(mask: Array, *, axis: Axis = -1) -> Array:
@@ -82,26 +97,19 @@ def _highest(dtype: Any) -> Any:
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).max
 
 
-_SUM = _Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
-_LARGEST = _Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
-_LEAST = _Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
-_ANY = _Monoid(lax.bitwise_or, lambda dtype: False, jnp.any)
-_ALL = _Monoid(lax.bitwise_and, lambda dtype: True, jnp.all)
+SUM = Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
+LARGEST = Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
+LEAST = Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
+_ANY = Monoid(lax.bitwise_or, lambda dtype: False, jnp.any)
+_ALL = Monoid(lax.bitwise_and, lambda dtype: True, jnp.all)
 
 
-def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
+def _reduced(monoid: Monoid, values: Array, axis: Axis) -> Array:
     axes = _axes(values, axis)
     if _is_one_kernel(values, axes):
         return monoid.plain(values, axis=axes)
-    first, _ = lax.optimization_barrier(_pair((monoid, monoid), (values, values), axes))
+    first, _ = lax.optimization_barrier(_jointly([monoid, monoid], [values, values], axes))
     return first
-
-
-def _both(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axis: Axis) -> tuple[Array, Array]:
-    axes = _axes(values[0], axis)
-    if all(_is_for_library(each) for each in values):
-        return monoids[0].plain(values[0], axis=axes), monoids[1].plain(values[1], axis=axes)
-    return _pair(monoids, values, axes)
 
 
 def _axes(values: Array, axis: Axis) -> tuple[int, ...]:
@@ -119,10 +127,15 @@ def _is_for_library(values: Array) -> bool:
     return is_large or jax.default_backend() != "cpu"
 
 
-def _pair(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axes: tuple[int, ...]) -> tuple[Array, Array]:
-    def combine(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-        return monoids[0].combine(one[0], other[0]), monoids[1].combine(one[1], other[1])
+def _in_one_precision(values: list[Array]) -> list[Array]:
+    widest = max((each.dtype for each in values if jnp.issubdtype(each.dtype, jnp.floating)), key=lambda dtype: dtype.itemsize, default=None)
+    return [each.astype(widest) if jnp.issubdtype(each.dtype, jnp.floating) else each for each in values]
+
+
+def _jointly(monoids: list[Monoid], values: list[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
+    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(monoid.combine(*pair) for monoid, *pair in zip(monoids, one, other, strict=True))
 
     starts = tuple(np.asarray(monoid.identity(each.dtype), each.dtype) for monoid, each in zip(monoids, values, strict=True))
-    found: tuple[Array, Array] = lax.reduce(values, starts, combine, axes)
+    found: tuple[Array, ...] = lax.reduce(tuple(values), starts, combine, axes)
     return found

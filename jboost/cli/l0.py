@@ -15,10 +15,11 @@ from jboost import drive, l0, learners
 from jboost.base import loops
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.loops import OnStep
+from jboost.base.padding import pad_dataset
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
-from jboost.cli import inputs
+from jboost.cli import inputs, sizes
 from jboost.cli.options import AUTO, Settings
 from jboost.data import binarization, merging
 from jboost.data.binarization import Binarizer
@@ -30,7 +31,6 @@ NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
 _VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
 _STREAM = 3  # the folds that choose are others than those of `evaluate`
-_WIDTH = 8  # bits are padded to a multiple, so that folds share one shape
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
 _LOOKED = "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read the risk bound with that in mind"
 
@@ -72,7 +72,12 @@ def bits_of(binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: in
     """The bits [m, N] of rows, or [m, width] with columns of 0 after them."""
     with jax.enable_x64(precision == "float64"):
         bits = np.asarray(binarization.apply(binarizer, rows)).astype(precision)
-    return bits if width is None else np.pad(bits, ((0, 0), (0, width - bits.shape[1])))
+    return bits if width is None else _widened(bits, width)
+
+
+def _widened(bits: np.ndarray, width: int) -> np.ndarray:
+    """With columns of 0 after those of [..., N], `width` in all."""
+    return np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, width - bits.shape[-1])])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +89,7 @@ class Inner:
 
     def widened(self, width: int) -> Inner:
         """With so many columns in all."""
-        return Inner(self.held_out, np.pad(self.bits, ((0, 0), (0, 0), (0, width - self.bits.shape[2]))))
+        return Inner(self.held_out, _widened(self.bits, width))
 
     def side_by_side(self) -> np.ndarray:
         """The bits of all folds, [m, F N']."""
@@ -110,7 +115,7 @@ def choosing_folds(
 
 def common_width(binarizers: list[Binarizer]) -> int:
     """A width for the bits of all."""
-    return _WIDTH * -(-max(one.num_bits for one in binarizers) // _WIDTH)
+    return max(one.num_bits for one in binarizers)
 
 
 def margins(settings: Settings, num_rows: int) -> list[float]:
@@ -154,7 +159,7 @@ def fit(
     num_rows: int | None = None,
     on_step: OnStep | None = None,
 ) -> Found:
-    """One fit on the rows where `chosen` [m] is True, equal ones as one; equal shapes share one compilation.
+    """One fit on the rows where `chosen` [m] is True, equal ones as one; similar sizes share one compilation.
 
     Of several kappas, margins and votes cross-validation by the folds `inner` chooses; among equals the largest kappa, then the largest margin.
 
@@ -167,12 +172,16 @@ def fit(
       num_attributes: how many bits there are.
       has_gaps: whether a bit may be NaN, which takes longer.
       inner: of `choosing_folds`, None where there is nothing to choose.
-      num_rows: room for so many distinct rows; None for as many as there are.
+      num_rows: of calls that are to share one compilation, the most distinct rows; None where there is one call.
       on_step: called after each round, or after each path of margins where there is a choice.
     """
+    bits = _widened(bits, sizes.literals(bits.shape[1]))
+    inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
         looks = bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
-        merged = merging.merge_equal(_dataset(looks, labels, weights, chosen, settings.precision), num_rows=num_rows)
+        merged = merging.merge_equal(_dataset(looks, labels, weights, chosen, settings.precision))
+        most_rows = max(len(merged.dataset.labels), num_rows or 0)
+        merged = merged._replace(dataset=pad_dataset(merged.dataset, num_examples=sizes.linear(most_rows)))
         dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
         make_learner = Partial(_maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum()))
         room: dict[str, Any] = {"tolerance": settings.tolerance, "max_rounds": settings.rounds, "config": _CONFIG}
@@ -300,9 +309,10 @@ def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ense
 
 
 def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
-    """The scores [k] of bits [k, N], in float64."""
+    """The scores [k] of bits [k, N], in float64; the rules may be about columns that only pad, too."""
     with jax.enable_x64(precision == "float64"):
-        return np.asarray(_scores(ensemble, bits.astype(precision)), np.float64)
+        padded = np.pad(_widened(bits, ensemble.hypotheses.literals.shape[1]).astype(precision), ((0, sizes.linear(len(bits)) - len(bits)), (0, 0)))
+        return np.asarray(_scores(ensemble, padded), np.float64)[: len(bits)]
 
 
 _scores = jax.jit(predict_scores)

@@ -26,3 +26,11 @@ def cubic(num_rows: int) -> int:
 def columns(num_columns: int) -> int:
     """Columns of work that grows with them."""
     return shared_size(num_columns, least=8, doubles_to=64)
+
+
+def literals(num_columns: int) -> int:
+    """Columns of a search over conjunctions of yes-or-no questions, most of whose time at few columns goes to other things than columns."""
+    return _FEW if num_columns <= _FEW else shared_size(num_columns, least=4 * _FEW)
+
+
+_FEW = 32
