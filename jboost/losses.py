@@ -73,7 +73,7 @@ def example_weights(loss: ExponentialLoss) -> Array:
     [0.5, 0.5]
     """
     shares, _ = _shares(loss)
-    return numerics.safe_divide(shares, jnp.full_like(shares, reduce.total(shares)))
+    return numerics.safe_divide(shares, jnp.full_like(shares, numerics.precise_sum(shares)))
 
 
 def _shares(loss: ExponentialLoss) -> tuple[Array, Array]:

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import batching, check, loops, numerics, reduce
 from jboost.base.loops import OnStep
@@ -269,9 +268,7 @@ def signs(dataset: Dataset) -> Array:
 def initial_distribution(dataset: Dataset) -> Array:
     """The weights that the user gives, as a distribution over the examples, [m]: positive, however small a share is, on all that are not padding."""
     weights = numerics.to_unit(jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0))
-    plain = reduce.total(weights)
-    rounded = numerics.in_64_bits(lambda given: reduce.total(given.astype(jnp.dtype("float64"))).astype(given.dtype))(weights)
-    total = plain + lax.stop_gradient(rounded - plain)  # rounded once, with the derivative of the sum
+    total = numerics.precise_sum(weights)
     shares = numerics.safe_divide(weights, jnp.full_like(weights, total))
     tiny = jnp.finfo(shares.dtype).tiny
     return jnp.where(dataset.mask & (shares < tiny), tiny, shares)

@@ -92,7 +92,7 @@ class Stumps:
         values, chosen = numerics.top_k(jnp.concatenate([best.score, constant.score]), self.num_proposed)
         is_constant, has_split = chosen == num_features, values > -jnp.inf
         # A feature without splits that is proposed all the same answers 0 everywhere: edge 0, and Z the whole weight.
-        nothing = jnp.zeros_like(values) if self.criterion == "edge" else 1 - jnp.full_like(values, reduce.total(example_weights))
+        nothing = jnp.zeros_like(values) if self.criterion == "edge" else 1 - jnp.full_like(values, numerics.precise_sum(example_weights))
         feature = jnp.where(is_constant, 0, chosen).astype(jnp.int32)
         order, sorted_values = (leaf.reshape(num_features, -1)[feature] for leaf in (state.order, state.values))
         place = jnp.where(is_constant, 0, best.place[feature])

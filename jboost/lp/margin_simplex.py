@@ -335,6 +335,6 @@ def _gap(program: _Program, table: _Table) -> Array:
     """Between what the example weights allow and what the votes are worth, worked out from the columns."""
     votes, weights = _vertex(table)
     margins, rho = times(votes, program.columns), table.entries[-1, -1]
-    value = rho - reduce.total(program.caps[votes.shape[0] :] * jnp.maximum(rho - margins, 0.0))
+    value = rho - numerics.precise_sum(program.caps[votes.shape[0] :] * jnp.maximum(rho - margins, 0.0))
     edges = jnp.where(program.is_used, times(program.columns, weights), -jnp.inf)
-    return reduce.largest(edges) - value + jnp.abs(reduce.total(weights) - 1) + jnp.abs(reduce.total(votes) - 1)
+    return reduce.largest(edges) - value + jnp.abs(numerics.precise_sum(weights) - 1) + jnp.abs(numerics.precise_sum(votes) - 1)

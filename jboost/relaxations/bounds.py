@@ -55,7 +55,7 @@ def root_share_down(square: Array) -> Array:
 
 def true_shares(prior: Array) -> Array:
     """The shares with sum one, [m], in 64 bits; positive where the prior is."""
-    return jnp.where(prior > 0, jnp.maximum(prior / reduce.total(prior), jnp.finfo(prior.dtype).tiny), 0.0)
+    return jnp.where(prior > 0, jnp.maximum(prior / numerics.precise_sum(prior), jnp.finfo(prior.dtype).tiny), 0.0)
 
 
 def share_rounding(prior: Array, dtype: jnp.dtype) -> float:
@@ -74,7 +74,7 @@ def lowered(bound: Array, *terms: Array) -> Array:
 def scaled(example_weights: Array, prior: Array) -> Array:
     """The weights of real examples, which sum to one."""
     kept = jnp.where(prior > 0, example_weights, 0.0)
-    return kept / reduce.total(kept)
+    return kept / numerics.precise_sum(kept)
 
 
 def densities(weights: Array, prior: Array) -> Array:

@@ -73,7 +73,7 @@ class SoftMargin:
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The capped sum of shortfalls: the hinge loss."""
         caps = self.caps(shares(prior, shortfalls))
-        return reduce.total(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
+        return numerics.precise_sum(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
         """A softmax, projected by relative entropy onto the capped simplex (Section 5.2)."""
@@ -117,7 +117,7 @@ class SoftMargin:
             if self.nu is None:
                 raise ValueError("prior is None: whether a cap is feasible depends on the number of examples")
             return self.nu <= 1
-        return reduce.total(self.caps(prior)) >= 1 - 16 * jnp.finfo(prior.dtype).eps
+        return numerics.precise_sum(self.caps(prior)) >= 1 - 16 * jnp.finfo(prior.dtype).eps
 
     def is_valid(self) -> Array:
         """Whether the cap is positive, or nu, which is finite."""

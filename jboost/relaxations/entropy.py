@@ -39,7 +39,7 @@ class BinaryEntropy:
         beyond = reduce.any_true(coins > 1 + 16 * jnp.finfo(coins.dtype).eps)
         coins = jnp.clip(coins, 0.0, 1.0)
         return jnp.where(
-            beyond, jnp.inf, number(self.scale, prior) * reduce.total(prior * _missing_entropy(2 * coins - 1, jnp.minimum(coins, 1 - coins)))
+            beyond, jnp.inf, number(self.scale, prior) * numerics.precise_sum(prior * _missing_entropy(2 * coins - 1, jnp.minimum(coins, 1 - coins)))
         )
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
@@ -47,7 +47,7 @@ class BinaryEntropy:
         prior = shares(prior, shortfalls)
         scale = number(self.scale, prior)
         odds = jnp.where(prior > 0, shortfalls, 0.0) / (number(self.nu, prior) * scale)
-        return scale * reduce.total(prior * _log_loss(odds))
+        return scale * numerics.precise_sum(prior * _log_loss(odds))
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
         """The coins at the level where the weights sum to one."""
@@ -58,7 +58,7 @@ class BinaryEntropy:
         ground, ease = above / (slope + strength), jnp.maximum(slope / (slope + strength), jnp.finfo(margins.dtype).tiny)
         log_odds = _log_odds(_level(ground, ease, number(self.nu, margins), prior) - ground, ease)
         weights = prior * jax.nn.sigmoid(log_odds)
-        return weights / reduce.total(weights)
+        return weights / numerics.precise_sum(weights)
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma minus the mean log-loss of gamma - margins, at its best gamma."""
@@ -78,7 +78,7 @@ class BinaryEntropy:
             places = odds(relaxation, threshold, margins)
             linear = jnp.where(is_near, 0.5 * places, jnp.maximum(places, 0.0))
             prior, losses = bounds.true_shares(prior), linear + rest
-            mean = reduce.total(prior * losses)
+            mean = numerics.precise_sum(prior * losses)
             gain = relaxation.scale * mean
             errors = errors + bounds.share_rounding(prior, dtype) * jnp.abs(losses - mean)  # shares are wrong, but not in sum
             slack = prior * (errors + (prior.shape[0] + 8) * bounds.UNIT * (jnp.abs(linear) + jnp.abs(rest)))
@@ -154,19 +154,19 @@ def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
 def _level(ground: Array, ease: Array, nu: Array, prior: Array) -> Array:
     """The level at which the coins under level - ground [m], the least of which is 0, have mean nu, []."""
     eps = jnp.finfo(ground.dtype).eps
-    total = reduce.total(prior)
+    total = numerics.precise_sum(prior)
     others = jnp.maximum(1 - nu, 0.25 * eps)
     target = jnp.log(nu) - ease * jnp.log(others)
 
     def excess(level: Array) -> tuple[Array, Array]:
         log_odds = _log_odds(level - ground, ease)
         heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
-        mean, rest = reduce.total(prior * heads) / total, reduce.total(prior * tails) / total
-        growth = reduce.total(prior * heads * tails / (ease + (1 - ease) * tails)) / total
+        mean, rest = numerics.precise_sum(prior * heads) / total, numerics.precise_sum(prior * tails) / total
+        growth = numerics.precise_sum(prior * heads * tails / (ease + (1 - ease) * tails)) / total
         value = (jnp.log(mean) - jnp.log(nu)) - ease * (jnp.log(rest) - jnp.log(others))
         return value, newton(level, value, growth * (1 / mean + ease / rest))
 
-    by_caps = jnp.log(nu) - jnp.log(reduce.total(prior * jnp.exp(-ground)) / total)  # since no coin is above e^y
+    by_caps = jnp.log(nu) - jnp.log(numerics.precise_sum(prior * jnp.exp(-ground)) / total)  # since no coin is above e^y
     low = jnp.maximum(target, by_caps)
     high = target + reduce.largest(ground)
     slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))

@@ -96,4 +96,4 @@ def softmax(margins: Array, strength: Array, prior: Array) -> Array:
     """The distribution proportional to prior * exp(-margins / strength), [m]."""
     _, above = lifted(margins, prior)
     weights = prior * jnp.exp(-above / number(strength, margins))
-    return weights / reduce.total(weights)
+    return weights / numerics.precise_sum(weights)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import brackets, loops, reduce
+from jboost.base import brackets, loops, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations.types import is_positive, number, positive
@@ -56,7 +56,7 @@ class UnitBall:
         def climb(state: tuple[Array, Array]) -> tuple[Array, Array]:
             threshold, _ = state
             above = jnp.maximum(sizes - threshold, 0.0)
-            excess = reduce.total(above) - 1
+            excess = numerics.precise_sum(above) - 1
             count = jnp.maximum(reduce.count(above > 0, dtype=votes.dtype), 1.0)
             return threshold + jnp.maximum(excess, 0.0) / count, excess
 

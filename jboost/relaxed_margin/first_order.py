@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, reduce
+from jboost.base import check, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.relaxations import certify
 from jboost.relaxations.votes import norm_bound
@@ -126,9 +126,9 @@ def _step(game: Game, state: _State) -> _State:
 
     moved, shifted = coefficients - now.coefficients, example_weights - now.example_weights
     heavier = jnp.maximum(jnp.maximum(example_weights, now.example_weights), tiny)
-    divergence = 0.5 * reduce.total(shifted * shifted / heavier)
-    length = divergence / state.balance + 0.5 * state.balance * reduce.total(moved * moved)
-    bend = jnp.abs(reduce.total((trial.edges - now.edges) * moved))
+    divergence = 0.5 * numerics.precise_sum(shifted * shifted / heavier)
+    length = divergence / state.balance + 0.5 * state.balance * numerics.precise_sum(moved * moved)
+    bend = jnp.abs(numerics.precise_sum((trial.edges - now.edges) * moved))
     limit = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), jnp.inf)
     shortest = jnp.finfo(limit.dtype).eps
     fits = (state.step_size <= limit) | (state.step_size <= shortest)
@@ -165,9 +165,9 @@ def _check(game: Game, state: _State) -> _State:
 
 def _restart(state: _State, point: Point, gap: Array) -> _State:
     tiny = jnp.finfo(gap.dtype).tiny
-    moved = jnp.sqrt(reduce.total((point.coefficients - state.anchor.coefficients) ** 2))
+    moved = jnp.sqrt(numerics.precise_sum((point.coefficients - state.anchor.coefficients) ** 2))
     heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)
-    shifted = jnp.sqrt(reduce.total((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
+    shifted = jnp.sqrt(numerics.precise_sum((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
     is_known = (moved > 1e-6) & (shifted > 1e-6)
     balance = jnp.sqrt(jnp.where(is_known, shifted / jnp.where(is_known, moved, 1.0), state.balance) * state.balance)
     return state._replace(

@@ -62,7 +62,7 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     edges = signs * jnp.matmul(now.example_weights, game.margins, precision=lax.Precision.HIGHEST)
     in_use = jnp.where(signs != 0, edges, jnp.inf)
     worst = jnp.argmin(in_use)
-    uncast = 1.0 - reduce.total(jnp.abs(now.coefficients))
+    uncast = 1.0 - numerics.precise_sum(jnp.abs(now.coefficients))
     takes_uncast = (uncast > 0) & (in_use[worst] > 0)
     source = corner(game, worst, jnp.where(takes_uncast, 0.0, signs[worst]))
     direction = target.reached - source.reached
@@ -79,7 +79,7 @@ def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverCon
 
 
 def _edge(example_weights: Array, direction: Array) -> Array:
-    return reduce.total(example_weights * direction)
+    return numerics.precise_sum(example_weights * direction)
 
 
 def _best_share(now: Votes, game: Game, direction: Array, longest: Array, strength: Array) -> Array:
