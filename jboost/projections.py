@@ -199,7 +199,7 @@ def _left_of(caps: Array, counted: Array) -> Array:
 def _extremes(values: Array, caps: Array) -> tuple[Array, Array, Array]:
     """The least and the largest of the values that are not -inf, and what the caps of these leave of 1, in 64 bits; in the 64-bit scope."""
     is_zero = values == -jnp.inf
-    least, largest, counted = reduce.together(
+    least, largest, counted = reduce.several(
         (reduce.LEAST, jnp.where(is_zero, jnp.inf, values)), (reduce.LARGEST, values), (reduce.SUM, jnp.where(is_zero, 0, _counted(caps)))
     )
     return least, largest, _left_of(caps, counted)
@@ -233,7 +233,7 @@ def _weigh(logs: Array, caps: Array, is_capped: Array) -> Array:
     """The weights [m] that capped entries [m] leave for the others; in the 64-bit scope."""
     center = reduce.largest(jnp.where(is_capped, -jnp.inf, logs))
     relative = jnp.exp(logs - jnp.where(center > -jnp.inf, center, 0))
-    weight, counted = reduce.together((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, _counted(caps), 0)))
+    weight, counted = reduce.several((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, _counted(caps), 0)))
     factor = jnp.maximum(_left_of(caps, counted).astype(logs.dtype), 0) / jnp.where(weight > 0, weight, 1)
     return jnp.where(is_capped, caps, jnp.minimum(relative * factor, caps))
 
@@ -273,7 +273,7 @@ def _by_sort(logs: Array, caps: Array) -> _Found:
     within, num_kept = reduce.totals(caps_of_blocks * _decay(blocks, firsts[:, None]), (blocks != -jnp.inf).astype(blocks.dtype))
     weights = within + _sums_behind(firsts, within)
     is_free = (weights * nearly_one >= left[:-1:length]) | (firsts == -jnp.inf)
-    after, num_kept = reduce.together(
+    after, num_kept = reduce.several(
         (reduce.LEAST, jnp.where(is_free, lax.iota(jnp.int32, num_blocks), num_blocks)), (reduce.SUM, num_kept.astype(jnp.int32))
     )
     block = jnp.maximum(after - 1, 0)
@@ -393,7 +393,7 @@ def _search_cut(logs: Array, caps: Array, lowest: Array, largest: Array, guess: 
         now, cuts = _Cut(*state), state[:2]
         relative = _decay_from(logs[None, :], cuts[:, None])
         is_capped = relative >= row
-        weight, counted = reduce.together((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, row_counted, 0)))
+        weight, counted = reduce.several((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, row_counted, 0)))
         left = _left_of(caps, counted).astype(logs.dtype)
         factor = jnp.maximum(left, 0) / jnp.maximum(weight, underflow)
         distance = jnp.log(factor)
@@ -485,7 +485,7 @@ def _search_theta(x: Array, caps: Array, lowest: Array, largest: Array, left_by_
         now, places = _Bracket(*state), state[:3]
         heights = x.astype(_WIDE)[None, :] - places[:, None]
         is_free = (heights > 0) & (heights < row)
-        total, num_free = reduce.together((reduce.SUM, jnp.clip(heights, 0, row)), (reduce.SUM, is_free.astype(_WIDE)))
+        total, num_free = reduce.several((reduce.SUM, jnp.clip(heights, 0, row)), (reduce.SUM, is_free.astype(_WIDE)))
         excess = total - 1
         is_low = excess >= 0
         is_root = jnp.abs(excess) <= rounding * (x.shape[0] ** 0.5 + num_free * jnp.abs(places))

@@ -9,7 +9,7 @@ Values and derivatives are those of `jax.numpy` (a sum takes its terms in anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -24,7 +24,7 @@ _LIBRARY_SIZE = 4096  # numbers in an array from which on XLA calls a library fo
 _WINDOW = 32  # numbers that XLA reduces in one stage (`TreeReductionRewriter`)
 
 
-class Monoid(NamedTuple):
+class _Monoid(NamedTuple):
     """An associative operation."""
 
     combine: Callable[[Array, Array], Array]
@@ -41,8 +41,13 @@ def total(values: Array, *, axis: Axis = -1) -> Array:
 
 def totals(first: Array, second: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
     """The sums of two arrays of one shape over an axis or several, each in its own dtype."""
-    total_first, total_second = together((SUM, first), (SUM, second), axis=axis)
-    return total_first, total_second
+    one, other = sums(first, second, axis=axis)
+    return one, other
+
+
+def sums(*values: Array, axis: Axis = -1) -> tuple[Array, ...]:
+    """The sums of two or more arrays, likewise."""
+    return _together((SUM,) * len(values), values, axis)
 
 
 def largest(values: Array, *, axis: Axis = -1) -> Array:
@@ -55,33 +60,69 @@ def least(values: Array, *, axis: Axis = -1) -> Array:
     return _reduced(LEAST, values, axis)
 
 
-def extremes(values: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
-    """`least` and `largest`."""
-    low, high = together((LEAST, values), (LARGEST, values), axis=axis)
-    return low, high
+def extremes(low: Array, high: Array | None = None, *, axis: Axis = -1) -> tuple[Array, Array]:
+    """`least` of one array and `largest` of another of its shape, or of the same one."""
+    least, largest = _together((LEAST, LARGEST), (low, low if high is None else high), axis)
+    return least, largest
 
 
-def together(*parts: tuple[Monoid, Array], axis: Axis = -1) -> tuple[Array, ...]:
-    """Reductions of several arrays of one shape, each by `SUM`, `LARGEST` or `LEAST` and in its own dtype.
+def lexicographic_least(*keys: Array, carried: Sequence[Array] = (), axis: int = -1) -> tuple[Array, ...]:
+    """The least entry along an axis: by the first key, of equal ones by the second, and so on.
 
-    Where that is one kernel, floats are carried in the widest type of all: XLA knows no reduction of mixed precision.
+    Args:
+      keys: arrays of one shape without NaN; the last is to tell any two entries apart.
+      carried: arrays of that shape that do not matter for the order.
+      axis: of the entries.
+
+    Returns:
+      The keys of the entry, and what it carries. Of no entries the largest keys, and zeros.
     """
-    monoids, values = [monoid for monoid, _ in parts], [each for _, each in parts]
-    axes = _axes(values[0], axis)
-    if all(_is_for_library(each) for each in values):
-        return tuple(monoid.plain(each, axis=axes) for monoid, each in parts)
-    found = _jointly(monoids, _in_one_precision(values), axes)
-    return tuple(result.astype(each.dtype) for result, each in zip(found, values, strict=True))
+    (found,) = _lexicographic_leasts([keys], carried, axis)
+    return found
+
+
+def lexicographic_leasts(first: Sequence[Array], second: Sequence[Array], *, axis: int = -1) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """The least entry along an axis by some keys, and that by others, in one pass over arrays of one shape."""
+    one, other = _lexicographic_leasts([first, second], (), axis)
+    return one, other
+
+
+def first_least(values: Array) -> tuple[Array, Array]:
+    """The least of numbers [..., k] without NaN, and the index of the first that is so, int32.
+
+    It is legal in the 64-bit scope, where `argmin` is not.
+    """
+    place = lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
+    least, index = lexicographic_least(values, place)
+    return least, index
+
+
+def first_largest(values: Array) -> tuple[Array, Array]:
+    """The largest of floats or signed integers [..., k], likewise; not of the least integer."""
+    least, index = first_least(-values)
+    return -least, index
+
+
+def several(*parts: tuple[_Monoid, Array], axis: Axis = -1) -> tuple[Array, ...]:
+    """Reductions of arrays of one shape over an axis or several, in one pass; each part is one of SUM, LARGEST, LEAST, ANY and ALL, and its array.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.base import reduce
+    >>> [float(found) for found in reduce.several((reduce.SUM, jnp.array([1.0, 2.0])), (reduce.LARGEST, jnp.array([3.0, 4.0])))]
+    [3.0, 4.0]
+    """
+    monoids, values = zip(*parts, strict=True)
+    return _together(monoids, values, axis)
 
 
 def any_true(mask: Array, *, axis: Axis = -1) -> Array:
     """Whether one of the entries over an axis or several is True."""
-    return _reduced(_ANY, mask, axis)
+    return _reduced(ANY, mask, axis)
 
 
 def all_true(mask: Array, *, axis: Axis = -1) -> Array:
     """Whether all entries over an axis or several are True."""
-    return _reduced(_ALL, mask, axis)
+    return _reduced(ALL, mask, axis)
 
 
 def count(mask: Array, *, axis: Axis = -1, dtype: Any = jnp.int32) -> Array:
@@ -97,19 +138,26 @@ def _highest(dtype: Any) -> Any:
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).max
 
 
-SUM = Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
-LARGEST = Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
-LEAST = Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
-_ANY = Monoid(lax.bitwise_or, lambda dtype: False, jnp.any)
-_ALL = Monoid(lax.bitwise_and, lambda dtype: True, jnp.all)
+SUM = _Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
+LARGEST = _Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
+LEAST = _Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
+ANY = _Monoid(lax.max, lambda dtype: 0, jnp.any)
+ALL = _Monoid(lax.min, lambda dtype: 1, jnp.all)
 
 
-def _reduced(monoid: Monoid, values: Array, axis: Axis) -> Array:
+def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
     axes = _axes(values, axis)
     if _is_one_kernel(values, axes):
         return monoid.plain(values, axis=axes)
-    first, _ = lax.optimization_barrier(_jointly([monoid, monoid], [values, values], axes))
-    return first
+    first, _ = lax.optimization_barrier(_in_one_pass((monoid, monoid), (values, values), axes))
+    return first.astype(values.dtype)
+
+
+def _together(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -> tuple[Array, ...]:
+    axes = _axes(values[0], axis)
+    if all(_is_for_library(each) for each in values):
+        return tuple(monoid.plain(each, axis=axes) for monoid, each in zip(monoids, values, strict=True))
+    return tuple(found.astype(each.dtype) for found, each in zip(_in_one_pass(monoids, values, axes), values, strict=True))
 
 
 def _axes(values: Array, axis: Axis) -> tuple[int, ...]:
@@ -127,15 +175,49 @@ def _is_for_library(values: Array) -> bool:
     return is_large or jax.default_backend() != "cpu"
 
 
-def _in_one_precision(values: list[Array]) -> list[Array]:
-    widest = max((each.dtype for each in values if jnp.issubdtype(each.dtype, jnp.floating)), key=lambda dtype: dtype.itemsize, default=None)
-    return [each.astype(widest) if jnp.issubdtype(each.dtype, jnp.floating) else each for each in values]
+def _in_one_pass(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
+    """The reductions; of masks as integers, since LLVM unrolls short loops over bits, and takes twice as long.
 
+    Floats go in the widest type of all, as XLA knows no reduction of mixed precision.
+    """
+    floats = [each.dtype for each in values if jnp.issubdtype(each.dtype, jnp.floating)]
+    widest = max(floats, key=lambda dtype: dtype.itemsize, default=None)
+    parts = tuple(each.astype(np.int32 if each.dtype == bool else widest if each.dtype in floats else each.dtype) for each in values)
 
-def _jointly(monoids: list[Monoid], values: list[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
-    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
-        return tuple(monoid.combine(*pair) for monoid, *pair in zip(monoids, one, other, strict=True))
+    def combine(ones: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(monoid.combine(one, other) for monoid, one, other in zip(monoids, ones, others, strict=True))
 
-    starts = tuple(np.asarray(monoid.identity(each.dtype), each.dtype) for monoid, each in zip(monoids, values, strict=True))
-    found: tuple[Array, ...] = lax.reduce(tuple(values), starts, combine, axes)
+    starts = tuple(np.asarray(monoid.identity(part.dtype), part.dtype) for monoid, part in zip(monoids, parts, strict=True))
+    found: tuple[Array, ...] = lax.reduce(parts, starts, combine, axes)
     return found
+
+
+def _lexicographic_leasts(orders: Sequence[Sequence[Array]], carried: Sequence[Array], axis: int) -> list[tuple[Array, ...]]:
+    """Least entries by the keys of several orders; the last one's carries something."""
+    num_carried = [0] * (len(orders) - 1) + [len(carried)]
+    cuts = np.cumsum([len(keys) + more for keys, more in zip(orders, num_carried, strict=True)])[:-1]
+
+    def divide(values: Sequence[Array]) -> list[Sequence[Array]]:
+        return [values[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
+
+    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        chosen: list[Array] = []
+        for keys, mine, theirs in zip(orders, divide(one), divide(other), strict=True):
+            is_less = _is_less(theirs[: len(keys)], mine[: len(keys)])
+            chosen += [jnp.where(is_less, new, old) for new, old in zip(theirs, mine, strict=True)]
+        return tuple(chosen)
+
+    values = [key for keys in orders for key in keys] + list(carried)
+    starts = [np.asarray(_highest(key.dtype), key.dtype) for keys in orders for key in keys]
+    starts += [np.zeros((), each.dtype) for each in carried]
+    found: tuple[Array, ...] = lax.reduce(tuple(values), tuple(starts), combine, _axes(values[0], axis))
+    return [tuple(part) for part in divide(found)]
+
+
+def _is_less(one: Sequence[Array], other: Sequence[Array]) -> Array:
+    """Whether one tuple of numbers comes before another."""
+    is_less, is_tied = one[0] < other[0], one[0] == other[0]
+    for mine, theirs in zip(one[1:], other[1:], strict=True):
+        is_less |= is_tied & (mine < theirs)
+        is_tied &= mine == theirs
+    return is_less
