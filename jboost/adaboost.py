@@ -10,6 +10,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost import losses
@@ -40,6 +41,7 @@ class Memory(NamedTuple):
     """What AdaBoost carries from round to round."""
 
     loss: ExponentialLoss
+    weights: Array  # [m] the distribution that the losses make
     margins: Array  # [m] y F(x)
     norm: Array  # [] sum of the votes
     least_edge: Array  # [] of all rounds so far
@@ -60,13 +62,11 @@ class AdaBoost:
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """Starts from the user's weights."""
-        loss = losses.start_exponential(dataset)
-        zero = jnp.zeros((), loss.log_losses.dtype)
-        weights = losses.example_weights(loss)
-        scores = jnp.zeros_like(weights)
-        bound = losses.mean_exponential(loss)
-        certificate = MarginCertificate(losses.training_error(dataset, scores), bound, bound, weights, zero, zero + jnp.inf)
-        first = boosting.before_first_round(Memory(loss, scores, zero, zero + 1, certificate), weights, certificate, capacity)
+        plain = losses.certify_nothing_voted(dataset)
+        weights, zero = plain.example_weights, jnp.zeros_like(plain.upper_bound)
+        certificate = MarginCertificate(*plain, margin=zero, margin_upper_bound=zero + jnp.inf)
+        memory = Memory(losses.start_exponential(dataset), weights, jnp.zeros_like(weights), zero, zero + 1, certificate)
+        first = boosting.before_first_round(memory, weights, certificate, capacity)
         if self.margin_precision is None:
             return first
         is_allowed = (self.margin_precision > 0) & (self.margin_precision <= _MOST_PRECISION)
@@ -74,13 +74,12 @@ class AdaBoost:
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the vote from the edge, the losses from the vote."""
-        weights = losses.example_weights(memory.loss)
+        weights = memory.weights
         signs = boosting.signs(dataset)
         edges = jnp.matmul(proposal.outputs, weights * signs, precision=lax.Precision.HIGHEST)
         best = jnp.argmax(edges)
         agreement = jnp.where(dataset.mask, signs * proposal.outputs[best], 0.0)
-        _, right = brackets.bracket_dot(weights, 1 + agreement)
-        _, wrong = brackets.bracket_dot(weights, 1 - agreement)
+        low, (right, wrong, _) = brackets.bracket_dot(weights[None, :], 1 + np.array([[1], [-1], [0]], agreement.dtype) * agreement[None, :])
         edge = (right - wrong) / (right + wrong)
         is_perfect, is_useless = wrong <= 0, edge <= 4 * jnp.finfo(edge.dtype).eps
 
@@ -94,11 +93,12 @@ class AdaBoost:
         slots, votes, count = boosting.take_slot(ensemble, jnp.arange(edges.shape[0]) == best, vote, ~is_useless)
         settled = is_perfect & dataset.mask
         scores = signs * jnp.where(settled, jnp.inf, margins)
-        certificate = _certify(memory.certificate, dataset, weights, proposal.upper_bound, margins, norm, scores, loss, is_perfect)
+        certificate = _certify(memory.certificate, dataset, weights, proposal.upper_bound / low[2], margins, norm, scores, loss, is_perfect)
         status = jnp.where(is_perfect, int(Status.OPTIMAL), jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)))
+        following = losses.example_weights(loss)
         return Absorbed(
-            memory=Memory(loss, margins, norm, least_edge, certificate),
-            example_weights=losses.example_weights(loss),
+            memory=Memory(loss, following, margins, norm, least_edge, certificate),
+            example_weights=following,
             slots=slots,
             votes=votes,
             constant=ensemble.constant,
@@ -123,15 +123,14 @@ def _certify(
     before: MarginCertificate,
     dataset: Dataset,
     weights: Array,
-    best_edge: Array,
+    best_edge: Array,  # no hypothesis has a greater one, as a share of all weight
     margins: Array,
     norm: Array,
     scores: Array,
     loss: ExponentialLoss,
     is_perfect: Array,
 ) -> MarginCertificate:
-    total, _ = brackets.bracket_dot(weights, jnp.ones_like(weights))
-    edge_bound = best_edge / total * (1 + 2 * jnp.finfo(total.dtype).eps)
+    edge_bound = best_edge * (1 + 2 * jnp.finfo(best_edge.dtype).eps)
     edge_bound = jnp.where(best_edge < jnp.inf, jnp.clip(edge_bound, 0.0, 1.0), jnp.inf)
     is_better = edge_bound < before.margin_upper_bound
     bound = losses.mean_exponential(loss)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import learners, losses
-from jboost.base import boosting, check
+from jboost.base import boosting, check, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -55,6 +55,7 @@ class Memory(NamedTuple):
     """What InfoBoost carries from round to round."""
 
     loss: ExponentialLoss
+    weights: Array  # [m] the distribution that the losses make
     margins: Array  # [m] y F(x), +inf where the example is settled
 
 
@@ -72,18 +73,16 @@ class InfoBoost:
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """Starts from the user's weights."""
-        loss = losses.start_exponential(dataset)
-        weights = losses.example_weights(loss)
-        margins = jnp.zeros_like(weights)
-        bound = losses.mean_exponential(loss)
-        certificate = Certificate(losses.training_error(dataset, margins), bound, bound, weights)
-        first = boosting.before_first_round(Memory(loss, margins), weights, certificate, capacity)
+        certificate = losses.certify_nothing_voted(dataset)
+        weights = certificate.example_weights
+        memory = Memory(losses.start_exponential(dataset), weights, jnp.zeros_like(weights))
+        first = boosting.before_first_round(memory, weights, certificate, capacity)
         is_allowed = (self.smoothing >= 0) & (self.smoothing <= _MOST_SMOOTHING)
         return first._replace(status=jnp.where(is_allowed, first.status, int(Status.INVALID_INPUT)))
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the confusion table, two votes, and the examples that they settle."""
-        weights = losses.example_weights(memory.loss)
+        weights = memory.weights
         signs = boosting.signs(dataset)
         answers = jnp.sign(proposal.outputs)
         tables = cells_of(answers, weights, signs)
@@ -96,7 +95,7 @@ class InfoBoost:
         cast = jnp.where(answer > 0, vote[0], jnp.where(answer < 0, vote[1], 0.0))
         is_open = (memory.loss.log_losses > -jnp.inf) & (answer * signs != 0)
         gain = jnp.where(is_open, cast, 0.0) * jnp.where(is_open, answer * signs, 1.0)
-        is_useless = (shrinkage[best] >= 1 - 4 * jnp.finfo(weights.dtype).eps) & ~jnp.any(jnp.isinf(gain))
+        is_useless = (shrinkage[best] >= 1 - 4 * jnp.finfo(weights.dtype).eps) & ~reduce.any_true(jnp.isinf(gain))
         gain = jnp.where(is_useless, 0.0, gain)
         loss = losses.add_margins(memory.loss, gain)
         margins = memory.margins + gain
@@ -104,11 +103,11 @@ class InfoBoost:
         slots, all_votes, count = boosting.take_slot(ensemble, jnp.arange(shrinkage.shape[0]) == best, vote, ~is_useless)
         bound = losses.mean_exponential(loss)
         next_weights = losses.example_weights(loss)
-        is_settled = ~jnp.any(loss.log_losses > -jnp.inf)
+        is_settled = ~reduce.any_true(loss.log_losses > -jnp.inf)
         status = jnp.where(is_settled, int(Status.OPTIMAL), jnp.where(is_useless, int(Status.NO_EDGE), int(Status.UNFINISHED)))
         scores = jnp.where(signs == 0, 0.0, signs * margins)
         return Absorbed(
-            memory=Memory(loss, margins),
+            memory=Memory(loss, next_weights, margins),
             example_weights=next_weights,
             slots=slots,
             votes=all_votes,

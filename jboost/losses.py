@@ -9,8 +9,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
-from jboost.base import boosting, brackets, numerics
+from jboost.base import boosting, brackets, numerics, reduce
+from jboost.base.boosting import Certificate
 from jboost.base.types import Array, Dataset
 
 _LIGHTEST = -60.0  # log of an example's weight against the heaviest: what is not settled never weighs 0, whatever the rounding
@@ -34,6 +37,19 @@ def start_exponential(dataset: Dataset) -> ExponentialLoss:
     return ExponentialLoss(jnp.log(boosting.initial_distribution(dataset)), jnp.full((), 4.0))
 
 
+def certify_nothing_voted(dataset: Dataset) -> Certificate:
+    """What is certified of the vote that is 0 everywhere: its training error, and that its mean exponential loss is 1.
+
+    >>> import jboost
+    >>> certificate = certify_nothing_voted(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
+    >>> float(certificate.upper_bound), certificate.example_weights.tolist()
+    (1.0, [0.5, 0.5])
+    """
+    weights = boosting.initial_distribution(dataset)
+    one = jnp.ones((), weights.dtype)
+    return Certificate(training_error(dataset, jnp.zeros_like(weights)), one, one, weights)
+
+
 def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
     """The loss after a term with margins [m] was added to the vote; an infinite margin takes its example out for good.
 
@@ -44,7 +60,7 @@ def add_margins(loss: ExponentialLoss, margins: Array) -> ExponentialLoss:
     """
     gone = (loss.log_losses == -jnp.inf) | (margins == jnp.inf)
     added = jnp.where(gone, -jnp.inf, loss.log_losses - jnp.where(gone, 0.0, margins))
-    largest = jnp.max(jnp.where(gone, 0.0, jnp.abs(added)), initial=0.0)
+    largest = jnp.maximum(reduce.largest(jnp.where(gone, 0.0, jnp.abs(added))), 0.0)
     return ExponentialLoss(added, loss.rounding + 2 * largest + 2)
 
 
@@ -56,10 +72,16 @@ def example_weights(loss: ExponentialLoss) -> Array:
     >>> example_weights(add_margins(loss, jnp.log(jnp.array([3.0, 1.0])))).tolist()
     [0.5, 0.5]
     """
-    largest = jnp.max(loss.log_losses, initial=-jnp.inf)
-    shares = jnp.exp(jnp.maximum(loss.log_losses - jnp.where(largest == -jnp.inf, 0.0, largest), _LIGHTEST))
-    shares = jnp.where(loss.log_losses == -jnp.inf, 0.0, shares)
-    return numerics.safe_divide(shares, jnp.full_like(shares, jnp.sum(shares)))
+    shares, _ = _shares(loss)
+    return numerics.safe_divide(shares, jnp.full_like(shares, numerics.precise_sum(shares)))
+
+
+def _shares(loss: ExponentialLoss) -> tuple[Array, Array]:
+    """The losses [m] beside the largest one, whose log [] comes with them, or 0 where there is none; the least ones are rounded up."""
+    largest = reduce.largest(loss.log_losses)
+    shift = jnp.where(largest == -jnp.inf, 0.0, largest)
+    shares = jnp.exp(jnp.maximum(loss.log_losses - shift, _LIGHTEST))
+    return lax.optimization_barrier(jnp.where(loss.log_losses == -jnp.inf, 0.0, shares)), shift
 
 
 def mean_exponential(loss: ExponentialLoss) -> Array:
@@ -70,13 +92,11 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
     >>> round(float(mean_exponential(add_margins(loss, jnp.log(jnp.array([2.0, 4.0]))))), 4)
     0.375
     """
-    largest = jnp.max(loss.log_losses, initial=-jnp.inf)
-    shift = jnp.where(largest == -jnp.inf, 0.0, largest)
-    shares = jnp.exp(loss.log_losses - shift)
+    shares, shift = _shares(loss)
     _, total = brackets.bracket_dot(shares, jnp.ones_like(shares))
     number = jnp.finfo(shares.dtype)
     mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny * shares.size
-    return jnp.where(largest == -jnp.inf, 0.0, mean)
+    return jnp.where(total <= 0.0, 0.0, mean)
 
 
 def training_error(dataset: Dataset, scores: Array) -> Array:
@@ -89,7 +109,6 @@ def training_error(dataset: Dataset, scores: Array) -> Array:
     """
     weights = numerics.to_unit(jnp.where(dataset.mask, dataset.weights.astype(scores.dtype), 0.0))
     wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & dataset.mask
-    ones = jnp.ones_like(weights)
-    lost, _ = brackets.bracket_dot(jnp.where(wrong, weights, 0.0), ones)
-    _, total = brackets.bracket_dot(weights, ones)
-    return numerics.safe_divide(jnp.maximum(lost, 0.0), total) * (1 - 2 * jnp.finfo(scores.dtype).eps)
+    counted = jnp.where(wrong[None, :] | np.array([[False], [True]]), weights[None, :], 0.0)
+    low, high = brackets.bracket_dot(counted, jnp.ones_like(counted))
+    return numerics.safe_divide(jnp.maximum(low[0], 0.0), high[1]) * (1 - 2 * jnp.finfo(scores.dtype).eps)

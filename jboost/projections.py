@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -25,15 +24,13 @@ import numpy as np
 from jax import lax
 from optax.projections import projection_l1_ball, projection_simplex
 
-from jboost.base import check, numerics
-from jboost.base.loops import bounded_loop
+from jboost.base import check, loops, numerics, reduce
 from jboost.base.types import Array, ArrayLike
 
 __all__ = ["kl_projection_capped_simplex", "projection_capped_simplex", "projection_l1_ball", "projection_simplex"]
 
+_WIDE = jnp.dtype("float64")
 _ROUNDINGS = 4  # caps that sum to 1 up to so many units of rounding are the answer themselves
-_MAX_CHECKS = 256  # each halves the bracket at least: enough for all floats of 32 bits
-_MAX_REFINEMENTS = 32  # one is the rule
 
 
 def kl_projection_capped_simplex(log_weights: ArrayLike, cap: ArrayLike, *, mask: ArrayLike | None = None, method: str = "sort") -> Array:
@@ -151,13 +148,24 @@ def _widen(values: Array, cap: Array) -> tuple[Array, Array]:
     return values.astype(wide), jnp.where(cap >= 1, 2, cap).astype(wide)
 
 
-def _finish(answer: Array, values: Array, cap: Array, caps: Array, kept: Array, mask: Array) -> Array:
-    """The answer, or the caps where they sum to 1 up to rounding, or to less; NaN where the input is none."""
-    size = values.shape[0]
-    caps_are_it = _remainder(caps, kept) >= -_ROUNDINGS * jnp.finfo(caps.dtype).eps
-    answer = jnp.where(kept, jnp.where(caps_are_it, _each(caps, size), answer), 0).astype(values.dtype)
-    broken = jnp.any(mask & (jnp.isnan(values) | (values == jnp.inf) | jnp.isnan(_each(cap, size))))
-    return jnp.where(broken, jnp.nan, answer)
+def _is_broken(values: Array, cap: Array, mask: Array) -> Array:
+    """Where an entry that counts, or its cap, is no number that can be projected, [m] bool."""
+    return mask & (jnp.isnan(values) | (values == jnp.inf) | jnp.isnan(_each(cap, values.shape[0])))
+
+
+def _clean(values: Array, cap: Array, mask: Array) -> tuple[Array, Array]:
+    """Values [m], -inf for entries that are 0 and NaN for those that are broken; caps [] or [m], in [m] 0 for entries that are 0."""
+    wide, caps = _widen(values, cap)
+    kept = mask & (wide != -jnp.inf) & ~(caps <= 0)
+    wide = jnp.where(_is_broken(values, cap, mask), jnp.nan, jnp.where(kept, wide, -jnp.inf))
+    return wide, jnp.where(kept, caps, 0) if caps.ndim else caps
+
+
+def _finish(answer: Array, values: Array, caps: Array, left_by_all: Array, largest: Array) -> Array:
+    """The answer, or the caps where they sum to 1 up to rounding, or to less; NaN where the input is none. Arguments as of and from `_clean`."""
+    caps_are_it = left_by_all >= -_ROUNDINGS * jnp.finfo(values.dtype).eps
+    answer = jnp.where(values == -jnp.inf, 0, jnp.where(caps_are_it, caps, answer))
+    return jnp.where(jnp.isnan(largest), jnp.nan, answer)
 
 
 def _derivative_sets(answer: Array, values: Array, cap: Array, mask: Array) -> tuple[Array, Array]:
@@ -171,57 +179,41 @@ def _derivative_sets(answer: Array, values: Array, cap: Array, mask: Array) -> t
 # --- what the caps leave of 1 ----------------------------------------------------------------------------------------------
 
 
-def _remainder(caps: Array, capped: Array) -> Array:
-    """1 minus the caps [] or [m] of the capped entries [m], in 64 bits: it keeps its digits where it is small."""
-    if not caps.ndim:
-        return _remainder_of_count(caps, jnp.sum(capped, dtype=jnp.int32))
-
-    def compute(caps: Array, capped: Array) -> Array:
-        return (1.0 - jnp.sum(jnp.where(capped, caps.astype(jnp.float64), 0.0))).astype(caps.dtype)
-
-    result: Array = numerics.in_64_bits(compute)(caps, capped)
-    return result
+def _counted(caps: Array) -> Array:
+    """What `_left_of` is to be given the sum of, [] or [m] in 64 bits: caps, or ones where there is one cap for all."""
+    return caps.astype(_WIDE) if caps.ndim else jnp.ones((), _WIDE)
 
 
-def _remainder_of_count(cap: Array, count: Array) -> Array:
-    """1 - cap * count, [...]: by products that are exact, so that its sign does not depend on how they are fused."""
+def _left_of(caps: Array, counted: Array) -> Array:
+    """1 minus the caps of some entries, [...], from the sum of `_counted` over them; in the 64-bit scope.
 
-    def compute(cap: Array, count: Array) -> Array:
-        cap = jnp.broadcast_to(cap, count.shape).astype(jnp.float64)
-        high = lax.reduce_precision(cap, exponent_bits=11, mantissa_bits=24)
-        times = count.astype(jnp.float64)
-        return ((1.0 - high * times) - (cap - high) * times).astype(dtype)
-
-    dtype = cap.dtype
-    result: Array = numerics.in_64_bits(compute)(cap, count)
-    return result
+    It keeps its digits where it is small. One cap for all is multiplied exactly, so that the sign does not depend on how products are fused.
+    """
+    if caps.ndim:
+        return 1 - counted
+    cap = caps.astype(counted.dtype)
+    high = lax.reduce_precision(cap, exponent_bits=11, mantissa_bits=24)
+    return (1 - high * counted) - (cap - high) * counted
 
 
-def _remainders_of_prefixes(caps: Array) -> Array:
-    """1 minus the sum of all entries up to and with each, row by row, [b, l]."""
-
-    def compute(caps: Array) -> Array:
-        within = jnp.cumsum(caps.astype(jnp.float64), axis=1)
-        rows = within[:, -1]
-        return (1.0 - ((jnp.cumsum(rows) - rows)[:, None] + within)).astype(caps.dtype)
-
-    result: Array = numerics.in_64_bits(compute)(caps)
-    return result
-
-
-def _rough_remainder(caps: Array, capped: Array) -> Array:
-    """As `_remainder`, to the rounding of a sum of the caps' own dtype: for a search."""
-    return jnp.sum(jnp.where(capped, -caps, 0)) + 1 if caps.ndim else _remainder(caps, capped)
+def _extremes(values: Array, caps: Array) -> tuple[Array, Array, Array]:
+    """The least and the largest of the values that are not -inf, and what the caps of these leave of 1, in 64 bits; in the 64-bit scope."""
+    is_zero = values == -jnp.inf
+    least, largest, counted = reduce.several(
+        (reduce.LEAST, jnp.where(is_zero, jnp.inf, values)), (reduce.LARGEST, values), (reduce.SUM, jnp.where(is_zero, 0, _counted(caps)))
+    )
+    return least, largest, _left_of(caps, counted)
 
 
 # --- relative entropy ------------------------------------------------------------------------------------------------------
 
 
-class _Problem(NamedTuple):
-    log_weights: Array  # [m], -inf where not kept
-    caps: Array  # [] or [m], in (0, 1) or 2; in [m] 0 where not kept
-    keys: Array  # [m], log_weights - log caps, but log_weights where the caps are []; -inf where not kept
-    kept: Array  # [m] bool
+class _Found(NamedTuple):
+    """Which entries are capped, and what was seen on the way."""
+
+    is_capped: Array  # [m] bool
+    left_by_all: Array  # [] what all caps leave of 1
+    largest: Array  # [] the largest log weight
 
 
 @functools.partial(jax.jit, static_argnames="method")
@@ -231,16 +223,19 @@ def _kl_projection(log_weights: Array, cap: Array, mask: Array, method: str) -> 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
 def _kl_with_derivative(log_weights: Array, cap: Array, mask: Array, method: str) -> Array:
-    size = log_weights.shape[0]
-    logs, caps = _widen(log_weights, cap)
-    kept = mask & (logs != -jnp.inf) & _each(caps > 0, size)
-    keys = logs = jnp.where(kept, logs, -jnp.inf)
-    if caps.ndim:
-        caps = jnp.where(kept, caps, 0)
-        keys = jnp.where(kept, logs - jnp.log(jnp.where(kept, caps, 1)), -jnp.inf)
-    problem = _Problem(logs, caps, keys, kept)
-    answer = _by_sort(problem) if method == "sort" else _by_newton(problem)
-    return _finish(answer, log_weights, cap, caps, kept, mask)
+    logs, caps = _clean(log_weights, cap, mask)
+    found = _by_sort(logs, caps) if method == "sort" else numerics.in_64_bits(_by_newton)(logs, caps)
+    answer = numerics.in_64_bits(_weigh)(logs, caps, found.is_capped)
+    return _finish(answer, logs, caps, found.left_by_all, found.largest).astype(log_weights.dtype)
+
+
+def _weigh(logs: Array, caps: Array, is_capped: Array) -> Array:
+    """The weights [m] that capped entries [m] leave for the others; in the 64-bit scope."""
+    center = reduce.largest(jnp.where(is_capped, -jnp.inf, logs))
+    relative = jnp.exp(logs - jnp.where(center > -jnp.inf, center, 0))
+    weight, counted = reduce.several((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, _counted(caps), 0)))
+    factor = jnp.maximum(_left_of(caps, counted).astype(logs.dtype), 0) / jnp.where(weight > 0, weight, 1)
+    return jnp.where(is_capped, caps, jnp.minimum(relative * factor, caps))
 
 
 @_kl_with_derivative.defjvp
@@ -256,95 +251,68 @@ def _kl_derivative(method: str, primals: tuple[Array, Array, Array], tangents: t
     return answer, cap_tangent + weight * (log_tangent - jnp.sum(share * log_tangent)) - share * jnp.sum(cap_tangent)
 
 
-def _refine(problem: _Problem, capped: Array) -> Array:
-    """The projection, from capped entries [m] that are roughly the right ones: each set implies a multiplier, and that a better set."""
-    logs, caps, _, kept = problem
-    size = logs.shape[0]
-
-    def weigh(capped: Array, left: Array) -> Array:
-        free = kept & ~capped
-        largest = numerics.masked_max(logs, free, fill=-jnp.inf)
-        relative = jnp.where(kept, jnp.exp(jnp.minimum(logs - jnp.where(largest > -jnp.inf, largest, 0), 80)), 0)
-        ratio = numerics.safe_divide(jnp.maximum(left, 0), numerics.masked_sum(relative, free))
-        return relative * ratio
-
-    def step(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        capped, left, _ = carry
-        implied = weigh(capped, left) > _each(caps, size)
-        implied_left = _remainder(caps, implied)
-        accept = (implied_left > 0) & jnp.any(implied != capped)
-        return jnp.where(accept, implied, capped), jnp.where(accept, implied_left, left), accept
-
-    left = _remainder(caps, capped)
-    capped, left = capped & (left > 0), jnp.where(left > 0, left, 1)
-    start = (capped, left, jnp.ones((), bool))
-    (capped, left, _), _ = bounded_loop(step, lambda carry: carry[2], start, max_checks=_MAX_REFINEMENTS)
-    return jnp.where(capped, _each(caps, size), jnp.minimum(weigh(capped, left), _each(caps, size)))
-
-
 # --- with a sort -----------------------------------------------------------------------------------------------------------
 
 
-def _by_sort(problem: _Problem) -> Array:
-    """The projection from the sorted keys.
+def _by_sort(logs: Array, caps: Array) -> _Found:
+    """What is capped, from the sorted quotients of weights and caps.
 
-    An entry is not capped if the entries behind it, were it just at its cap, would weigh no less than what the caps up to it leave.
-    What holds for an entry holds for all behind it: the question goes to the first entry of every block, then to all of one block.
+    An entry is not capped if it and the entries behind it, were it just at its cap, would weigh no less than what the caps before it leave.
+    What holds for an entry holds for all behind it: the question goes to the first entry of every block, then to all up to the next of these.
     """
-    logs, caps, keys, kept = problem
-    size, dtype = logs.shape[0], logs.dtype
+    keys = jnp.where(caps > 0, logs - jnp.log(jnp.where(caps > 0, caps, 1)), -jnp.inf) if caps.ndim else logs
+    size = logs.shape[0]
     length = math.isqrt(size - 1) + 1
     num_blocks = -(-size // length)
-    padding = num_blocks * length - size
-    if caps.ndim:
-        ordered, sorted_caps = _sort_descending(keys, caps)
-        sorted_caps = jnp.pad(sorted_caps, (0, padding)).reshape(num_blocks, length)
-        left = _remainders_of_prefixes(sorted_caps)
-    else:
-        ordered = _floats_of_words(lax.sort(_descending_words(keys)), dtype)
-        sorted_caps = _each(caps, num_blocks * length).reshape(num_blocks, length)
-        left = _remainder_of_count(caps, 1 + lax.iota(jnp.int32, num_blocks * length).reshape(num_blocks, length))
-    ordered = jnp.pad(ordered, (0, padding), constant_values=-jnp.inf).reshape(num_blocks, length)
+    ordered, sorted_caps = _sort_descending(keys, caps, num_blocks * length + 1)
+    left = numerics.in_64_bits(_left_before)(caps, sorted_caps)
+    nearly_one = 1 + _ROUNDINGS * jnp.finfo(logs.dtype).eps  # a factor for weights at their caps that would leave them about there
 
-    firsts, first_caps = ordered[:, 0], sorted_caps[:, 0]
-    inner = jnp.sum(sorted_caps[:, 1:] * _decay(ordered[:, 1:], firsts[:, None]), axis=1)
-    behind = inner + _sums_behind(firsts, first_caps + inner)
-    block = jnp.maximum(numerics.first_true((behind >= left[:, 0]) | (firsts == -jnp.inf)) - 1, 0)
-    after = jnp.minimum(block + 1, num_blocks - 1)
-    rest = jnp.where(block < after, first_caps[after] + behind[after], 0)
-    line = ordered[block]
-    line_behind = _sums_behind(line, sorted_caps[block]) + rest * _decay(_each(firsts[after], length), line)
-    place = numerics.first_true((line_behind >= left[block]) & (line > -jnp.inf))
-    inside = place < length  # else it is the first entry of the next block
-    place = jnp.minimum(place, length - 1)
-    largest = jnp.where(inside, line[place], firsts[after])
-    if caps.ndim:
-        return _refine(problem, kept & (keys > largest))
-    remaining = jnp.where(inside, left[block, place], left[after, 0]) + caps
-    total = 1 + jnp.where(inside, line_behind[place], behind[after]) / caps
-    free = jnp.exp(jnp.minimum(logs - largest, 0)) * (remaining / total)
-    return jnp.where(logs > largest, caps, jnp.minimum(free, caps))
+    blocks, caps_of_blocks = (each[:-1].reshape(num_blocks, length) for each in (ordered, sorted_caps))
+    firsts = blocks[:, 0]
+    within, num_kept = reduce.totals(caps_of_blocks * _decay(blocks, firsts[:, None]), (blocks != -jnp.inf).astype(blocks.dtype))
+    weights = within + _sums_behind(firsts, within)
+    is_free = (weights * nearly_one >= left[:-1:length]) | (firsts == -jnp.inf)
+    after, num_kept = reduce.several(
+        (reduce.LEAST, jnp.where(is_free, lax.iota(jnp.int32, num_blocks), num_blocks)), (reduce.SUM, num_kept.astype(jnp.int32))
+    )
+    block = jnp.maximum(after - 1, 0)
+    left_by_all = numerics.in_64_bits(lambda cap, count: _left_of(cap, count.astype(_WIDE)).astype(cap.dtype))(caps, num_kept)
+
+    def line(values: Array) -> Array:
+        return lax.dynamic_slice(values, (block * length,), (length + 1,))
+
+    rest = jnp.where(block + 1 < num_blocks, weights[jnp.minimum(block + 1, num_blocks - 1)], 0)
+    line_keys = line(ordered)
+    line_caps = jnp.where(lax.iota(jnp.int32, length + 1) == length, rest, line(sorted_caps))
+    factors = jnp.maximum(line(left), 0) / (line_caps + _sums_behind(line_keys, line_caps))
+    place = jnp.minimum(numerics.first_true((factors <= nearly_one) & (line_keys > -jnp.inf)), length)
+    if caps.ndim:  # keys are rounded more than log weights are
+        return numerics.in_64_bits(_by_newton)(logs, caps, line_keys[place])
+    return _Found(logs > line_keys[place], left_by_all, ordered[0])
 
 
 def _decay(later: Array, earlier: Array) -> Array:
-    """exp(later - earlier) for later <= earlier, and 0 where later is -inf."""
-    return jnp.where(later > -jnp.inf, jnp.exp(jnp.minimum(later - jnp.where(earlier > -jnp.inf, earlier, 0), 0)), 0)
+    """exp(later - earlier), and 0 where later is -inf."""
+    return jnp.where(later > -jnp.inf, jnp.exp(later - earlier), 0)
 
 
 def _sums_behind(keys: Array, weights: Array) -> Array:
     """The sum over all entries j behind i of weights_j exp(keys_j - keys_i), [n] for each i, of descending keys."""
-    shape = keys.shape * 2
-    is_behind = lax.broadcasted_iota(jnp.int32, shape, 1) > lax.broadcasted_iota(jnp.int32, shape, 0)
-    terms = weights[None, :] * _decay(jnp.broadcast_to(keys[None, :], shape), jnp.broadcast_to(keys[:, None], shape))
-    return jnp.sum(jnp.where(is_behind, terms, 0), axis=1)
+    is_behind = lax.broadcasted_iota(jnp.int32, keys.shape * 2, 1) > lax.broadcasted_iota(jnp.int32, keys.shape * 2, 0)
+    return reduce.total(jnp.where(is_behind, weights[None, :] * _decay(keys[None, :], keys[:, None]), 0))
 
 
-def _sort_descending(keys: Array, caps: Array) -> tuple[Array, Array]:
-    """Keys in descending order, and the caps in the same order."""
-    words = _descending_words(keys)
-    if keys.dtype.itemsize > 4:
+def _sort_descending(keys: Array, caps: Array, size: int) -> tuple[Array, Array]:
+    """Keys in descending order and the caps in the same order, [size] both: filled up with keys of -inf, and with caps of 0 if there are several."""
+    padding = (0, size - keys.shape[0])
+    words, dtype = _descending_words(jnp.pad(keys, padding, constant_values=-jnp.inf)), keys.dtype
+    if not caps.ndim:
+        return _floats_of_words(lax.sort(words), dtype), _each(caps, size)
+    caps = jnp.pad(caps, padding)
+    if dtype.itemsize > 4:
         words, caps = lax.sort((words, caps), num_keys=1)
-        return _floats_of_words(words, keys.dtype), caps
+        return _floats_of_words(words, dtype), caps
 
     def compute(words: Array, caps: Array) -> tuple[Array, Array]:
         packed = (words.astype(jnp.uint64) << 32) | lax.bitcast_convert_type(caps, jnp.uint32).astype(jnp.uint64)
@@ -352,7 +320,17 @@ def _sort_descending(keys: Array, caps: Array) -> tuple[Array, Array]:
         return (packed >> 32).astype(jnp.uint32), lax.bitcast_convert_type((packed & 0xFFFFFFFF).astype(jnp.uint32), jnp.float32)
 
     words, caps = numerics.in_64_bits(compute)(words, caps)
-    return _floats_of_words(words, keys.dtype), caps
+    return _floats_of_words(words, dtype), caps
+
+
+def _left_before(caps: Array, sorted_caps: Array) -> Array:
+    """What the caps before each of the sorted entries leave of 1, [n]; in the 64-bit scope."""
+    if not caps.ndim:
+        return _left_of(caps, lax.iota(jnp.int32, sorted_caps.shape[0]).astype(_WIDE)).astype(caps.dtype)
+    within = jnp.cumsum(_counted(sorted_caps[:-1]).reshape(-1, math.isqrt(caps.shape[0] - 1) + 1), axis=1)  # two short sums instead of a long one
+    rows = within[:, -1]
+    sums = (jnp.cumsum(rows) - rows)[:, None] + within
+    return (1 - jnp.concatenate([jnp.zeros(1, sums.dtype), sums.reshape(-1)])).astype(caps.dtype)
 
 
 def _descending_words(values: Array) -> Array:
@@ -375,83 +353,71 @@ def _word(dtype: jnp.dtype) -> tuple[Any, Array]:
 # --- without a sort --------------------------------------------------------------------------------------------------------
 
 
-class _Probe(NamedTuple):
-    """What is seen of a decreasing, piecewise smooth function at one place."""
+class _Cut(NamedTuple):
+    """A search for the threshold: the log of the factor by which free weights are to be divided."""
 
-    excess: Array  # [], the function minus 1
-    sets: Array  # [s] int32, sizes of the nested sets that tell the pieces apart; -1 if the root is no more than a bound
-    root: Array  # [], where this piece, continued, is 1
-    merit: Array  # [], the root of the probe with the least is the best one; inf if there is no root
-    near: Array  # [] bool, whether the root is about here: rounding can keep a search from leaving a place
+    cut: Array  # [] the next place to try, where the threshold is or below
+    middle: Array  # [] between the two
+    low: Array  # [] where the threshold is or above
+    goes_on: Array  # [] 1 until the entries that are capped at `tried` imply that place itself, then 0
+    tried: Array  # []
 
 
-def _search(evaluate: Callable[[Array], _Probe], low: Array, high: Array, total: Array, start: Array, *, num_sets: int) -> Array:
-    """Where a decreasing function is 1: at each check it is seen at a Newton point, on the chord and in the middle of a bracket.
+def _by_newton(logs: Array, caps: Array, guess: Array | None = None) -> _Found:
+    """What is capped, by Newton's method from above, with bisection beside it; in the 64-bit scope.
 
-    The search ends when a Newton point lies on the piece that it was computed from, or when the bracket is down to rounding.
-
-    Args:
-      evaluate: [] -> `_Probe`.
-      low: [], where the function is 1 or more.
-      high: [], where it is 1 or less.
-      total: [], the function at `low`, if it is about 0 at `high`.
-      start: [], the first place to look at.
-      num_sets: s.
+    A set of capped entries implies a threshold that is not below the right one, and is the right one if it brings no other entry to its cap.
+    Where much lies between, the middle of what is known of the threshold is the better place to look from.
     """
-    eps = jnp.finfo(low.dtype).eps
-
-    def step(carry: tuple[Array, ...]) -> tuple[Array, ...]:
-        low, high, excess_low, excess_high, newton, source, _ = carry
-        chord = numerics.safe_divide(excess_low, excess_low - excess_high, fill=0.5)
-        places = jnp.stack([newton, low + chord * (high - low), low + 0.5 * (high - low)])
-        probe = jax.vmap(evaluate)(places)
-        below = probe.excess >= 0
-        at = jnp.argmax(jnp.where(below, places, -jnp.inf))
-        moves = below[at] & (places[at] >= low)
-        low, excess_low = jnp.where(moves, places[at], low), jnp.where(moves, probe.excess[at], excess_low)
-        at = jnp.argmin(jnp.where(below, jnp.inf, places))
-        moves = ~below[at] & (places[at] <= high)
-        high, excess_high = jnp.where(moves, places[at], high), jnp.where(moves, probe.excess[at], excess_high)
-        done = probe.near[0] & jnp.all((probe.sets[0] == source) & (source >= 0))
-        best = jnp.argmin(probe.merit)
-        is_root = probe.merit[best] < jnp.inf
-        following = jnp.where(is_root, jnp.clip(probe.root[best], low, high), high)
-        source = jnp.where(is_root, probe.sets[best], -1)
-        return low, high, excess_low, excess_high, jnp.where(done, newton, following), source, done
-
-    def unfinished(carry: tuple[Array, ...]) -> Array:
-        low, high, *_, done = carry
-        return ~done & (high - low > 2 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high)))
-
-    constants = (jnp.full(num_sets, -1, jnp.int32), jnp.zeros((), bool))
-    carry = (low, high, total - 1, -jnp.ones_like(total), start, *constants)
-    return bounded_loop(step, unfinished, carry, max_checks=_MAX_CHECKS)[0][4]
+    lowest, largest, left_by_all = _extremes(logs, caps)
+    if logs.dtype == _WIDE:  # so that differences to the threshold are exact; numbers of 32 bits are exact enough in 64
+        origin = _search_cut(logs, caps, lowest, largest, guess).tried
+        logs, lowest, largest, guess = logs - origin, lowest - origin, largest - origin, None
+    found = _search_cut(logs, caps, lowest, largest, guess)
+    return _Found(_decay_from(logs, found.tried) >= caps, left_by_all.astype(logs.dtype), largest)
 
 
-def _by_newton(problem: _Problem) -> Array:
-    """The projection from a search for the threshold."""
-    logs, caps, keys, kept = problem
-    eps, floor = jnp.finfo(logs.dtype).eps, logs.shape[0] * jnp.finfo(logs.dtype).tiny  # so much underflows at most
+def _decay_from(logs: Array, place: Array) -> Array:
+    """exp(logs - place) for places in 64 bits; in the type of the logs, which is quicker, though the difference is exact."""
+    high = numerics.held_in(place, logs.dtype)
+    return jnp.exp((logs - high.astype(logs.dtype)) - (place - high).astype(logs.dtype))
 
-    def is_capped(threshold: Array) -> Array:  # a key at the threshold counts as free: its weight is the same, and the sets do not flicker
-        return kept & (keys > threshold + 4 * eps * jnp.maximum(jnp.abs(threshold), 1))
 
-    def evaluate(threshold: Array) -> _Probe:
-        capped = is_capped(threshold)
-        relative = jnp.exp(jnp.minimum(keys - threshold, 0))
-        weight = numerics.masked_sum(caps * relative if caps.ndim else relative, kept & ~capped)
-        scale = jnp.ones_like(weight) if caps.ndim else caps
-        left = _rough_remainder(caps, capped)
-        distance = jnp.log(jnp.where(left > 0, left, 1) / (scale * jnp.maximum(weight, floor)))
-        root = jnp.where(left > 0, threshold - distance, jnp.inf)
-        sets = jnp.where(weight * eps > floor, jnp.sum(capped, dtype=jnp.int32), -1)
-        return _Probe(scale * weight - left, sets[None], root, root, jnp.abs(distance) < 0.5)
+def _search_cut(logs: Array, caps: Array, lowest: Array, largest: Array, guess: Array | None) -> _Cut:
+    size, eps = logs.shape[0], jnp.finfo(logs.dtype).eps
+    underflow = size * jnp.finfo(logs.dtype).tiny / eps  # so much weight may be the rounding of what is lost below the least float
+    rounding = (_ROUNDINGS + size**0.5 / 8) * eps  # of sums
+    row, row_counted = _row(caps), _row(_counted(caps))
 
-    total = 1 - _remainder(caps, kept)
-    low = numerics.masked_min(keys, kept, fill=jnp.inf)
-    high = numerics.masked_max(keys, kept, fill=-jnp.inf) + jnp.log(jnp.maximum(total, 1))
-    threshold = _search(evaluate, low, high, total, high, num_sets=1)
-    return _refine(problem, is_capped(threshold))
+    def step(state: Array) -> Array:
+        now, cuts = _Cut(*state), state[:2]
+        relative = _decay_from(logs[None, :], cuts[:, None])
+        is_capped = relative >= row
+        weight, counted = reduce.several((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, row_counted, 0)))
+        left = _left_of(caps, counted).astype(logs.dtype)
+        factor = jnp.maximum(left, 0) / jnp.maximum(weight, underflow)
+        distance = jnp.log(factor)
+        implied = cuts - (distance - _ROUNDINGS * eps * jnp.maximum(jnp.abs(distance), 1))
+        implied = jnp.where(weight < left, jnp.minimum(implied, cuts), implied)
+        implied, is_above, is_full = lax.optimization_barrier((implied, weight >= left, left <= 0))
+
+        cut = jnp.minimum(now.cut, jnp.min(implied))
+        low = jnp.maximum(now.low, jnp.max(jnp.where(is_above, cuts, -jnp.inf)))
+        is_there = (jnp.abs(implied[0] - now.cut) <= rounding) & (weight[0] > underflow)
+        has_moved = (cut < now.cut) | (low > now.low)
+        goes_on = ~is_full[0] & ~is_there & has_moved & (now.cut > lowest)  # all are capped from there on
+        return jnp.stack(_Cut(cut, 0.5 * low + 0.5 * cut, low, goes_on.astype(_WIDE), now.cut))
+
+    start, low = largest.astype(_WIDE) + math.log(size), lowest.astype(_WIDE)
+    middle = 0.5 * low + 0.5 * start if guess is None else guess.astype(_WIDE)
+    zero = jnp.zeros((), _WIDE)
+    first = jnp.stack(_Cut(start, middle, low, zero + 1, zero))
+    return _Cut(*loops.while_loop(lambda state: _Cut(*state).goes_on > 0, step, first))
+
+
+def _row(caps: Array) -> Array:
+    """Caps [] or [m] as [1, 1] or [1, m]."""
+    return caps.reshape(1, -1)
 
 
 # --- Euclidean -------------------------------------------------------------------------------------------------------------
@@ -464,23 +430,8 @@ def _euclidean_projection(x: Array, cap: Array, mask: Array) -> Array:
 
 @jax.custom_jvp
 def _euclidean_with_derivative(x: Array, cap: Array, mask: Array) -> Array:
-    size = x.shape[0]
-    wide, caps = _widen(x, cap)
-    kept = mask & (wide != -jnp.inf) & _each(caps > 0, size)
-    wide = jnp.where(kept, wide, 0)
-    caps = jnp.where(kept, caps, 0) if caps.ndim else caps
-    largest = numerics.masked_max(wide, kept, fill=-jnp.inf)
-    low = numerics.masked_min(wide, kept, fill=jnp.inf) - largest
-    low = low * (1 + 4 * jnp.finfo(low.dtype).eps) - 1
-    high = jnp.zeros_like(low)
-    total = 1 - _remainder(caps, kept)
-    pivot = largest + _euclidean_search(wide - largest, caps, kept, low, high, total, high)
-    y = wide - pivot  # differences to a place near theta are exact, so theta is found anew from there
-    theta = _euclidean_search(y, caps, kept, low - 1 + (largest - pivot), largest - pivot + 1, total, high)
-    capped, free = _euclidean_sets(y - theta, caps, kept)
-    num_free = jnp.sum(free, dtype=jnp.int32).astype(y.dtype)
-    theta = numerics.safe_divide(numerics.masked_sum(y, free) - _remainder(caps, capped), num_free, fill=theta)
-    return _finish(jnp.clip(y - theta, 0, _each(caps, size)), x, cap, caps, kept, mask)
+    wide, caps = _clean(x, cap, mask)
+    return numerics.in_64_bits(_project_euclidean)(wide, caps).astype(x.dtype)
 
 
 @_euclidean_with_derivative.defjvp
@@ -495,22 +446,64 @@ def _euclidean_derivative(primals: tuple[Array, Array, Array], tangents: tuple[A
     return answer, cap_tangent + x_tangent - jnp.where(free, theta_tangent, 0)
 
 
-def _euclidean_sets(heights: Array, caps: Array, kept: Array) -> tuple[Array, Array]:
-    """Entries at their cap, and entries between 0 and their cap, from x - theta."""
-    capped = heights >= _each(caps, heights.shape[0])
-    return kept & capped, kept & ~capped & (heights > 0)
+def _project_euclidean(x: Array, caps: Array) -> Array:
+    """The projection of what `_clean` returns; in the 64-bit scope."""
+    lowest, largest, left_by_all = _extremes(x, caps)
+    heights = x
+    if x.dtype == _WIDE:  # so that differences to theta are exact; numbers of 32 bits are exact enough in 64
+        origin = _search_theta(x, caps, lowest, largest, left_by_all)
+        heights, lowest, largest = x - origin, lowest - origin, largest - origin
+    theta = _search_theta(heights, caps, lowest, largest, left_by_all)
+    answer = jnp.clip(heights.astype(_WIDE) - theta, 0, caps.astype(_WIDE)).astype(x.dtype)
+    return _finish(answer, x, caps, left_by_all.astype(x.dtype), largest)
 
 
-def _euclidean_search(y: Array, caps: Array, kept: Array, low: Array, high: Array, total: Array, start: Array) -> Array:
-    eps = jnp.finfo(y.dtype).eps
+class _Bracket(NamedTuple):
+    """Three places to look at, and two between which a decreasing function is 1."""
 
-    def evaluate(theta: Array) -> _Probe:
-        capped, free = _euclidean_sets(y - theta, caps, kept)
-        num_free = jnp.sum(free, dtype=jnp.int32)
-        excess = numerics.masked_sum(y - theta, free) - _rough_remainder(caps, capped)
-        root = theta + numerics.safe_divide(excess, num_free.astype(y.dtype))
-        is_flat = num_free == 0  # the root is then anywhere on this piece, or not on it
-        merit = jnp.where(is_flat & (jnp.abs(excess) > _ROUNDINGS * eps), jnp.inf, jnp.abs(excess))
-        return _Probe(excess, jnp.stack([jnp.sum(capped, dtype=jnp.int32), num_free]), root, merit, num_free >= 0)
+    newton: Array  # []
+    chord: Array  # []
+    middle: Array  # []
+    low: Array  # [] where the function is 1 or more
+    high: Array  # [] where it is less
+    excess_low: Array  # [] the function minus 1
+    excess_high: Array  # []
+    goes_on: Array  # [] 1, or 0 once `newton` is the place
 
-    return _search(evaluate, low, high, total, start, num_sets=2)
+
+def _search_theta(x: Array, caps: Array, lowest: Array, largest: Array, left_by_all: Array) -> Array:
+    """Where clip(x - theta, 0, cap) sums to 1, []: by Newton's method, with a chord and the middle of a bracket beside it."""
+    eps, row = jnp.finfo(x.dtype).eps, _row(caps.astype(_WIDE))
+    rounding = _ROUNDINGS * jnp.finfo(_WIDE).eps
+
+    def next_places(newton: Array, low: Array, high: Array, excess_low: Array, excess_high: Array, goes_on: Array) -> Array:
+        share = numerics.safe_divide(excess_low, excess_low - excess_high, fill=0.5)
+        bracket = _Bracket(newton, low + share * (high - low), low + 0.5 * (high - low), low, high, excess_low, excess_high, goes_on.astype(_WIDE))
+        return jnp.stack(bracket)
+
+    def step(state: Array) -> Array:
+        now, places = _Bracket(*state), state[:3]
+        heights = x.astype(_WIDE)[None, :] - places[:, None]
+        is_free = (heights > 0) & (heights < row)
+        total, num_free = reduce.several((reduce.SUM, jnp.clip(heights, 0, row)), (reduce.SUM, is_free.astype(_WIDE)))
+        excess = total - 1
+        is_low = excess >= 0
+        is_root = jnp.abs(excess) <= rounding * (x.shape[0] ** 0.5 + num_free * jnp.abs(places))
+        root = places + numerics.safe_divide(excess, num_free)
+        merit = jnp.where((num_free == 0) & ~is_root, jnp.inf, jnp.abs(excess))
+        low = jnp.maximum(now.low, jnp.max(jnp.where(is_low, places, -jnp.inf)))
+        high = jnp.minimum(now.high, jnp.min(jnp.where(is_low, jnp.inf, places)))
+        best = jnp.min(merit)
+        newton = jnp.where(best < jnp.inf, jnp.clip(jnp.max(jnp.where(merit == best, root, -jnp.inf)), low, high), high)
+        return next_places(
+            jnp.where(is_root[0], root[0], newton),
+            low,
+            high,
+            jnp.minimum(now.excess_low, jnp.min(jnp.where(is_low, excess, jnp.inf))),
+            jnp.maximum(now.excess_high, jnp.max(jnp.where(is_low, -jnp.inf, excess))),
+            ~is_root[0] & (high - low > 2 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high))),
+        )
+
+    low, high = lowest.astype(_WIDE) - 1, largest.astype(_WIDE)
+    start = next_places(high, low, high, -left_by_all, -jnp.ones((), _WIDE), jnp.ones((), bool))
+    return _Bracket(*loops.while_loop(lambda state: _Bracket(*state).goes_on > 0, step, start)).newton

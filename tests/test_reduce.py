@@ -1,5 +1,7 @@
 """Reductions that a CPU compiles as one kernel, against NumPy."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -86,3 +88,56 @@ def test_derivatives_are_those_of_jax_numpy(derivative, x64):
     ours = jax.jit(derivative(lambda x: reduce.largest(x) ** 2 + reduce.total(jnp.exp(x)) * reduce.totals(x, x**3)[1]))(values)
     plain = jax.jit(derivative(lambda x: jnp.max(x) ** 2 + jnp.sum(jnp.exp(x)) * jnp.sum(x**3)))(values)
     np.testing.assert_allclose(ours, plain, rtol=1e-12)
+
+
+def test_several_reductions_in_one_pass_match_numpy():
+    for size in (0, 1, 33, 200, 5000):
+        numbers = _numbers((3, size), np.float32)
+        masks = numbers > 0
+        found = jax.jit(
+            lambda numbers, masks: reduce.several(
+                (reduce.SUM, numbers), (reduce.LARGEST, numbers), (reduce.LEAST, numbers), (reduce.ANY, masks), (reduce.ALL, masks)
+            )
+        )(numbers, masks)
+        extremes = numbers.max(-1, initial=-np.inf), numbers.min(-1, initial=np.inf)
+        expected = (numbers.sum(-1), *extremes, masks.any(-1), masks.all(-1))
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
+def test_lexicographic_least_matches_sorted_tuples():
+    rng = np.random.default_rng(0)
+    keys = rng.integers(0, 3, (2, 4, 50)).astype(np.float32), np.tile(rng.permutation(50).astype(np.int32), (2, 4, 1))
+    carried = rng.random((2, 4, 50)) < 0.5, rng.normal(size=(2, 4, 50)).astype(np.float32)
+    for axis in range(3):
+        arrays = [np.moveaxis(array, 2, axis) for array in (*keys, *carried)]
+        found = jax.jit(lambda *arrays, axis=axis: reduce.lexicographic_least(*arrays[:2], carried=arrays[2:], axis=axis))(*arrays)
+        for row in np.ndindex(2, 4):
+            assert tuple(part[row] for part in found) == min(zip(*(array[row] for array in (*keys, *carried)), strict=True))
+    none = reduce.lexicographic_least(jnp.zeros(0), jnp.zeros(0, jnp.int32), carried=[jnp.zeros(0, bool)])
+    assert [float(part) for part in none[::2]] == [np.inf, 0]
+
+
+@pytest.mark.parametrize("values", ([3, 1, 2, 1], [5.0], [np.inf, np.inf], [-1.0, 4.0, 4.0]))
+def test_first_extremes_match_numpy(values):
+    (least, at_least), (largest, at_largest) = reduce.first_least(jnp.array(values)), reduce.first_largest(jnp.array(values))
+    assert (least, at_least, largest, at_largest) == (min(values), np.argmin(values), max(values), np.argmax(values))
+
+
+def test_sums_and_extremes_of_several_arrays_match_numpy():
+    arrays = [_numbers((3, 200), dtype) for dtype in (np.int32, np.float32, np.int32)]
+    for ours, array in zip(reduce.sums(*arrays), arrays, strict=True):
+        np.testing.assert_array_equal(ours, array.sum(-1))
+    least, largest = reduce.extremes(arrays[0], arrays[1])
+    np.testing.assert_array_equal(least, arrays[0].min(-1))
+    np.testing.assert_array_equal(largest, arrays[1].max(-1))
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+def test_precise_sums_are_rounded_once_and_have_derivatives(dtype, x64):
+    values = (np.random.default_rng(3).random((3, 3001)) + 1e-3).astype(dtype)
+    exact = np.array([math.fsum(row) for row in values.astype(np.float64)])
+    np.testing.assert_allclose(jax.jit(numerics.precise_sum)(values), exact, rtol=2 * np.finfo(dtype).eps)
+    first, second = (derivative(lambda row: numerics.precise_sum(row**2) ** 2)(values[0, :5]) for derivative in (jax.grad, jax.hessian))
+    squares, row = np.sum(values[0, :5].astype(float) ** 2), values[0, :5].astype(float)
+    np.testing.assert_allclose(first, 4 * squares * row, rtol=1e-5)
+    np.testing.assert_allclose(second, 8 * np.outer(row, row) + 4 * squares * np.eye(5), rtol=1e-5)

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import batching, check, loops, numerics
+from jboost.base import batching, check, loops, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -231,20 +230,34 @@ def enter_columns(columns: Array, count: Array, rows: Array, wanted: Array) -> t
 
 def spoil_unless(is_sound: Array, certificate: Any) -> Any:
     """The certificate, or NaN in all its floats: what came from input that is not allowed bounds nothing."""
-    return jax.tree.map(lambda leaf: jnp.where(is_sound, leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, certificate)
+
+    def spoil(certificate: Any) -> Any:
+        return jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, certificate)
+
+    return loops.cond(is_sound, lambda same: same, spoil, certificate)
 
 
 def is_valid(dataset: Dataset) -> Array:
     """Whether labels, weights and mask are allowed, [] bool; features are judged by the learner's outputs."""
     labels_are_signs = (dataset.labels == 1) | (dataset.labels == -1)
-    return has_sound_weights(dataset) & jnp.all(labels_are_signs | ~dataset.mask)
+    return _holds_where_it_counts(dataset, _weights_are_sound(dataset) & labels_are_signs)
 
 
 def has_sound_weights(dataset: Dataset) -> Array:
     """Whether an example counts, and all that do have weights that are positive, normal and finite, [] bool."""
+    return _holds_where_it_counts(dataset, _weights_are_sound(dataset))
+
+
+def _weights_are_sound(dataset: Dataset) -> Array:
     weights = dataset.weights.astype(jnp.result_type(float))
-    weights_are_positive = (weights >= jnp.finfo(weights.dtype).tiny) & (weights < jnp.inf)
-    return jnp.any(dataset.mask) & jnp.all(weights_are_positive | ~dataset.mask)
+    return (weights >= jnp.finfo(weights.dtype).tiny) & (weights < jnp.inf)
+
+
+def _holds_where_it_counts(dataset: Dataset, condition: Array) -> Array:
+    """Whether an example counts, and the condition [m] holds of all that do, [] bool."""
+    counts = dataset.mask.astype(jnp.int32)
+    num_examples, num_exceptions = reduce.totals(counts, jnp.where(condition, 0, counts))
+    return (num_examples > 0) & (num_exceptions == 0)
 
 
 def signs(dataset: Dataset) -> Array:
@@ -255,9 +268,7 @@ def signs(dataset: Dataset) -> Array:
 def initial_distribution(dataset: Dataset) -> Array:
     """The weights that the user gives, as a distribution over the examples, [m]: positive, however small a share is, on all that are not padding."""
     weights = numerics.to_unit(jnp.where(dataset.mask, dataset.weights.astype(jnp.result_type(float)), 0.0))
-    plain = jnp.sum(weights)
-    rounded = numerics.in_64_bits(lambda given: jnp.sum(given.astype(jnp.dtype("float64"))).astype(given.dtype))(weights)
-    total = plain + lax.stop_gradient(rounded - plain)  # rounded once, with the derivative of the sum
+    total = numerics.precise_sum(weights)
     shares = numerics.safe_divide(weights, jnp.full_like(weights, total))
     tiny = jnp.finfo(shares.dtype).tiny
     return jnp.where(dataset.mask & (shares < tiny), tiny, shares)
@@ -277,8 +288,8 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     if getattr(booster, "takes_each_once", False) and hasattr(learner, "num_hypotheses"):
         capacity = min(capacity, learner.num_hypotheses(dataset.features.shape[1]))
     first = booster.init(dataset, capacity)
-    slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)
     unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
+    slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)
     sound = is_valid(dataset) & (first.status != int(Status.INVALID_INPUT))
     return State(
         booster=booster,
@@ -367,7 +378,7 @@ def advance(state: State, dataset: Dataset) -> State:
     proposal = _ask(state, dataset)
     proposal = proposal._replace(outputs=jnp.where(dataset.mask[None, :], proposal.outputs, jnp.zeros((), proposal.outputs.dtype)))
     now = state.booster.absorb(state.memory, dataset, proposal, state.ensemble)
-    sound = jnp.all(jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1) & (now.status != int(Status.INVALID_INPUT))
+    sound = reduce.all_true(jnp.abs(proposal.outputs.astype(jnp.result_type(float))) <= 1, axis=(0, 1)) & (now.status != int(Status.INVALID_INPUT))
     hypotheses = jax.tree.map(lambda slots, new: slots.at[now.slots].set(new, mode="drop"), state.ensemble.hypotheses, proposal.hypotheses)
     certificate = spoil_unless(sound, now.certificate)
     bounds = (now.edge, certificate.lower_bound, certificate.upper_bound, certificate.seen_upper_bound)

@@ -79,6 +79,20 @@ def masked_sum(values: Array, mask: Array) -> Array:
     return reduce.total(jnp.where(mask, values, jnp.zeros((), values.dtype)))
 
 
+@jax.custom_jvp
+def precise_sum(values: Array) -> Array:
+    """The sum of floats over the last axis, in their dtype: added in 64 bits and rounded once; of 64 bits as XLA adds, not term by term."""
+    if values.dtype.itemsize > 4:
+        return jnp.sum(values, axis=-1)
+    total: Array = in_64_bits(lambda given: reduce.total(given.astype(jnp.dtype("float64"))).astype(given.dtype))(values)
+    return total
+
+
+@precise_sum.defjvp
+def _derivative_of_sum(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    return precise_sum(*primals), jnp.sum(*tangents, axis=-1)
+
+
 def greatest(values: Array) -> Array:
     """The largest of floats [k], -inf for none.
 

@@ -9,7 +9,7 @@ Values and derivatives are those of `jax.numpy` (a sum takes its terms in anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -36,37 +36,93 @@ class _Monoid(NamedTuple):
 
 def total(values: Array, *, axis: Axis = -1) -> Array:
     """The sum over an axis or several, in the dtype of the values."""
-    return _reduced(_SUM, values, axis)
+    return _reduced(SUM, values, axis)
 
 
 def totals(first: Array, second: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
     """The sums of two arrays of one shape over an axis or several, each in its own dtype."""
-    return _both((_SUM, _SUM), (first, second), axis)
+    one, other = sums(first, second, axis=axis)
+    return one, other
+
+
+def sums(*values: Array, axis: Axis = -1) -> tuple[Array, ...]:
+    """The sums of two or more arrays, likewise."""
+    return _together((SUM,) * len(values), values, axis)
 
 
 def largest(values: Array, *, axis: Axis = -1) -> Array:
     """The largest number over an axis or several, NaN where one is; -inf or the least integer for none."""
-    return _reduced(_LARGEST, values, axis)
+    return _reduced(LARGEST, values, axis)
 
 
 def least(values: Array, *, axis: Axis = -1) -> Array:
     """The least number over an axis or several, NaN where one is; inf or the largest integer for none."""
-    return _reduced(_LEAST, values, axis)
+    return _reduced(LEAST, values, axis)
 
 
-def extremes(values: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
-    """`least` and `largest`."""
-    return _both((_LEAST, _LARGEST), (values, values), axis)
+def extremes(low: Array, high: Array | None = None, *, axis: Axis = -1) -> tuple[Array, Array]:
+    """`least` of one array and `largest` of another of its shape, or of the same one."""
+    least, largest = _together((LEAST, LARGEST), (low, low if high is None else high), axis)
+    return least, largest
+
+
+def lexicographic_least(*keys: Array, carried: Sequence[Array] = (), axis: int = -1) -> tuple[Array, ...]:
+    """The least entry along an axis: by the first key, of equal ones by the second, and so on.
+
+    Args:
+      keys: arrays of one shape without NaN; the last is to tell any two entries apart.
+      carried: arrays of that shape that do not matter for the order.
+      axis: of the entries.
+
+    Returns:
+      The keys of the entry, and what it carries. Of no entries the largest keys, and zeros.
+    """
+    (found,) = _lexicographic_leasts([keys], carried, axis)
+    return found
+
+
+def lexicographic_leasts(first: Sequence[Array], second: Sequence[Array], *, axis: int = -1) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """The least entry along an axis by some keys, and that by others, in one pass over arrays of one shape."""
+    one, other = _lexicographic_leasts([first, second], (), axis)
+    return one, other
+
+
+def first_least(values: Array) -> tuple[Array, Array]:
+    """The least of numbers [..., k] without NaN, and the index of the first that is so, int32.
+
+    It is legal in the 64-bit scope, where `argmin` is not.
+    """
+    place = lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
+    least, index = lexicographic_least(values, place)
+    return least, index
+
+
+def first_largest(values: Array) -> tuple[Array, Array]:
+    """The largest of floats or signed integers [..., k], likewise; not of the least integer."""
+    least, index = first_least(-values)
+    return -least, index
+
+
+def several(*parts: tuple[_Monoid, Array], axis: Axis = -1) -> tuple[Array, ...]:
+    """Reductions of arrays of one shape over an axis or several, in one pass; each part is one of SUM, LARGEST, LEAST, ANY and ALL, and its array.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.base import reduce
+    >>> [float(found) for found in reduce.several((reduce.SUM, jnp.array([1.0, 2.0])), (reduce.LARGEST, jnp.array([3.0, 4.0])))]
+    [3.0, 4.0]
+    """
+    monoids, values = zip(*parts, strict=True)
+    return _together(monoids, values, axis)
 
 
 def any_true(mask: Array, *, axis: Axis = -1) -> Array:
     """Whether one of the entries over an axis or several is True."""
-    return _reduced(_ANY, mask, axis)
+    return _reduced(ANY, mask, axis)
 
 
 def all_true(mask: Array, *, axis: Axis = -1) -> Array:
     """Whether all entries over an axis or several are True."""
-    return _reduced(_ALL, mask, axis)
+    return _reduced(ALL, mask, axis)
 
 
 def count(mask: Array, *, axis: Axis = -1, dtype: Any = jnp.int32) -> Array:
@@ -82,26 +138,26 @@ def _highest(dtype: Any) -> Any:
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).max
 
 
-_SUM = _Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
-_LARGEST = _Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
-_LEAST = _Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
-_ANY = _Monoid(lax.bitwise_or, lambda dtype: False, jnp.any)
-_ALL = _Monoid(lax.bitwise_and, lambda dtype: True, jnp.all)
+SUM = _Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
+LARGEST = _Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
+LEAST = _Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
+ANY = _Monoid(lax.max, lambda dtype: 0, jnp.any)
+ALL = _Monoid(lax.min, lambda dtype: 1, jnp.all)
 
 
 def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
     axes = _axes(values, axis)
     if _is_one_kernel(values, axes):
         return monoid.plain(values, axis=axes)
-    first, _ = lax.optimization_barrier(_pair((monoid, monoid), (values, values), axes))
-    return first
+    first, _ = lax.optimization_barrier(_in_one_pass((monoid, monoid), (values, values), axes))
+    return first.astype(values.dtype)
 
 
-def _both(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axis: Axis) -> tuple[Array, Array]:
+def _together(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -> tuple[Array, ...]:
     axes = _axes(values[0], axis)
     if all(_is_for_library(each) for each in values):
-        return monoids[0].plain(values[0], axis=axes), monoids[1].plain(values[1], axis=axes)
-    return _pair(monoids, values, axes)
+        return tuple(monoid.plain(each, axis=axes) for monoid, each in zip(monoids, values, strict=True))
+    return tuple(found.astype(each.dtype) for found, each in zip(_in_one_pass(monoids, values, axes), values, strict=True))
 
 
 def _axes(values: Array, axis: Axis) -> tuple[int, ...]:
@@ -119,10 +175,49 @@ def _is_for_library(values: Array) -> bool:
     return is_large or jax.default_backend() != "cpu"
 
 
-def _pair(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axes: tuple[int, ...]) -> tuple[Array, Array]:
-    def combine(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-        return monoids[0].combine(one[0], other[0]), monoids[1].combine(one[1], other[1])
+def _in_one_pass(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
+    """The reductions; of masks as integers, since LLVM unrolls short loops over bits, and takes twice as long.
 
-    starts = tuple(np.asarray(monoid.identity(each.dtype), each.dtype) for monoid, each in zip(monoids, values, strict=True))
-    found: tuple[Array, Array] = lax.reduce(values, starts, combine, axes)
+    Floats go in the widest type of all, as XLA knows no reduction of mixed precision.
+    """
+    floats = [each.dtype for each in values if jnp.issubdtype(each.dtype, jnp.floating)]
+    widest = max(floats, key=lambda dtype: dtype.itemsize, default=None)
+    parts = tuple(each.astype(np.int32 if each.dtype == bool else widest if each.dtype in floats else each.dtype) for each in values)
+
+    def combine(ones: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(monoid.combine(one, other) for monoid, one, other in zip(monoids, ones, others, strict=True))
+
+    starts = tuple(np.asarray(monoid.identity(part.dtype), part.dtype) for monoid, part in zip(monoids, parts, strict=True))
+    found: tuple[Array, ...] = lax.reduce(parts, starts, combine, axes)
     return found
+
+
+def _lexicographic_leasts(orders: Sequence[Sequence[Array]], carried: Sequence[Array], axis: int) -> list[tuple[Array, ...]]:
+    """Least entries by the keys of several orders; the last one's carries something."""
+    num_carried = [0] * (len(orders) - 1) + [len(carried)]
+    cuts = np.cumsum([len(keys) + more for keys, more in zip(orders, num_carried, strict=True)])[:-1]
+
+    def divide(values: Sequence[Array]) -> list[Sequence[Array]]:
+        return [values[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
+
+    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        chosen: list[Array] = []
+        for keys, mine, theirs in zip(orders, divide(one), divide(other), strict=True):
+            is_less = _is_less(theirs[: len(keys)], mine[: len(keys)])
+            chosen += [jnp.where(is_less, new, old) for new, old in zip(theirs, mine, strict=True)]
+        return tuple(chosen)
+
+    values = [key for keys in orders for key in keys] + list(carried)
+    starts = [np.asarray(_highest(key.dtype), key.dtype) for keys in orders for key in keys]
+    starts += [np.zeros((), each.dtype) for each in carried]
+    found: tuple[Array, ...] = lax.reduce(tuple(values), tuple(starts), combine, _axes(values[0], axis))
+    return [tuple(part) for part in divide(found)]
+
+
+def _is_less(one: Sequence[Array], other: Sequence[Array]) -> Array:
+    """Whether one tuple of numbers comes before another."""
+    is_less, is_tied = one[0] < other[0], one[0] == other[0]
+    for mine, theirs in zip(one[1:], other[1:], strict=True):
+        is_less |= is_tied & (mine < theirs)
+        is_tied &= mine == theirs
+    return is_less

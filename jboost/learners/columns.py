@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics, records
+from jboost.base import check, numerics, records, reduce
 from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
@@ -157,7 +157,7 @@ def _edges(columns: Array, signed: Array, has_negations: bool) -> tuple[Array, A
 
     def finish(sums: Array, signed: Array) -> tuple[Array, Array]:
         edges = jnp.sum(sums.astype(jnp.float64), axis=0)
-        slack = roundings * jnp.sum(jnp.abs(signed.astype(jnp.float64))) + criteria.slack(signed)
+        slack = roundings * reduce.total(jnp.abs(signed.astype(jnp.float64))) + criteria.slack(signed)
         return edges.astype(dtype), numerics.round_up(jnp.max(jnp.abs(edges) if has_negations else edges) + slack, dtype)
 
     edges, bound = numerics.in_64_bits(finish)(jnp.sum(columns * _in_blocks(signed)[:, :, None], axis=1), signed)
@@ -170,11 +170,10 @@ def _cells(columns: Array, signed: Array) -> Cells:
     columns = columns.reshape(len(signed), -1)
     weights = jnp.stack([jnp.maximum(signed, 0.0), jnp.maximum(-signed, 0.0)])
 
-    def weight(chosen: Array) -> Array:
-        return jnp.matmul(weights, chosen.astype(columns.dtype), precision=lax.Precision.HIGHEST)
-
-    (true_positive, false_positive), (false_negative, true_negative) = weight(columns > 0), weight(columns < 0)
-    return Cells(true_positive, false_positive, true_negative, false_negative, jnp.sum(weight(columns == 0), axis=0))
+    kinds = jnp.stack([columns > 0, columns < 0, columns == 0], axis=1).astype(columns.dtype)
+    sums = jnp.matmul(weights, kinds.reshape(len(signed), -1), precision=lax.Precision.HIGHEST).reshape(2, 3, -1)
+    (true_positive, false_negative, missed), (false_positive, true_negative, wrongly_missed) = sums
+    return Cells(true_positive, false_positive, true_negative, false_negative, missed + wrongly_missed)
 
 
 records.register(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.types import Array
 
 CRITERIA = ("edge", "normalizer")
@@ -45,7 +45,7 @@ def edges(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
 
     def summed(outputs: Array, signed_weights: Array) -> tuple[Array, Array]:
         wide = signed_weights.astype(jnp.float64)
-        sums = jnp.sum(outputs.astype(jnp.float64) * wide[None, :], axis=1)
+        sums = reduce.total(outputs.astype(jnp.float64) * wide[None, :])
         bound = jnp.max(jnp.abs(sums), initial=0.0) + slack(signed_weights)
         return sums.astype(dtype), numerics.round_up(bound, dtype)
 
@@ -60,7 +60,7 @@ def slack(signed_weights: Array) -> Array:
     normal number in each.
     """
     num_terms, tiny = signed_weights.shape[0] + 2, float(jnp.finfo(signed_weights.dtype).tiny)
-    return num_terms * (2.0**-52 * jnp.sum(jnp.abs(signed_weights.astype(jnp.float64))) + 2 * tiny)
+    return num_terms * (2.0**-52 * reduce.total(jnp.abs(signed_weights.astype(jnp.float64))) + 2 * tiny)
 
 
 def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
@@ -69,16 +69,13 @@ def cells_of(outputs: Array, example_weights: Array, labels: Array) -> Cells:
     negative = jnp.where(labels < 0, example_weights, 0.0)
     said_yes, said_no = outputs > 0, outputs < 0
 
-    def weight(chosen: Array, weights: Array) -> Array:
-        return jnp.sum(jnp.where(chosen, weights[None, :], 0.0), axis=1)
+    def chosen(said: Array, weights: Array) -> Array:
+        return jnp.where(said, weights[None, :], 0.0)
 
-    return Cells(
-        weight(said_yes, positive),
-        weight(said_yes, negative),
-        weight(said_no, negative),
-        weight(said_no, positive),
-        weight(~(said_yes | said_no), positive + negative),
-    )
+    true_positive, false_positive = reduce.totals(chosen(said_yes, positive), chosen(said_yes, negative))
+    true_negative, false_negative = reduce.totals(chosen(said_no, negative), chosen(said_no, positive))
+    abstained = reduce.total(chosen(~(said_yes | said_no), positive + negative))
+    return Cells(true_positive, false_positive, true_negative, false_negative, abstained)
 
 
 def replace_criterion(learner: Any, criterion: str) -> Any:

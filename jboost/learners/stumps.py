@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import boosting, check, numerics, records
+from jboost.base import boosting, check, numerics, records, reduce
 from jboost.base.boosting import Proposal
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
@@ -92,7 +92,7 @@ class Stumps:
         values, chosen = numerics.top_k(jnp.concatenate([best.score, constant.score]), self.num_proposed)
         is_constant, has_split = chosen == num_features, values > -jnp.inf
         # A feature without splits that is proposed all the same answers 0 everywhere: edge 0, and Z the whole weight.
-        nothing = jnp.zeros_like(values) if self.criterion == "edge" else 1 - jnp.full_like(values, jnp.sum(example_weights))
+        nothing = jnp.zeros_like(values) if self.criterion == "edge" else 1 - jnp.full_like(values, numerics.precise_sum(example_weights))
         feature = jnp.where(is_constant, 0, chosen).astype(jnp.int32)
         order, sorted_values = (leaf.reshape(num_features, -1)[feature] for leaf in (state.order, state.values))
         place = jnp.where(is_constant, 0, best.place[feature])
@@ -182,13 +182,13 @@ class Stumps:
         def search(order: Array, values: Array, signed: Array) -> _Best:
             terms = jnp.where(values == values, signed[order], 0.0).astype(jnp.float64)
             left = lax.cumsum(terms, axis=1)
-            right = left[:, -1:] - left
-            size = self._edge(left, right)
+            total = left[:, -1]
+            size = self._edge(left, total[:, None] - left)
             size = jnp.where(_is_split(values), size, -jnp.inf)
-            greatest = jnp.max(size, axis=1)
+            greatest = reduce.largest(size)
             place = jnp.minimum(numerics.first_true(size == greatest[:, None]), size.shape[1] - 1)
-            left, right = _at(left, place), _at(right, place)
-            left, right = self._sides(left, right)
+            left = _at(left, place)
+            left, right = self._sides(left, total - left)
             bound = jnp.maximum(greatest, 0.0) + 4 * criteria.slack(signed)
             return _Best(greatest.astype(dtype), place, left.astype(dtype), right.astype(dtype), numerics.round_up(bound, dtype))
 
@@ -201,7 +201,7 @@ class Stumps:
         def tables(order: Array, values: Array, signed: Array) -> tuple[Array, ...]:
             gathered = signed[order]
             present = values == values
-            missing = jnp.sum(jnp.where(present, 0.0, jnp.abs(gathered)).astype(jnp.float64), axis=1, keepdims=True)
+            missing = reduce.total(jnp.where(present, 0.0, jnp.abs(gathered)).astype(jnp.float64))[:, None]
             sums = []
             for terms in (jnp.maximum(gathered, 0.0), jnp.maximum(-gathered, 0.0)):
                 terms = jnp.where(present, terms, 0.0).astype(jnp.float64)
@@ -209,7 +209,7 @@ class Stumps:
                 sums += [lax.cumsum(terms, axis=1), lax.cumsum(above, axis=1, reverse=True)]
             left_positive, right_positive, left_negative, right_negative = sums
             size = self._edge(left_positive - left_negative, right_positive - right_negative)
-            greatest = jnp.max(jnp.where(_is_split(values), size, 0.0), axis=1)
+            greatest = reduce.largest(jnp.where(_is_split(values), size, 0.0))
             bound = numerics.round_up(greatest + 4 * criteria.slack(signed), dtype)
             return (*(part.astype(dtype) for part in (*sums, missing)), bound)
 
@@ -218,7 +218,7 @@ class Stumps:
         left_positive, right_positive, left_negative, right_negative = sums
         z = criteria.normalizer(Cells(right_positive, right_negative, left_negative, left_positive, missing))
         z = jnp.where(_is_split(values), z, jnp.inf)
-        least = jnp.min(z, axis=1)
+        least = reduce.least(z)
         place = jnp.minimum(numerics.first_true(z == least[:, None]), z.shape[1] - 1)
         left_positive, right_positive, left_negative, right_negative = (_at(part, place) for part in sums)
         edge = (right_positive - right_negative) - (left_positive - left_negative)

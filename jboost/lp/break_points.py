@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 
 
@@ -28,7 +28,7 @@ def peak(lengths: Array, drops: Array, slope: Array, flat: Array | float) -> tup
     def go_on(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         _, length, slope = carry
         here, beyond = jnp.where(lengths == length, drops, 0.0), jnp.where(lengths > length, lengths, jnp.inf)
-        return length, numerics.least(beyond), slope - jnp.sum(here)
+        return length, numerics.least(beyond), slope - reduce.total(here)
 
     length, _, rest = loops.while_loop(climbs, go_on, (jnp.full_like(slope, jnp.inf), numerics.least(lengths), slope))
     return length, rest

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics
+from jboost.base import check, loops, numerics, reduce
 from jboost.base.numerics import times
 from jboost.base.types import Array
 from jboost.lp import break_points
@@ -162,7 +162,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
 
 def _begun(program: _Program, basis: Basis) -> tuple[Basis, Array]:
     """A basis from elsewhere where it is a vertex here, else the first; and its margins."""
-    has_votes = jnp.any(basis.basics < program.is_used.shape[0])
+    has_votes = reduce.any_true(basis.basics < program.is_used.shape[0])
     basis, is_vertex = loops.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
     return loops.cond(is_vertex, lambda: (basis, _margins(program, basis)), lambda: _first_basis(program))
 
@@ -224,13 +224,13 @@ def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
         return inverse, times(inverse, equations) - unit
 
     def is_near(state: tuple[Array, Array]) -> Array:
-        missed = jnp.max(jnp.abs(state[1]))
+        missed = reduce.largest(jnp.abs(state[1]), axis=(0, 1))
         return (missed > eps**_RAISED) & (missed <= _NEAR)
 
     first = correct((basis.inverse, times(basis.inverse, equations) - unit))
     (inverse, missed), _ = loops.bounded_loop(correct, is_near, first, max_checks=_MOST_CORRECTIONS)
     votes = times(jnp.concatenate([-_lift(program, basis.slots), jnp.ones((1,), missed.dtype)]), inverse[:, :-1])
-    return basis._replace(inverse=inverse), (jnp.max(jnp.abs(missed)) <= _NEAR) & (jnp.min(votes) >= -(eps**_LEAST_VOTE))
+    return basis._replace(inverse=inverse), (reduce.largest(jnp.abs(missed), axis=(0, 1)) <= _NEAR) & (reduce.least(votes) >= -(eps**_LEAST_VOTE))
 
 
 def _table(program: _Program, basis: Basis, margins: Array) -> _Table:
@@ -243,7 +243,7 @@ def _table(program: _Program, basis: Basis, margins: Array) -> _Table:
     slot_caps, basic_caps = program.caps[basis.slots], jnp.concatenate([program.caps[basis.basics], one])
     is_below = jnp.append((values[:-1] < 0) & (basis.basics >= num_votes), True)
     norms = 1 + times(entries * entries, jnp.ones_like(basic_caps))
-    return _Table(entries, basis.slots, basis.basics, slot_caps, basic_caps, is_below, norms, jnp.any(is_below))
+    return _Table(entries, basis.slots, basis.basics, slot_caps, basic_caps, is_below, norms, reduce.any_true(is_below))
 
 
 def _lift(program: _Program, places: Array) -> Array:
@@ -335,6 +335,6 @@ def _gap(program: _Program, table: _Table) -> Array:
     """Between what the example weights allow and what the votes are worth, worked out from the columns."""
     votes, weights = _vertex(table)
     margins, rho = times(votes, program.columns), table.entries[-1, -1]
-    value = rho - jnp.sum(program.caps[votes.shape[0] :] * jnp.maximum(rho - margins, 0.0))
+    value = rho - numerics.precise_sum(program.caps[votes.shape[0] :] * jnp.maximum(rho - margins, 0.0))
     edges = jnp.where(program.is_used, times(program.columns, weights), -jnp.inf)
-    return jnp.max(edges) - value + jnp.abs(jnp.sum(weights) - 1) + jnp.abs(jnp.sum(votes) - 1)
+    return reduce.largest(edges) - value + jnp.abs(numerics.precise_sum(weights) - 1) + jnp.abs(numerics.precise_sum(votes) - 1)

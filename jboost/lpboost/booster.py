@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops
+from jboost.base import boosting, check, loops, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -112,7 +112,7 @@ class LPBoost:
         """
         if not boosting.has_quick_answers(learner):
             return learner.propose(state, memory.asked)
-        seen = certify.largest_signed_edge(memory.columns, memory.asked, jnp.any(memory.columns != 0, axis=1))
+        seen = certify.largest_signed_edge(memory.columns, memory.asked, reduce.any_true(memory.columns != 0, axis=1))
         return learner.propose_above(state, memory.asked, seen + self.tolerance)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
@@ -149,7 +149,7 @@ class LPBoost:
             constant=ensemble.constant,
             count=count,
             certificate=certificate_of(memory.proven),
-            edge=jnp.max(edges),
+            edge=reduce.largest(edges),
             status=jnp.where(goes_on, int(Status.UNFINISHED), missed),
         )
 
@@ -181,14 +181,14 @@ class LPBoost:
                 config=config,
             )
             lower = jnp.maximum(value.attained(memory.columns, solved.votes, self.relaxation, memory.prior), -1.0)  # no votes have a value below -1
-            is_better = (lower > old.lower) | ~jnp.any(old.coefficients > 0)
-            is_leaner = (jnp.sum(solved.votes > 0) < jnp.sum(old.coefficients > 0)) & (goal - lower <= self.tolerance)
+            is_better = (lower > old.lower) | ~reduce.any_true(old.coefficients > 0)
+            is_leaner = (reduce.count(solved.votes > 0) < reduce.count(old.coefficients > 0)) & (goal - lower <= self.tolerance)
             is_taken = jnp.where(is_first, is_better, is_leaner)
             votes = jnp.where(is_taken, solved.votes, old.coefficients)
             lower = jnp.where(is_taken, lower, old.lower)
             kept = jax.tree.map(lambda new, before: jnp.where(is_first, new, before), solved, memory.solved)
             memory = memory._replace(solved=kept, proven=old._replace(coefficients=votes, lower=lower))
-            next_part = -(-jnp.sum(votes > 0, dtype=jnp.int32) // _PART_DROPPED)
+            next_part = -(-reduce.count(votes > 0) // _PART_DROPPED)
             num_dropped = jnp.where(is_taken | is_first, next_part, num_dropped // 2)
             return memory, jnp.where(goal - lower <= self.tolerance, num_dropped, 0), jnp.zeros((), bool)
 

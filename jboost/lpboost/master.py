@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp import first_order, interior_point, margin_simplex
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
@@ -119,7 +119,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
     found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
     votes = _distribution(jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0), before.votes)
     weights = jnp.maximum(found.example_weights, 0.0)
-    is_known = jnp.all(jnp.isfinite(weights)) & (jnp.sum(weights) > 0)
+    is_known = reduce.all_true(jnp.isfinite(weights)) & (numerics.precise_sum(weights) > 0)
     weights = jnp.where(is_known, weights, before.example_weights)
     if not finds_vertices(config):
         weights = projection_capped_simplex(weights, caps, mask=caps > 0)
@@ -141,7 +141,7 @@ def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm:
 
 
 def _distribution(votes: Array, otherwise: Array) -> Array:
-    total = jnp.sum(votes)
+    total = numerics.precise_sum(votes)
     is_known = (total > 0) & (total < jnp.inf)
     return jnp.where(is_known, numerics.safe_divide(votes, jnp.where(is_known, total, 1.0)), otherwise)
 

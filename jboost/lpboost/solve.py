@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, boosting, check, types
+from jboost.base import batching, boosting, check, reduce, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
@@ -122,7 +122,7 @@ def _solve(examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolut
 def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None) -> LPBoostSolution:
     dtype = jnp.result_type(float)
     nu, tolerance = nu.astype(dtype), tolerance.astype(dtype)
-    is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(examples.features.astype(dtype)) <= 1) | ~examples.mask[:, None])
+    is_valid = boosting.is_valid(examples) & reduce.all_true((jnp.abs(examples.features.astype(dtype)) <= 1) | ~examples.mask[:, None], axis=(0, 1))
     is_real = examples.mask & is_valid
     columns = jnp.where(is_real[:, None], examples.features.astype(dtype), 0.0).T
     prior = boosting.initial_distribution(examples._replace(mask=is_real))

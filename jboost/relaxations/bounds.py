@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.types import Array, PyTree
 
 UNIT = 2.0**-52
@@ -35,7 +35,7 @@ def widely(function: Callable[..., PyTree]) -> Callable[..., Any]:
 
 def sum_up(terms: Array) -> Array:
     """At least the sum over the last axis of what terms >= 0 stand for, each wrong by six roundings at most."""
-    return jnp.sum(terms, axis=-1) * (1 + (terms.shape[-1] + 8) * UNIT)
+    return reduce.total(terms) * (1 + (terms.shape[-1] + 8) * UNIT)
 
 
 def shortfall_sum_up(threshold: Array, margins: Array, prior: Array, order: int) -> Array:
@@ -55,7 +55,7 @@ def root_share_down(square: Array) -> Array:
 
 def true_shares(prior: Array) -> Array:
     """The shares with sum one, [m], in 64 bits; positive where the prior is."""
-    return jnp.where(prior > 0, jnp.maximum(prior / jnp.sum(prior), jnp.finfo(prior.dtype).tiny), 0.0)
+    return jnp.where(prior > 0, jnp.maximum(prior / numerics.precise_sum(prior), jnp.finfo(prior.dtype).tiny), 0.0)
 
 
 def share_rounding(prior: Array, dtype: jnp.dtype) -> float:
@@ -74,7 +74,7 @@ def lowered(bound: Array, *terms: Array) -> Array:
 def scaled(example_weights: Array, prior: Array) -> Array:
     """The weights of real examples, which sum to one."""
     kept = jnp.where(prior > 0, example_weights, 0.0)
-    return kept / jnp.sum(kept)
+    return kept / numerics.precise_sum(kept)
 
 
 def densities(weights: Array, prior: Array) -> Array:

@@ -8,7 +8,7 @@ import math
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.projections import kl_projection_by_sums
@@ -27,7 +27,7 @@ class HardMargin:
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """0 where no example falls short, else inf."""
-        falls_short = jnp.any((shortfalls > 0) & (shares(prior, shortfalls) > 0))
+        falls_short = reduce.any_true((shortfalls > 0) & (shares(prior, shortfalls) > 0))
         return jnp.where(falls_short, jnp.inf, 0.0).astype(shortfalls.dtype)
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
@@ -68,12 +68,12 @@ class SoftMargin:
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0 where the caps are kept, up to rounding."""
         over = example_weights > self.caps(shares(prior, example_weights)) * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
-        return jnp.where(jnp.any(over), jnp.inf, 0.0).astype(example_weights.dtype)
+        return jnp.where(reduce.any_true(over), jnp.inf, 0.0).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The capped sum of shortfalls: the hinge loss."""
         caps = self.caps(shares(prior, shortfalls))
-        return jnp.sum(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
+        return numerics.precise_sum(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
         """A softmax, projected by relative entropy onto the capped simplex (Section 5.2)."""
@@ -91,7 +91,7 @@ class SoftMargin:
             caps = jnp.minimum(relaxation.caps(prior), 2.0) * (1 + bounds.share_rounding(prior, dtype))  # none above 1 binds
             keys, sorted_caps = lax.sort((jnp.where(prior > 0, margins, jnp.inf), caps), num_keys=1, is_stable=False)
             before = jnp.cumsum(sorted_caps) - sorted_caps
-            place = jnp.sum((before < 1) & (sorted_caps > 0), dtype=jnp.int32) - 1
+            place = reduce.count((before < 1) & (sorted_caps > 0)) - 1
             threshold = keys[jnp.maximum(place, 0)]
             hinge = bounds.sum_up(caps * jnp.maximum(threshold - margins, 0.0))
             return numerics.round_down(bounds.lowered(threshold - hinge, threshold, hinge), dtype)
@@ -117,7 +117,7 @@ class SoftMargin:
             if self.nu is None:
                 raise ValueError("prior is None: whether a cap is feasible depends on the number of examples")
             return self.nu <= 1
-        return jnp.sum(self.caps(prior)) >= 1 - 16 * jnp.finfo(prior.dtype).eps
+        return numerics.precise_sum(self.caps(prior)) >= 1 - 16 * jnp.finfo(prior.dtype).eps
 
     def is_valid(self) -> Array:
         """Whether the cap is positive, or nu, which is finite."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import brackets
+from jboost.base import brackets, reduce
 from jboost.base.types import Array
 from jboost.relaxations.votes import norm_bound
 
@@ -29,13 +29,13 @@ def lower_from_margins(reached: Array, norm: Array, relaxation: Any, votes: Any,
 def largest_edge(columns: Array, example_weights: Array) -> Array:
     """The largest |edge| of columns [n, m] under the weights scaled to sum to one, [], rounded up; 0 without columns."""
     (low, high), total = _edges_and_total(columns, example_weights)
-    return _of_sum_one(jnp.max(jnp.maximum(high, -low), initial=0.0), total)
+    return _of_sum_one(jnp.maximum(reduce.largest(jnp.maximum(high, -low)), 0.0), total)
 
 
 def largest_signed_edge(columns: Array, example_weights: Array, is_used: Array) -> Array:
     """The largest edge of those columns [n, m] where `is_used` [n], under the weights scaled to sum to one, [], rounded up; -1 without columns."""
     (_, high), total = _edges_and_total(columns, example_weights)
-    return _of_sum_one(jnp.max(jnp.where(is_used, high, -total[1]), initial=-1.0), total)
+    return _of_sum_one(jnp.maximum(reduce.largest(jnp.where(is_used, high, -total[1])), -1.0), total)
 
 
 def scaled_edge(edge: Array, example_weights: Array) -> Array:

@@ -40,7 +40,7 @@ class CustomRelaxation:
         prior = shares(prior, margins)
         clean = jnp.where(prior > 0, margins, 0.0)
         weights = jnp.where(prior > 0, self.argmin_function(self.parameters, clean, strength, prior), 0.0).astype(margins.dtype)
-        return numerics.safe_divide(weights, jnp.full_like(weights, jnp.sum(weights)))
+        return numerics.safe_divide(weights, jnp.full_like(weights, numerics.precise_sum(weights)))
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma - f*([gamma - margins]_+) at the best gamma found, rounded down."""
@@ -60,7 +60,7 @@ class CustomRelaxation:
         """f(d), as the user computes it of weights that sum to one, rounded up."""
         prior = shares(prior, example_weights)
         kept = jnp.where(prior > 0, example_weights, 0.0)
-        charged = self.value(kept / jnp.sum(kept), prior)
+        charged = self.value(kept / numerics.precise_sum(kept), prior)
         return Charge(charged + _unit(example_weights) * jnp.abs(charged) + jnp.finfo(charged.dtype).tiny, jnp.zeros_like(charged))
 
     def is_feasible(self, prior: Array | None = None) -> Array:

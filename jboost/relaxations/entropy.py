@@ -13,7 +13,7 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations import bounds
@@ -36,16 +36,18 @@ class BinaryEntropy:
         """scale times the mean of what the coins lack in entropy; inf beyond the caps p_i / nu."""
         prior = shares(prior, example_weights)
         coins = number(self.nu, prior) * numerics.safe_divide(example_weights, prior)
-        beyond = jnp.any(coins > 1 + 16 * jnp.finfo(coins.dtype).eps)
+        beyond = reduce.any_true(coins > 1 + 16 * jnp.finfo(coins.dtype).eps)
         coins = jnp.clip(coins, 0.0, 1.0)
-        return jnp.where(beyond, jnp.inf, number(self.scale, prior) * jnp.sum(prior * _missing_entropy(2 * coins - 1, jnp.minimum(coins, 1 - coins))))
+        return jnp.where(
+            beyond, jnp.inf, number(self.scale, prior) * numerics.precise_sum(prior * _missing_entropy(2 * coins - 1, jnp.minimum(coins, 1 - coins)))
+        )
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The mean log-loss of the shortfalls: scale * mean(log((1 + e^(z / (nu scale))) / 2))."""
         prior = shares(prior, shortfalls)
         scale = number(self.scale, prior)
         odds = jnp.where(prior > 0, shortfalls, 0.0) / (number(self.nu, prior) * scale)
-        return scale * jnp.sum(prior * _log_loss(odds))
+        return scale * numerics.precise_sum(prior * _log_loss(odds))
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
         """The coins at the level where the weights sum to one."""
@@ -56,7 +58,7 @@ class BinaryEntropy:
         ground, ease = above / (slope + strength), jnp.maximum(slope / (slope + strength), jnp.finfo(margins.dtype).tiny)
         log_odds = _log_odds(_level(ground, ease, number(self.nu, margins), prior) - ground, ease)
         weights = prior * jax.nn.sigmoid(log_odds)
-        return weights / jnp.sum(weights)
+        return weights / numerics.precise_sum(weights)
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma minus the mean log-loss of gamma - margins, at its best gamma."""
@@ -76,7 +78,7 @@ class BinaryEntropy:
             places = odds(relaxation, threshold, margins)
             linear = jnp.where(is_near, 0.5 * places, jnp.maximum(places, 0.0))
             prior, losses = bounds.true_shares(prior), linear + rest
-            mean = jnp.sum(prior * losses)
+            mean = numerics.precise_sum(prior * losses)
             gain = relaxation.scale * mean
             errors = errors + bounds.share_rounding(prior, dtype) * jnp.abs(losses - mean)  # shares are wrong, but not in sum
             slack = prior * (errors + (prior.shape[0] + 8) * bounds.UNIT * (jnp.abs(linear) + jnp.abs(rest)))
@@ -101,7 +103,7 @@ class BinaryEntropy:
             error = bounds.share_rounding(prior, dtype) + 2 * (weights.shape[0] + 8) * bounds.UNIT
             density, cap = bounds.densities(weights, prior), 1 / relaxation.nu
             over = jnp.maximum(density * (1 + error) - cap, 0.0)
-            share = jnp.max(numerics.safe_divide(over, jnp.maximum(density - 1, over)), initial=0.0)
+            share = jnp.maximum(reduce.largest(numerics.safe_divide(over, jnp.maximum(density - 1, over))), 0.0)
             coins = jnp.clip(relaxation.nu * (density + share * (jnp.where(prior > 0, 1.0, 0.0) - density)), 0.0, 1.0)
             bias = jnp.minimum(jnp.abs(2 * coins - 1) + 2 * error * coins, 1.0)
             less = jnp.maximum(jnp.minimum(coins, 1 - coins) - error * coins, 0.0)
@@ -152,21 +154,21 @@ def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
 def _level(ground: Array, ease: Array, nu: Array, prior: Array) -> Array:
     """The level at which the coins under level - ground [m], the least of which is 0, have mean nu, []."""
     eps = jnp.finfo(ground.dtype).eps
-    total = jnp.sum(prior)
+    total = numerics.precise_sum(prior)
     others = jnp.maximum(1 - nu, 0.25 * eps)
     target = jnp.log(nu) - ease * jnp.log(others)
 
     def excess(level: Array) -> tuple[Array, Array]:
         log_odds = _log_odds(level - ground, ease)
         heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
-        mean, rest = jnp.sum(prior * heads) / total, jnp.sum(prior * tails) / total
-        growth = jnp.sum(prior * heads * tails / (ease + (1 - ease) * tails)) / total
+        mean, rest = numerics.precise_sum(prior * heads) / total, numerics.precise_sum(prior * tails) / total
+        growth = numerics.precise_sum(prior * heads * tails / (ease + (1 - ease) * tails)) / total
         value = (jnp.log(mean) - jnp.log(nu)) - ease * (jnp.log(rest) - jnp.log(others))
         return value, newton(level, value, growth * (1 / mean + ease / rest))
 
-    by_caps = jnp.log(nu) - jnp.log(jnp.sum(prior * jnp.exp(-ground)) / total)  # since no coin is above e^y
+    by_caps = jnp.log(nu) - jnp.log(numerics.precise_sum(prior * jnp.exp(-ground)) / total)  # since no coin is above e^y
     low = jnp.maximum(target, by_caps)
-    high = target + jnp.max(ground)
+    high = target + reduce.largest(ground)
     slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
     return bracketed_root(excess, low - slack, high + slack, jnp.minimum(low, high), tolerance=4 * eps)
 

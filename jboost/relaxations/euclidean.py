@@ -48,24 +48,24 @@ class EuclideanBall:
         def excess(log_charge: Array) -> tuple[Array, Array]:
             """How far log variance is below the wanted, along log(1 + omega(s))."""
             charged = _charged(jnp.expm1(log_charge), above)
-            total = jnp.sum(prior * charged.weights)
+            total = numerics.precise_sum(prior * charged.weights)
             spread = jnp.where(prior > 0, charged.weights / total - 1, 0.0)
             damping = 1 / (1 + charged.omega)
             moment = prior * spread * (spread + 1)
-            slope = 2 * (jnp.sum(moment * damping) - jnp.sum(moment) * jnp.sum(prior * (spread + 1) * damping))
-            variance = jnp.maximum(jnp.sum(prior * spread * spread), jnp.finfo(margins.dtype).tiny)
+            slope = 2 * (numerics.precise_sum(moment * damping) - numerics.precise_sum(moment) * numerics.precise_sum(prior * (spread + 1) * damping))
+            variance = jnp.maximum(numerics.precise_sum(prior * spread * spread), jnp.finfo(margins.dtype).tiny)
             growth = jnp.exp(log_charge) * (1 + 1 / jnp.expm1(log_charge))  # of s
             value = jnp.log(wanted) - jnp.log(variance)
             return value, newton(log_charge, value, -slope / variance * growth)
 
-        mean = jnp.sum(prior * above)
-        deviation = jnp.sqrt(jnp.sum(prior * (above - mean) ** 2))
+        mean = numerics.precise_sum(prior * above)
+        deviation = jnp.sqrt(numerics.precise_sum(prior * (above - mean) ** 2))
         enough = jnp.log1p(jnp.maximum(mean + _level_of(deviation / jnp.sqrt(wanted)), 1.0))
         free, _ = excess(jnp.zeros_like(mean))
         high = jnp.where(free >= 0, 0.0, enough)
         log_charge = bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=16 * eps)
         weights = prior * _charged(jnp.expm1(log_charge), above).weights
-        return self._pulled_inside(weights / jnp.sum(weights), prior)
+        return self._pulled_inside(weights / numerics.precise_sum(weights), prior)
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma - radius * |[gamma - margins]_+|_2 at its best gamma, or the bound by Cauchy and Schwarz, which does not know that d >= 0."""
@@ -197,8 +197,8 @@ class EuclideanPenalty:
         def excess(level: Array) -> tuple[Array, Array]:
             """Of the level at which equal margins would have this norm."""
             charged = _charged_at(level, above)
-            square = jnp.sum(prior * charged.weights**2)
-            slope = jnp.sum(prior * charged.weights**2 / (1 + charged.omega)) / square
+            square = numerics.precise_sum(prior * charged.weights**2)
+            slope = numerics.precise_sum(prior * charged.weights**2 / (1 + charged.omega)) / square
             log_norm = charged.log_unit + 0.5 * jnp.log(square)
             norm = jnp.exp(log_norm)
             value = (log_norm - jnp.log(wanted)) + (norm - wanted)
@@ -206,12 +206,12 @@ class EuclideanPenalty:
 
         low = _level_of(wanted)
         by_one = jnp.where(prior > 0, wanted / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), 1.0)
-        high = jnp.min(above + _level_of(by_one), initial=jnp.inf, where=prior > 0)
-        high = jnp.minimum(high, low + jnp.sum(prior * above))
+        high = numerics.masked_min(above + _level_of(by_one), prior > 0, fill=jnp.inf)
+        high = jnp.minimum(high, low + numerics.precise_sum(prior * above))
         slack = 8 * jnp.finfo(margins.dtype).eps * (1 + jnp.abs(low) + jnp.abs(high))
         level = bracketed_root(excess, low - slack, high + slack, high, tolerance=4 * jnp.finfo(margins.dtype).eps)
         weights = prior * _charged_at(level, above).weights
-        return weights / jnp.sum(weights)
+        return weights / numerics.precise_sum(weights)
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The greatest threshold below which the norm of the shortfalls is the scale."""
@@ -226,7 +226,7 @@ class EuclideanPenalty:
             value = jnp.hypot(spread, jnp.sqrt(count) * height) / unit - 1
             return value, mean + jnp.sqrt(jnp.maximum(unit - spread, 0.0)) * jnp.sqrt((unit + spread) / count)
 
-        high = jnp.min(above + unit / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), initial=jnp.inf, where=prior > 0)
+        high = numerics.masked_min(above + unit / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), prior > 0, fill=jnp.inf)
         eps = jnp.finfo(dtype).eps
         reach = bracketed_root(excess, unit * (1 - 8 * eps), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
         reach = jnp.maximum(reach, jnp.finfo(dtype).tiny)
@@ -238,7 +238,7 @@ class EuclideanPenalty:
             prior = bounds.true_shares(prior)
             clean = jnp.where(prior > 0, margins, least)
             gaps = jnp.maximum(1 - (clean - least) / reach, 0.0)
-            threshold = least + reach * (1 - (jnp.sum(prior * gaps * gaps) - target) / (2 * jnp.sum(prior * gaps)))
+            threshold = least + reach * (1 - (numerics.precise_sum(prior * gaps * gaps) - target) / (2 * numerics.precise_sum(prior * gaps)))
             square = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach) ** 2) * (1 + bounds.share_rounding(prior, dtype))
             share = bounds.root_share_down(jnp.where(square > target, target / square, 1.0))
             return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
@@ -249,7 +249,7 @@ class EuclideanPenalty:
         """f of the scaled weights."""
         prior = shares(prior, example_weights)
         dtype = example_weights.dtype
-        guess = _norm(example_weights / jnp.sum(jnp.where(prior > 0, example_weights, 0.0)), prior)
+        guess = _norm(example_weights / numerics.precise_sum(jnp.where(prior > 0, example_weights, 0.0)), prior)
 
         def bound(relaxation: EuclideanPenalty, example_weights: Array, prior: Array, guess: Array) -> Array:
             weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
@@ -273,12 +273,12 @@ class EuclideanPenalty:
 
 
 def _norm(example_weights: Array, prior: Array) -> Array:
-    square = jnp.sum(jnp.where(prior > 0, numerics.safe_divide(example_weights**2, num_examples(prior) * prior), 0.0))
+    square = numerics.precise_sum(jnp.where(prior > 0, numerics.safe_divide(example_weights**2, num_examples(prior) * prior), 0.0))
     return numerics.root(square)
 
 
 def _shortfall_norm(shortfalls: Array, prior: Array) -> Array:
-    return numerics.root(jnp.sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0)))
+    return numerics.root(numerics.precise_sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0)))
 
 
 def _deviation_error(prior: Array, dtype: jnp.dtype) -> float:
@@ -304,8 +304,8 @@ def _cauchy(radius: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tu
     """A mean and a square such that no d in the ball has <margins, d> below mean - sqrt(square); in the 64-bit scope."""
     allowed = jnp.maximum(num_examples(prior) * radius * radius * (1 + 4 * bounds.UNIT) - 1, 0.0)
     prior, error = bounds.true_shares(prior), bounds.share_rounding(prior, dtype)
-    mean = jnp.sum(prior * margins)
-    rounding = (margins.shape[0] + 8) * bounds.UNIT * jnp.sum(prior * jnp.abs(margins))
+    mean = numerics.precise_sum(prior * margins)
+    rounding = (margins.shape[0] + 8) * bounds.UNIT * numerics.precise_sum(prior * jnp.abs(margins))
     deviations = jnp.where(prior > 0, jnp.abs(margins - mean), 0.0)
     return mean - 2 * rounding - error * bounds.sum_up(prior * deviations), bounds.sum_up(prior * deviations**2) * (1 + error) * allowed
 
@@ -313,9 +313,9 @@ def _cauchy(radius: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tu
 def _below(reach: Array, above: Array, prior: Array) -> tuple[Array, Array, Array]:
     """Of the margins below a threshold, the least always among them: their share, their mean, and the sum of squares about it."""
     active = jnp.where((above < reach) | (above == 0), prior, 0.0)
-    count = jnp.sum(active)
-    mean = jnp.sum(active * above) / count
-    return count, mean, jnp.sum(active * (above - mean) ** 2)
+    count = numerics.precise_sum(active)
+    mean = numerics.precise_sum(active * above) / count
+    return count, mean, numerics.precise_sum(active * (above - mean) ** 2)
 
 
 # --- the curve -------------------------------------------------------------------------------------------------------------

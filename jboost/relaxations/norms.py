@@ -12,7 +12,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations import bounds
@@ -85,7 +85,7 @@ class AbsoluteBall:
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0 inside."""
-        inside = jnp.sum(example_weights) <= self.radius * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
+        inside = numerics.precise_sum(example_weights) <= self.radius * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
         return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
@@ -123,11 +123,11 @@ class AbsolutePenalty:
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """scale * sum d."""
-        return number(self.scale, example_weights) * jnp.sum(example_weights)
+        return number(self.scale, example_weights) * numerics.precise_sum(example_weights)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """0 where no example falls short by more than the scale, else inf."""
-        beyond = jnp.any((shortfalls > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)) & (shares(prior, shortfalls) > 0))
+        beyond = reduce.any_true((shortfalls > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)) & (shares(prior, shortfalls) > 0))
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
     def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
@@ -168,12 +168,12 @@ class LargestPenalty:
         """scale * the largest density."""
         prior = shares(prior, example_weights)
         density = numerics.safe_divide(example_weights, num_examples(prior) * prior)
-        return number(self.scale, example_weights) * jnp.max(density, initial=0.0)
+        return number(self.scale, example_weights) * jnp.maximum(reduce.largest(density), 0.0)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """0 where the shortfalls sum to the scale at most, else inf."""
         prior = shares(prior, shortfalls)
-        total = jnp.sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0), 0.0))
+        total = numerics.precise_sum(jnp.where(prior > 0, num_examples(prior) * prior * jnp.maximum(shortfalls, 0.0), 0.0))
         beyond = total > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
@@ -185,7 +185,7 @@ class LargestPenalty:
         above = above / strength
         level = _water_level(number(self.scale, margins) / strength, above, prior)
         weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
-        return weights / jnp.sum(weights)
+        return weights / numerics.precise_sum(weights)
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The greatest threshold below which the shortfalls sum to the scale: water poured on the margins."""
@@ -202,7 +202,7 @@ class LargestPenalty:
             clean = jnp.where(prior > 0, margins, least)
             gaps = (clean - least) / reach
             active = jnp.where(gaps < 1, prior, 0.0)
-            threshold = least + reach * ((target + jnp.sum(active * gaps)) / jnp.sum(active))
+            threshold = least + reach * ((target + numerics.precise_sum(active * gaps)) / numerics.precise_sum(active))
             total = bounds.sum_up(prior * (jnp.maximum(threshold - clean, 0.0) / reach)) * (1 + bounds.share_rounding(prior, dtype))
             share = jnp.where(total > target, target / total, 1.0) * (1 - 4 * bounds.UNIT)
             return numerics.round_down(bounds.lowered(least + share * (threshold - least), least, threshold, threshold - least), dtype)
@@ -215,7 +215,7 @@ class LargestPenalty:
 
         def bound(relaxation: LargestPenalty, example_weights: Array, prior: Array) -> Array:
             weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
-            density = jnp.max(bounds.densities(weights, prior), initial=0.0) * (1 + bounds.share_rounding(prior, dtype))
+            density = jnp.maximum(reduce.largest(bounds.densities(weights, prior)), 0.0) * (1 + bounds.share_rounding(prior, dtype))
             slack = 1 + (example_weights.shape[0] + 8) * bounds.UNIT
             return numerics.round_up(relaxation.scale * density / num_examples(prior) * slack, dtype)
 
@@ -237,11 +237,11 @@ def _water_level(volume: Array, ground: Array, prior: Array) -> Array:
 
     def excess(level: Array) -> tuple[Array, Array]:
         under = jnp.where((ground < level) | (ground == 0), prior, 0.0)
-        area = jnp.sum(under)
-        proposal = (target + jnp.sum(under * ground)) / area
+        area = numerics.precise_sum(under)
+        proposal = (target + numerics.precise_sum(under * ground)) / area
         return (level - proposal) * area / target, proposal
 
-    by_one = jnp.min(ground + target / jnp.where(prior > 0, prior, 1.0), initial=jnp.inf, where=prior > 0)
-    high = jnp.minimum(by_one, (target + jnp.sum(prior * ground)) / jnp.sum(prior))
+    by_one = numerics.masked_min(ground + target / jnp.where(prior > 0, prior, 1.0), prior > 0, fill=jnp.inf)
+    high = jnp.minimum(by_one, (target + numerics.precise_sum(prior * ground)) / numerics.precise_sum(prior))
     eps = jnp.finfo(ground.dtype).eps
     return bracketed_root(excess, jnp.zeros_like(high), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.types import Array, ArrayLike
 
 
@@ -77,7 +77,7 @@ def times(rate: Array, amount: Array) -> Array:
 
 def num_examples(prior: Array) -> Array:
     """How many examples have a share, [] in the dtype of the prior."""
-    return jnp.sum(prior > 0, dtype=prior.dtype)
+    return reduce.count(prior > 0, dtype=prior.dtype)
 
 
 def safe_log(values: Array) -> Array:
@@ -96,4 +96,4 @@ def softmax(margins: Array, strength: Array, prior: Array) -> Array:
     """The distribution proportional to prior * exp(-margins / strength), [m]."""
     _, above = lifted(margins, prior)
     weights = prior * jnp.exp(-above / number(strength, margins))
-    return weights / jnp.sum(weights)
+    return weights / numerics.precise_sum(weights)

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import jax.numpy as jnp
 
-from jboost.base import brackets, loops
+from jboost.base import brackets, loops, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations.types import is_positive, number, positive
@@ -56,8 +56,8 @@ class UnitBall:
         def climb(state: tuple[Array, Array]) -> tuple[Array, Array]:
             threshold, _ = state
             above = jnp.maximum(sizes - threshold, 0.0)
-            excess = jnp.sum(above) - 1
-            count = jnp.maximum(jnp.sum(above > 0, dtype=votes.dtype), 1.0)
+            excess = numerics.precise_sum(above) - 1
+            count = jnp.maximum(reduce.count(above > 0, dtype=votes.dtype), 1.0)
             return threshold + jnp.maximum(excess, 0.0) / count, excess
 
         start = (jnp.zeros((), votes.dtype), jnp.full((), jnp.inf, votes.dtype))
@@ -96,7 +96,7 @@ class SquaredNorm:
         sizes = jnp.sort(jnp.abs(votes), descending=True)
         counts = jnp.arange(1, sizes.shape[0] + 1, dtype=votes.dtype)
         thresholds = jnp.cumsum(sizes) / (counts + 1 / (step * number(self.strength, votes)))
-        threshold = jnp.max(thresholds, initial=0.0)
+        threshold = jnp.maximum(reduce.largest(thresholds), 0.0)
         return jnp.sign(votes) * jnp.maximum(jnp.abs(votes) - threshold, 0.0)
 
     def allowed(self, votes: Array) -> Array:

@@ -8,13 +8,14 @@ the two sides and the restarts to the certified gap. Work: two products with A a
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops
+from jboost.base import check, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.relaxations import certify
 from jboost.relaxations.votes import norm_bound
@@ -80,23 +81,22 @@ def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Arra
         nearest = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
         initial = (jnp.zeros((game.margins.shape[1],), game.margins.dtype), nearest)
     start = _complete(game, *initial)
-    best = _improve(Bounds(start.coefficients, -jnp.inf * jnp.ones(()), start.example_weights, jnp.inf * jnp.ones(())), game, start)
-    row_norms = jnp.sum(game.margins**2, axis=1)
+    row_norms = reduce.total(game.margins**2, axis=1)
     zero = jnp.zeros((), game.margins.dtype)
-    first_step = lax.rsqrt(jnp.maximum(jnp.max(row_norms, initial=0.0), 1.0))
-    nothing = jax.tree.map(jnp.zeros_like, start)
-    gap = best.upper - best.lower
-    state = _State(start, nothing, zero, start, gap, zero + jnp.inf, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
+    first_step = lax.rsqrt(jnp.maximum(reduce.largest(row_norms), 1.0))
+    nothing, infinite = jax.tree.map(jnp.zeros_like, start), zero + jnp.inf
+    best = Bounds(start.coefficients, -infinite, start.example_weights, infinite)
+    state = _State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
     target = 0.98 * tolerance - 8 * jnp.finfo(game.margins.dtype).eps
     steps_per_check = min(config.iterations_per_check, config.max_iterations)
 
     def round_of_steps(state: _State) -> _State:
-        return _check(game, loops.fori_loop(0, steps_per_check, lambda _, now: _step(game, now), state))
+        num_steps = jnp.where(state.num_checks == 0, 0, steps_per_check)  # the first round looks at where it starts
+        return _check(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
 
-    last, _ = loops.bounded_loop(
-        round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=config.max_iterations // steps_per_check
-    )
-    return last.best, last.num_checks * steps_per_check
+    most_rounds = 1 + config.max_iterations // steps_per_check
+    last, _ = loops.bounded_loop(round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=most_rounds)
+    return last.best, (last.num_checks - 1) * steps_per_check
 
 
 def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
@@ -126,9 +126,9 @@ def _step(game: Game, state: _State) -> _State:
 
     moved, shifted = coefficients - now.coefficients, example_weights - now.example_weights
     heavier = jnp.maximum(jnp.maximum(example_weights, now.example_weights), tiny)
-    divergence = 0.5 * jnp.sum(shifted * shifted / heavier)
-    length = divergence / state.balance + 0.5 * state.balance * jnp.sum(moved * moved)
-    bend = jnp.abs(jnp.sum((trial.edges - now.edges) * moved))
+    divergence = 0.5 * numerics.precise_sum(shifted * shifted / heavier)
+    length = divergence / state.balance + 0.5 * state.balance * numerics.precise_sum(moved * moved)
+    bend = jnp.abs(numerics.precise_sum((trial.edges - now.edges) * moved))
     limit = jnp.where(bend > 0, length / jnp.where(bend > 0, bend, 1.0), jnp.inf)
     shortest = jnp.finfo(limit.dtype).eps
     fits = (state.step_size <= limit) | (state.step_size <= shortest)
@@ -149,9 +149,12 @@ def _check(game: Game, state: _State) -> _State:
     """Estimates the bounds at the last point and at the average, and restarts from the better where that pays."""
     total = jnp.where(state.total_step > 0, state.total_step, 1.0)
     average = jax.tree.map(lambda weighted, last: jnp.where(state.total_step > 0, weighted / total, last), state.sums, state.point)
-    last_gap, average_gap = _gap(game, state.point), _gap(game, average)
-    best = _improve(_improve(state.best, game, state.point), game, average)
-    better = jax.tree.map(lambda mean, last: jnp.where(average_gap < last_gap, mean, last), average, state.point)
+    both = jax.tree.map(lambda last, mean: jnp.stack([last, mean]), state.point, average)
+    lower, upper = jax.vmap(functools.partial(_bounds, game))(both)
+    best = _improve(state.best, both, lower, upper)
+    last_gap, average_gap = upper - lower
+    is_average = average_gap < last_gap
+    better = jax.tree.map(lambda mean, last: jnp.where(is_average, mean, last), average, state.point)
     gap = jnp.minimum(average_gap, last_gap)
 
     has_shrunk = gap <= 0.5 * state.anchor_gap
@@ -165,9 +168,9 @@ def _check(game: Game, state: _State) -> _State:
 
 def _restart(state: _State, point: Point, gap: Array) -> _State:
     tiny = jnp.finfo(gap.dtype).tiny
-    moved = jnp.sqrt(jnp.sum((point.coefficients - state.anchor.coefficients) ** 2))
+    moved = jnp.sqrt(numerics.precise_sum((point.coefficients - state.anchor.coefficients) ** 2))
     heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)
-    shifted = jnp.sqrt(jnp.sum((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
+    shifted = jnp.sqrt(numerics.precise_sum((point.example_weights - state.anchor.example_weights) ** 2 / heavier))
     is_known = (moved > 1e-6) & (shifted > 1e-6)
     balance = jnp.sqrt(jnp.where(is_known, shifted / jnp.where(is_known, moved, 1.0), state.balance) * state.balance)
     return state._replace(
@@ -182,25 +185,21 @@ def _restart(state: _State, point: Point, gap: Array) -> _State:
     )
 
 
-def _lower(game: Game, point: Point) -> Array:
-    return certify.lower_from_margins(point.reached, norm_bound(game.votes.allowed(point.coefficients)), game.relaxation, game.votes, game.prior)
+def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
+    """What the votes of a point attain, and what its example weights allow at most."""
+    norm = norm_bound(game.votes.allowed(point.coefficients))
+    lower = certify.lower_from_margins(point.reached, norm, game.relaxation, game.votes, game.prior)
+    edge = jnp.maximum(reduce.largest(jnp.abs(point.edges)), 0.0)
+    return lower, certify.upper_from_edge(edge, point.example_weights, game.relaxation, game.votes, game.prior)
 
 
-def _upper(game: Game, point: Point) -> Array:
-    edge = jnp.max(jnp.abs(point.edges), initial=0.0)
-    return certify.upper_from_edge(edge, point.example_weights, game.relaxation, game.votes, game.prior)
-
-
-def _gap(game: Game, point: Point) -> Array:
-    return _upper(game, point) - _lower(game, point)
-
-
-def _improve(best: Bounds, game: Game, point: Point) -> Bounds:
-    lower, upper = _lower(game, point), _upper(game, point)
-    rises, falls = lower > best.lower, upper < best.upper
+def _improve(best: Bounds, points: Point, lower: Array, upper: Array) -> Bounds:
+    """The best of what is known and of two points; each array of theirs has a leading axis."""
+    rises, falls = jnp.argmax(lower), jnp.argmin(upper)
+    has_risen, has_fallen = lower[rises] > best.lower, upper[falls] < best.upper
     return Bounds(
-        coefficients=jnp.where(rises, point.coefficients, best.coefficients),
-        lower=jnp.where(rises, lower, best.lower),
-        example_weights=jnp.where(falls, point.example_weights, best.example_weights),
-        upper=jnp.where(falls, upper, best.upper),
+        coefficients=jnp.where(has_risen, points.coefficients[rises], best.coefficients),
+        lower=jnp.where(has_risen, lower[rises], best.lower),
+        example_weights=jnp.where(has_fallen, points.example_weights[falls], best.example_weights),
+        upper=jnp.where(has_fallen, upper[falls], best.upper),
     )

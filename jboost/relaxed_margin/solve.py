@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, boosting, check, types
+from jboost.base import batching, boosting, check, reduce, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
@@ -110,7 +110,7 @@ def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, 
 def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
     dtype = jnp.result_type(float)
     margins = examples.features.astype(dtype)
-    is_valid = boosting.is_valid(examples) & jnp.all((jnp.abs(margins) <= 1) | ~examples.mask[:, None])
+    is_valid = boosting.is_valid(examples) & reduce.all_true((jnp.abs(margins) <= 1) | ~examples.mask[:, None], axis=(0, 1))
     is_valid = is_valid & relaxation.is_valid() & votes.is_valid()
     is_real = examples.mask & is_valid
     num_columns = margins.shape[1]

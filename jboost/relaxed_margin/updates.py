@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.relaxed_margin import first_order
 from jboost.relaxed_margin.first_order import Game, SolverConfig
@@ -45,7 +45,7 @@ def analytic(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     """The step of Figure 1: eta = clip(beta <d, A(e_j - w)> / |A(e_j - w)|_inf^2, 0, 1)."""
     direction = target.reached - now.reached
     slope = _edge(now.example_weights, direction)
-    share = jnp.clip(numerics.safe_divide(strength * slope, jnp.max(jnp.abs(direction)) ** 2), 0.0, 1.0)
+    share = jnp.clip(numerics.safe_divide(strength * slope, reduce.largest(jnp.abs(direction)) ** 2), 0.0, 1.0)
     return _moved(now, game, target.coefficients - now.coefficients, direction, share, strength)
 
 
@@ -62,7 +62,7 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
     edges = signs * jnp.matmul(now.example_weights, game.margins, precision=lax.Precision.HIGHEST)
     in_use = jnp.where(signs != 0, edges, jnp.inf)
     worst = jnp.argmin(in_use)
-    uncast = 1.0 - jnp.sum(jnp.abs(now.coefficients))
+    uncast = 1.0 - numerics.precise_sum(jnp.abs(now.coefficients))
     takes_uncast = (uncast > 0) & (in_use[worst] > 0)
     source = corner(game, worst, jnp.where(takes_uncast, 0.0, signs[worst]))
     direction = target.reached - source.reached
@@ -79,7 +79,7 @@ def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverCon
 
 
 def _edge(example_weights: Array, direction: Array) -> Array:
-    return jnp.sum(example_weights * direction)
+    return numerics.precise_sum(example_weights * direction)
 
 
 def _best_share(now: Votes, game: Game, direction: Array, longest: Array, strength: Array) -> Array:

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost import losses
-from jboost.base import boosting
+from jboost.base import boosting, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Proposal, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -24,6 +24,7 @@ class Memory(NamedTuple):
     """What SLIPPER carries from round to round."""
 
     loss: ExponentialLoss
+    weights: Array  # [m] the distribution that the losses make
     margins: Array  # [m] y F(x)
     num_rounds: Array  # [] int32, so far
 
@@ -42,20 +43,18 @@ class Slipper:
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """Starts from the user's weights."""
-        loss = losses.start_exponential(dataset)
-        weights = losses.example_weights(loss)
-        margins = jnp.zeros_like(weights)
-        bound = losses.mean_exponential(loss)
-        certificate = Certificate(losses.training_error(dataset, margins), bound, bound, weights)
-        return boosting.before_first_round(Memory(loss, margins, jnp.zeros((), jnp.int32)), weights, certificate, capacity)
+        certificate = losses.certify_nothing_voted(dataset)
+        weights = certificate.example_weights
+        memory = Memory(losses.start_exponential(dataset), weights, jnp.zeros_like(weights), jnp.zeros((), jnp.int32))
+        return boosting.before_first_round(memory, weights, certificate, capacity)
 
     def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
         """One round: the confidence of the rule of least normaliser, and the weights it leaves."""
-        weights, signs = losses.example_weights(memory.loss), boosting.signs(dataset)
+        weights, signs = memory.weights, boosting.signs(dataset)
         agreement = proposal.outputs * signs[None, :]
-        right, wrong = (jnp.sum(jnp.where(chosen, weights[None, :], 0.0), axis=1) for chosen in (agreement > 0, agreement < 0))
+        right, wrong = reduce.totals(*(jnp.where(chosen, weights[None, :], 0.0) for chosen in (agreement > 0, agreement < 0)))
         best = jnp.argmax(jnp.abs(jnp.sqrt(right) - jnp.sqrt(wrong)))
-        vote = confidence(right[best], wrong[best], jnp.sum(dataset.mask))
+        vote = confidence(right[best], wrong[best], reduce.count(dataset.mask))
         gain = jnp.where(agreement[best] == 0, 0.0, vote * agreement[best])
         loss, margins = losses.add_margins(memory.loss, gain), memory.margins + gain
 
@@ -64,7 +63,7 @@ class Slipper:
         bound, next_weights = losses.mean_exponential(loss), losses.example_weights(loss)
         num_rounds = memory.num_rounds + 1
         return Absorbed(
-            memory=Memory(loss, margins, num_rounds),
+            memory=Memory(loss, next_weights, margins, num_rounds),
             example_weights=next_weights,
             slots=jnp.where(jnp.arange(len(right)) == best, slot, ensemble.votes.shape[0]),
             votes=ensemble.votes.at[slot].add(vote, mode="drop"),
