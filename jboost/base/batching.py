@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
 
-from jboost.base import loops
+from jboost.base import devices, loops
 from jboost.base.types import ArrayLike, PyTree
 
 _CACHE_BYTES = 1 << 18
@@ -80,7 +80,7 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
                 return function(*(next(rest) if flag else leaf for leaf, flag in zip(arguments, is_batched, strict=True)))
 
             own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
-            return _map(one, own, axis_size, _CACHE_BYTES // max(known, 1)) if jax.default_backend() == "cpu" else jax.vmap(one)(own)
+            return _map(one, own, axis_size, _CACHE_BYTES // max(known, 1)) if devices.platform() == "cpu" else jax.vmap(one)(own)
 
         results = _chunked(members, known * num_members)(*arguments)  # so that a further `vmap` has its chunks too, instead of a lockstep of batches
         return results, jax.tree.map(lambda _: True, results)

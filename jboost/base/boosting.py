@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, loops, numerics, reduce
+from jboost.base import batching, check, devices, loops, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -451,11 +451,11 @@ def drive(
     return finish(state, dataset)
 
 
-@functools.partial(jax.jit, static_argnames=("max_rounds",))
+@devices.host_jit(static_argnames=("max_rounds",))
 def _start(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> State:
     return start(booster, learner, dataset, key=key, max_rounds=max_rounds)
 
 
-@jax.jit
+@devices.host_jit
 def _step(state: State, dataset: Dataset) -> tuple[State, Info]:
     return step(state, dataset)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 
-import jax
+from jboost.base import devices
 
 _WHERE_NOT_KNOWN = 16 << 30
 
 
 def of_device() -> int:
     """Bytes of the device that computes by default; on a CPU those of the machine."""
-    device = jax.devices()[0]
+    device = devices.default()
     stats = device.memory_stats()
     if stats is not None and "bytes_limit" in stats:
         return int(stats["bytes_limit"])

@@ -12,11 +12,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jboost.base import devices
 from jboost.base.types import Array
 
 Axis = int | tuple[int, ...]
@@ -172,7 +172,7 @@ def _is_one_kernel(values: Array, axes: tuple[int, ...]) -> bool:
 def _is_for_library(values: Array) -> bool:
     """Whether the plain reduction is as good: in a call of a library, and on devices other than CPUs."""
     is_large = jnp.issubdtype(values.dtype, jnp.floating) and math.prod(values.shape) >= _LIBRARY_SIZE
-    return is_large or jax.default_backend() != "cpu"
+    return is_large or devices.platform() != "cpu"
 
 
 def _in_one_pass(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops, reduce
+from jboost.base import boosting, check, devices, loops, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -303,5 +303,5 @@ def make_booster(
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(float)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
     master.judge_config(config)
-    suits_pivots = jax.default_backend() == "cpu" or boosting.has_quick_answers(learner)
+    suits_pivots = devices.platform() == "cpu" or boosting.has_quick_answers(learner)
     return LPBoost(nu, tolerance, stop_on, InteriorPointConfig() if config is None and not suits_pivots else config)

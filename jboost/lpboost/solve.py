@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, boosting, check, reduce, types
+from jboost.base import batching, boosting, check, devices, reduce, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
@@ -95,7 +95,7 @@ def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Arr
         return config
     if initial is not None:
         return master.method_of(initial.warm)
-    return SimplexConfig() if margins.size <= _SMALL and jax.default_backend() == "cpu" else InteriorPointConfig()
+    return SimplexConfig() if margins.size <= _SMALL and devices.platform() == "cpu" else InteriorPointConfig()
 
 
 def _grown(initial: LPBoostSolution, margins: Array, config: Config) -> LPBoostSolution:
