@@ -73,40 +73,12 @@ def _few_memory_maps():
         gc.collect()
 
 
-_SLOW_DOCTESTS = {
-    "jboost.combine.baselines.random_pairing",
-    "jboost.combine.pairwise.fit",
-    "jboost.combine.strategies.fit",
-    "jboost.drive.time_limit",
-    "jboost.example_weights.choice.choose_penalty",
-    "jboost.example_weights.large.fit_large",
-    "jboost.l0.booster.fit",
-    "jboost.l0.choice.choose",
-    "jboost.l0.exact.solve_exact",
-    "jboost.l0.exact_fit.fit_exact",
-    "jboost.l0.margins.path",
-    "jboost.l0.margins.search_margin",
-    "jboost.l0.relaxation.solve_relaxation",
-    "jboost.l0.strengthen.strengthen",
-    "jboost.l0.unnormalised.solve_unnormalised",
-    "jboost.lp.bounds.recompute_bounds",
-    "jboost.lpboost.booster.fit",
-    "jboost.lpboost.path.path",
-    "jboost.monomials.solve.greedy",
-    "jboost.pair.leave_one_out.leave_one_out",
-    "jboost.pair.pareto.front.best_trade_off",
-    "jboost.pair.pareto.front.pareto_front",
-    "jboost.pair.space.separator.optimal_plane",
-    "jboost.pair.trade_off_programs.least_distance_separator",
-    "jboost.slipper.rounds.choose_rounds",
-    "jboost.slipper.rules.rules",
-}  # each compiles a booster of its own
-
-
 def pytest_collection_modifyitems(items):
-    """Marks the doctests that are slow: a docstring cannot say so itself."""
+    """Marks as slow what slow.txt names: a whole test, or some of its parameters."""
+    lines = (line.strip() for line in Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
+    slow = {line for line in lines if line and not line.startswith("#")}
     for item in items:
-        if isinstance(item, pytest.DoctestItem) and item.name in _SLOW_DOCTESTS:
+        if item.nodeid in slow or item.nodeid.split("[")[0] in slow:
             item.add_marker(pytest.mark.slow)
 
 

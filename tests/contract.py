@@ -114,53 +114,41 @@ TABLE = (
         ),
         marks=pytest.mark.slow,
     ),
-    pytest.param(
-        Entry(
-            name="pair.optimal_separator, three classifiers",
-            public=jboost.pair.optimal_separator,
-            run=_pair("margin"),
-            problem=_score_triples,
-            invariant=("loss", "lower_bound", "status"),
-            scales=("loss", "lower_bound"),
-            per_example=("misclassified",),
-        ),
-        marks=pytest.mark.slow,
+    Entry(
+        name="pair.optimal_separator, three classifiers",
+        public=jboost.pair.optimal_separator,
+        run=_pair("margin"),
+        problem=_score_triples,
+        invariant=("loss", "lower_bound", "status"),
+        scales=("loss", "lower_bound"),
+        per_example=("misclassified",),
     ),
-    pytest.param(
-        Entry(
-            name="pair.leave_one_out",
-            public=jboost.pair.leave_one_out,
-            run=_leave_one_out,
-            problem=_score_pairs,
-            invariant=("error", "status"),
-            scales=("error",),
-            per_example=("errors", "kinds"),
-        ),
-        marks=pytest.mark.slow,
+    Entry(
+        name="pair.leave_one_out",
+        public=jboost.pair.leave_one_out,
+        run=_leave_one_out,
+        problem=_score_pairs,
+        invariant=("error", "status"),
+        scales=("error",),
+        per_example=("errors", "kinds"),
     ),
-    pytest.param(
-        Entry(
-            name="pair.pareto_front",
-            public=jboost.pair.pareto_front,
-            run=_pareto,
-            problem=_score_pairs,
-            invariant=("lightest", "margins", "count", "status"),
-            scales=("lightest",),
-            per_example=(),
-        ),
-        marks=pytest.mark.slow,
+    Entry(
+        name="pair.pareto_front",
+        public=jboost.pair.pareto_front,
+        run=_pareto,
+        problem=_score_pairs,
+        invariant=("lightest", "margins", "count", "status"),
+        scales=("lightest",),
+        per_example=(),
     ),
-    pytest.param(
-        Entry(
-            name="combine.fit",
-            public=jboost.combine.fit,
-            run=_combine,
-            problem=_score_triples,
-            invariant=("loss", "lower_bound", "status"),
-            scales=("loss", "lower_bound"),
-            per_example=("misclassified",),
-        ),
-        marks=pytest.mark.slow,
+    Entry(
+        name="combine.fit",
+        public=jboost.combine.fit,
+        run=_combine,
+        problem=_score_triples,
+        invariant=("loss", "lower_bound", "status"),
+        scales=("loss", "lower_bound"),
+        per_example=("misclassified",),
     ),
 )
 
@@ -269,25 +257,20 @@ def _maximum_agreement(data, labels, weights, mask):
 
 CERTIFIED = (
     Certified("lpboost.solve", _of_margins(jboost.lpboost.solve, nu=0.3)),
-    *(
-        pytest.param(entry, marks=pytest.mark.slow)
-        for entry in (
-            Certified("lpboost.fit", _of_fit(jboost.lpboost.fit, learner=jboost.learners.literals(), nu=0.3)),
-            Certified("relaxed_margin.solve", _of_margins(jboost.relaxed_margin.solve, jboost.relaxations.soft_margin(nu=0.3), tolerance=1e-3)),
-            Certified("relaxed_margin.fit", _of_fit(jboost.relaxed_margin.fit, learner=jboost.learners.literals(), tolerance=1e-2)),
-            Certified("l0.fit", _of_fit(jboost.l0.fit, learner=jboost.learners.monomials(2, kappa=0.5), margin=0.2, max_rounds=20)),
-            Certified("l0.solve_relaxation", _of_outputs(jboost.l0.solve_relaxation, "upper_bound", margin=0.2)),
-            Certified("l0.solve_exact", _of_outputs(jboost.l0.solve_exact, "loss", margin=0.2)),
-            Certified("l0.solve_unnormalised", _of_outputs(jboost.l0.solve_unnormalised, "loss", largest=4.0), width=math.inf),
-            Certified("example_weights.fit", _example_weights(jboost.example_weights.fit)),
-            Certified("example_weights.fit_large", _example_weights(jboost.example_weights.fit_large), traceable=False),
-            Certified("lp.solve", _soft_margin),
-            Certified("lpboost.path", _of_path(jboost.lpboost.path, learner=jboost.learners.literals(), nus=np.array([0.2, 0.3], np.float32))),
-            Certified(
-                "l0.path",
-                _of_path(jboost.l0.path, learner=jboost.learners.monomials(1, kappa=0.5), margins=np.array([0.1, 0.2], np.float32), max_rounds=20),
-            ),
-            Certified("monomials.maximum_agreement", _maximum_agreement),
-        )
+    Certified("lpboost.fit", _of_fit(jboost.lpboost.fit, learner=jboost.learners.literals(), nu=0.3)),
+    Certified("relaxed_margin.solve", _of_margins(jboost.relaxed_margin.solve, jboost.relaxations.soft_margin(nu=0.3), tolerance=1e-3)),
+    Certified("relaxed_margin.fit", _of_fit(jboost.relaxed_margin.fit, learner=jboost.learners.literals(), tolerance=1e-2)),
+    Certified("l0.fit", _of_fit(jboost.l0.fit, learner=jboost.learners.monomials(2, kappa=0.5), margin=0.2, max_rounds=20)),
+    Certified("l0.solve_relaxation", _of_outputs(jboost.l0.solve_relaxation, "upper_bound", margin=0.2)),
+    Certified("l0.solve_exact", _of_outputs(jboost.l0.solve_exact, "loss", margin=0.2)),
+    Certified("l0.solve_unnormalised", _of_outputs(jboost.l0.solve_unnormalised, "loss", largest=4.0), width=math.inf),
+    Certified("example_weights.fit", _example_weights(jboost.example_weights.fit)),
+    Certified("example_weights.fit_large", _example_weights(jboost.example_weights.fit_large), traceable=False),
+    Certified("lp.solve", _soft_margin),
+    Certified("lpboost.path", _of_path(jboost.lpboost.path, learner=jboost.learners.literals(), nus=np.array([0.2, 0.3], np.float32))),
+    Certified(
+        "l0.path",
+        _of_path(jboost.l0.path, learner=jboost.learners.monomials(1, kappa=0.5), margins=np.array([0.1, 0.2], np.float32), max_rounds=20),
     ),
+    Certified("monomials.maximum_agreement", _maximum_agreement),
 )

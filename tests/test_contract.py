@@ -45,10 +45,6 @@ def stack(problems):
     return Problem(*(np.stack(fields) for fields in zip(*problems, strict=True)))
 
 
-def stack_brackets(brackets):
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *brackets)
-
-
 def equal(result, other, fields):
     for field in fields:
         np.testing.assert_array_equal(np.asarray(getattr(result, field)), np.asarray(getattr(other, field)), err_msg=field)
@@ -102,6 +98,7 @@ def test_scaling_the_weights_scales_the_objective(entry, batched):
         assert getattr(scaled, field) == 4 * getattr(plain, field)
 
 
+@pytest.mark.slow
 def test_float64_agrees_and_is_float64(entry, batched):
     with jax.enable_x64(True):
         wide = entry.run(*(field.astype(np.float64) if field.dtype == np.float32 else field for field in entry.problem(1, SIZE)))
@@ -122,6 +119,7 @@ def test_new_values_and_numpy_inputs_do_not_compile(entry, compilations):
     assert compilations() == before
 
 
+@pytest.mark.slow
 def test_derivatives_are_zero_not_nan(entry):
     problem = entry.problem(1, SIZE)
 
@@ -150,27 +148,44 @@ def overlap(one, other):
     assert other.lower <= one.upper + 1e-6 * abs(one.upper), (one, other)
 
 
+def run_on_its_own(certified, problem):
+    """As a program of the caller's, where it may be."""
+    return jax.device_get((jax.jit(certified.run) if certified.traceable else certified.run)(*problem))
+
+
 def test_brackets_are_of_one_optimum_however_it_is_asked_for(certified):
-    plain = bits(1, SIZE)
-    asked = {
-        "plain": pad(plain),
-        "permuted": permute(pad(plain)),
-        "flipped": pad(plain)._replace(labels=-pad(plain).labels),
-        "easy": pad(bits(0, SIZE)),
-        "hard": pad(bits(4, SIZE)),
+    plain = pad(bits(1, SIZE))
+    single = {
+        "plain": run_on_its_own(certified, plain),
+        "permuted": run_on_its_own(certified, permute(plain)),
+        "flipped": run_on_its_own(certified, plain._replace(labels=-plain.labels)),
     }
-    run = jax.jit(certified.run) if certified.traceable else certified.run
-    single = {name: jax.device_get(run(*problem)) for name, problem in asked.items()}
-    batch = jax.device_get(jax.jit(jax.vmap(certified.run))(*stack(asked.values()))) if certified.traceable else stack_brackets(single.values())
-    for row, name in enumerate(asked):
-        assert -np.inf < single[name].lower <= single[name].upper < np.inf
-        assert single[name].status == batch.status[row]
-        overlap(single[name], jax.tree.map(lambda leaf, row=row: leaf[row], batch))
+    for bracket in single.values():
+        assert -np.inf < bracket.lower <= bracket.upper < np.inf
     assert single["plain"].upper - single["plain"].lower <= certified.width * max(1, abs(single["plain"].upper))
-    overlap(single["plain"], jax.device_get(certified.run(*plain)))
     overlap(single["plain"], single["permuted"])
     overlap(single["plain"], single["flipped"])
+
+
+@pytest.mark.slow
+def test_a_batch_brackets_what_calls_of_their_own_bracket(certified):
+    if not certified.traceable:
+        pytest.skip("the host drives it")
+    asked = [pad(bits(seed, SIZE)) for seed in (1, 0, 4)]  # of unequal difficulty
+    batch = jax.device_get(jax.jit(jax.vmap(certified.run))(*stack(asked)))
+    for row, problem in enumerate(asked):
+        alone = run_on_its_own(certified, problem)
+        assert -np.inf < alone.lower <= alone.upper < np.inf
+        assert alone.status == batch.status[row]
+        overlap(alone, jax.tree.map(lambda leaf, row=row: leaf[row], batch))
+
+
+@pytest.mark.slow
+def test_brackets_without_padding_and_in_64_bits_are_of_the_same_optimum(certified):
+    plain = bits(1, SIZE)
+    padded = run_on_its_own(certified, pad(plain))
+    overlap(padded, jax.device_get(certified.run(*plain)))
     with jax.enable_x64(True):
         wide = jax.device_get(certified.run(*(field.astype(np.float64) if field.dtype == np.float32 else field for field in plain)))
     assert wide.lower.dtype == np.float64
-    overlap(single["plain"], wide)
+    overlap(padded, wide)
