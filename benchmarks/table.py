@@ -30,6 +30,7 @@ from benchmarks import (
     pair_space,
     pair_sweep,
     projections,
+    shared_sizes,
     soft_margin_games,
 )
 from benchmarks.paper001 import table as paper001
@@ -54,6 +55,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "linear_programs": linear_programs.table,
     "growing_programs": linear_programs.growing_table,
     "compilation": compilation.table,
+    "shared_sizes": shared_sizes.table,
     "monomials": monomials.table,
     "monomials_orders": monomials.table,
     "monomials_hard": monomials.table,
