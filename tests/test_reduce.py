@@ -86,3 +86,17 @@ def test_derivatives_are_those_of_jax_numpy(derivative, x64):
     ours = jax.jit(derivative(lambda x: reduce.largest(x) ** 2 + reduce.total(jnp.exp(x)) * reduce.totals(x, x**3)[1]))(values)
     plain = jax.jit(derivative(lambda x: jnp.max(x) ** 2 + jnp.sum(jnp.exp(x)) * jnp.sum(x**3)))(values)
     np.testing.assert_allclose(ours, plain, rtol=1e-12)
+
+
+def test_several_reductions_in_one_pass_match_numpy():
+    for size in (0, 1, 33, 200, 5000):
+        numbers = _numbers((3, size), np.float32)
+        masks = numbers > 0
+        found = jax.jit(
+            lambda numbers, masks: reduce.several(
+                (reduce.SUM, numbers), (reduce.LARGEST, numbers), (reduce.LEAST, numbers), (reduce.ANY, masks), (reduce.ALL, masks)
+            )
+        )(numbers, masks)
+        extremes = numbers.max(-1, initial=-np.inf), numbers.min(-1, initial=np.inf)
+        expected = (numbers.sum(-1), *extremes, masks.any(-1), masks.all(-1))
+        jax.tree.map(np.testing.assert_array_equal, found, expected)

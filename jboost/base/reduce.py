@@ -9,7 +9,7 @@ Values and derivatives are those of `jax.numpy` (a sum takes its terms in anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -36,37 +36,51 @@ class _Monoid(NamedTuple):
 
 def total(values: Array, *, axis: Axis = -1) -> Array:
     """The sum over an axis or several, in the dtype of the values."""
-    return _reduced(_SUM, values, axis)
+    return _reduced(SUM, values, axis)
 
 
 def totals(first: Array, second: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
     """The sums of two arrays of one shape over an axis or several, each in its own dtype."""
-    return _both((_SUM, _SUM), (first, second), axis)
+    one, other = _together((SUM, SUM), (first, second), axis)
+    return one, other
 
 
 def largest(values: Array, *, axis: Axis = -1) -> Array:
     """The largest number over an axis or several, NaN where one is; -inf or the least integer for none."""
-    return _reduced(_LARGEST, values, axis)
+    return _reduced(LARGEST, values, axis)
 
 
 def least(values: Array, *, axis: Axis = -1) -> Array:
     """The least number over an axis or several, NaN where one is; inf or the largest integer for none."""
-    return _reduced(_LEAST, values, axis)
+    return _reduced(LEAST, values, axis)
 
 
 def extremes(values: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
     """`least` and `largest`."""
-    return _both((_LEAST, _LARGEST), (values, values), axis)
+    low, high = _together((LEAST, LARGEST), (values, values), axis)
+    return low, high
+
+
+def several(*parts: tuple[_Monoid, Array], axis: Axis = -1) -> tuple[Array, ...]:
+    """Reductions of arrays of one shape over an axis or several, in one pass; each part is one of SUM, LARGEST, LEAST, ANY and ALL, and its array.
+
+    >>> import jax.numpy as jnp
+    >>> from jboost.base import reduce
+    >>> [float(found) for found in reduce.several((reduce.SUM, jnp.array([1.0, 2.0])), (reduce.LARGEST, jnp.array([3.0, 4.0])))]
+    [3.0, 4.0]
+    """
+    monoids, values = zip(*parts, strict=True)
+    return _together(monoids, values, axis)
 
 
 def any_true(mask: Array, *, axis: Axis = -1) -> Array:
     """Whether one of the entries over an axis or several is True."""
-    return _reduced(_ANY, mask, axis)
+    return _reduced(ANY, mask, axis)
 
 
 def all_true(mask: Array, *, axis: Axis = -1) -> Array:
     """Whether all entries over an axis or several are True."""
-    return _reduced(_ALL, mask, axis)
+    return _reduced(ALL, mask, axis)
 
 
 def count(mask: Array, *, axis: Axis = -1, dtype: Any = jnp.int32) -> Array:
@@ -82,26 +96,26 @@ def _highest(dtype: Any) -> Any:
     return np.inf if jnp.issubdtype(dtype, jnp.floating) else jnp.iinfo(dtype).max
 
 
-_SUM = _Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
-_LARGEST = _Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
-_LEAST = _Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
-_ANY = _Monoid(lax.bitwise_or, lambda dtype: False, jnp.any)
-_ALL = _Monoid(lax.bitwise_and, lambda dtype: True, jnp.all)
+SUM = _Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
+LARGEST = _Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
+LEAST = _Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
+ANY = _Monoid(lax.bitwise_or, lambda dtype: False, jnp.any)
+ALL = _Monoid(lax.bitwise_and, lambda dtype: True, jnp.all)
 
 
 def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
     axes = _axes(values, axis)
     if _is_one_kernel(values, axes):
         return monoid.plain(values, axis=axes)
-    first, _ = lax.optimization_barrier(_pair((monoid, monoid), (values, values), axes))
+    first, _ = lax.optimization_barrier(_in_one_pass((monoid, monoid), (values, values), axes))
     return first
 
 
-def _both(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axis: Axis) -> tuple[Array, Array]:
+def _together(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -> tuple[Array, ...]:
     axes = _axes(values[0], axis)
     if all(_is_for_library(each) for each in values):
-        return monoids[0].plain(values[0], axis=axes), monoids[1].plain(values[1], axis=axes)
-    return _pair(monoids, values, axes)
+        return tuple(monoid.plain(each, axis=axes) for monoid, each in zip(monoids, values, strict=True))
+    return _in_one_pass(monoids, values, axes)
 
 
 def _axes(values: Array, axis: Axis) -> tuple[int, ...]:
@@ -119,10 +133,10 @@ def _is_for_library(values: Array) -> bool:
     return is_large or jax.default_backend() != "cpu"
 
 
-def _pair(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axes: tuple[int, ...]) -> tuple[Array, Array]:
-    def combine(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-        return monoids[0].combine(one[0], other[0]), monoids[1].combine(one[1], other[1])
+def _in_one_pass(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
+    def combine(ones: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(monoid.combine(one, other) for monoid, one, other in zip(monoids, ones, others, strict=True))
 
     starts = tuple(np.asarray(monoid.identity(each.dtype), each.dtype) for monoid, each in zip(monoids, values, strict=True))
-    found: tuple[Array, Array] = lax.reduce(values, starts, combine, axes)
+    found: tuple[Array, ...] = lax.reduce(tuple(values), starts, combine, axes)
     return found
