@@ -99,8 +99,8 @@ def _highest(dtype: Any) -> Any:
 SUM = _Monoid(lax.add, lambda dtype: 0, lambda values, axis: jnp.sum(values, axis=axis, dtype=values.dtype))
 LARGEST = _Monoid(lax.max, _lowest, lambda values, axis: jnp.max(values, axis=axis, initial=_lowest(values.dtype)))
 LEAST = _Monoid(lax.min, _highest, lambda values, axis: jnp.min(values, axis=axis, initial=_highest(values.dtype)))
-ANY = _Monoid(lax.bitwise_or, lambda dtype: False, jnp.any)
-ALL = _Monoid(lax.bitwise_and, lambda dtype: True, jnp.all)
+ANY = _Monoid(lax.max, lambda dtype: 0, jnp.any)
+ALL = _Monoid(lax.min, lambda dtype: 1, jnp.all)
 
 
 def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
@@ -108,14 +108,14 @@ def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
     if _is_one_kernel(values, axes):
         return monoid.plain(values, axis=axes)
     first, _ = lax.optimization_barrier(_in_one_pass((monoid, monoid), (values, values), axes))
-    return first
+    return first.astype(values.dtype)
 
 
 def _together(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -> tuple[Array, ...]:
     axes = _axes(values[0], axis)
     if all(_is_for_library(each) for each in values):
         return tuple(monoid.plain(each, axis=axes) for monoid, each in zip(monoids, values, strict=True))
-    return _in_one_pass(monoids, values, axes)
+    return tuple(found.astype(each.dtype) for found, each in zip(_in_one_pass(monoids, values, axes), values, strict=True))
 
 
 def _axes(values: Array, axis: Axis) -> tuple[int, ...]:
@@ -134,9 +134,12 @@ def _is_for_library(values: Array) -> bool:
 
 
 def _in_one_pass(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
+    """The reductions; of masks as integers, since LLVM unrolls short loops over bits, and takes twice as long."""
+    parts = tuple(each.astype(np.int32) if each.dtype == bool else each for each in values)
+
     def combine(ones: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
         return tuple(monoid.combine(one, other) for monoid, one, other in zip(monoids, ones, others, strict=True))
 
-    starts = tuple(np.asarray(monoid.identity(each.dtype), each.dtype) for monoid, each in zip(monoids, values, strict=True))
-    found: tuple[Array, ...] = lax.reduce(tuple(values), starts, combine, axes)
+    starts = tuple(np.asarray(monoid.identity(part.dtype), part.dtype) for monoid, part in zip(monoids, parts, strict=True))
+    found: tuple[Array, ...] = lax.reduce(parts, starts, combine, axes)
     return found
