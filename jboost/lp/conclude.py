@@ -39,7 +39,7 @@ def conclude(
     within = jnp.where(is_unbounded, primal, inside)
     repaired = repair.repair(problem, within, max_rows=proof.max_repaired_rows)
     allowed = certify.allowed_dual(problem, dual)
-    mended = repair_dual.repair_dual(problem, tight, dual_side(problem, allowed), max_columns=proof.max_repaired_columns)
+    mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
 
     points = jnp.stack([within, jnp.where(is_unbounded, inside, repaired.primal)])
     dual_points = jnp.stack([allowed, jnp.where(is_infeasible, allowed, mended)])

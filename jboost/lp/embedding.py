@@ -29,7 +29,6 @@ class Embedded(NamedTuple):
     has_bound: Array  # [2, n + m] bool, False where fixed
     is_fixed: Array  # [n + m] bool, low = high
     level: Array  # [n + m] the value of what is fixed, 0 elsewhere
-    level_image: Array  # [m] K level
 
 
 class Point(NamedTuple):
@@ -50,6 +49,14 @@ class Images(NamedTuple):
     columns: Array  # [n + m] K'y
 
 
+class Start(NamedTuple):
+    """The first iterate, and products that are needed from then on."""
+
+    point: Point
+    image: Images
+    level_image: Array  # [m] K level
+
+
 class Residuals(NamedTuple):
     """What an iterate misses of the other equations, and sums over all of its parts."""
 
@@ -66,23 +73,21 @@ def sides(values: Array) -> Array:
 def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     """The embedding of a program with its matrix dense."""
     is_idle = bounds_nothing(problem)
-    low = jnp.concatenate([problem.lower, jnp.where(is_idle, 0.0, problem.row_lower)])
-    high = jnp.concatenate([problem.upper, jnp.where(is_idle, 0.0, problem.row_upper)])
+    of_rows = jnp.stack([problem.row_lower, problem.row_upper])
+    bound = jnp.concatenate([jnp.stack([problem.lower, problem.upper]), jnp.where(is_idle[None, :], 0.0, of_rows)], axis=1)
     cost = jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)])
-    rows = jnp.abs(jnp.stack([problem.row_lower, problem.row_upper]))
-    least = reduce.least(jnp.min(jnp.where((rows > 0) & jnp.isfinite(rows), rows, 1.0), axis=0))
-    bound, is_fixed = jnp.stack([low, high]), _are_one(low, high, cost, jnp.minimum(least, 1.0))
+    sizes = jnp.abs(of_rows)
+    least = reduce.least(jnp.min(jnp.where((sizes > 0) & jnp.isfinite(sizes), sizes, 1.0), axis=0))
+    is_fixed = _are_one(bound[0], bound[1], cost, jnp.minimum(least, 1.0))
     has_bound = jnp.isfinite(bound) & ~is_fixed[None, :]
-    program = Embedded(
+    return Embedded(
         matrix=jnp.where(is_idle[:, None], 0.0, matrix),
         cost=cost,
         bound=jnp.where(has_bound, bound, 0.0),
         has_bound=has_bound,
         is_fixed=is_fixed,
-        level=jnp.where(is_fixed, low, 0.0),
-        level_image=jnp.zeros_like(problem.row_lower),
+        level=jnp.where(is_fixed, bound[0], 0.0),
     )
-    return program._replace(level_image=forward(program, program.level))
 
 
 def _are_one(low: Array, high: Array, cost: Array, least: Array) -> Array:
@@ -99,11 +104,18 @@ def forward(program: Embedded, primal: Array) -> Array:
 
 
 def backward(program: Embedded, dual: Array) -> Array:
-    """K'y of y [m] or [m, k]."""
-    return jnp.concatenate([numerics.times_transposed(program.matrix, dual), -dual])
+    """K'y of y [m]."""
+    return jnp.concatenate([numerics.times(dual, program.matrix), -dual])
 
 
-def start(program: Embedded) -> Point:
+def start(program: Embedded) -> Start:
+    """The first iterate, and products with the matrix."""
+    point = _first_point(program)
+    image, level_image = forward(program, jnp.stack([point.primal, program.level], axis=1)).T
+    return Start(point, Images(image, backward(program, point.dual)), level_image)
+
+
+def _first_point(program: Embedded) -> Point:
     """The middle of the boxes, about one away at most from a lower bound and from a single upper one, with all complementary products equal to 1.
 
     Bounds so far away that one is no step from them say little about where a solution is: 0 is nearer.

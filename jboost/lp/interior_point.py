@@ -17,7 +17,7 @@ from jboost.base import brackets, check, loops, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import assess, certify, conclude, embedding, tighten
-from jboost.lp.embedding import Embedded, Images, Point, Scaling
+from jboost.lp.embedding import Embedded, Images, Point, Scaling, Start
 from jboost.lp.newton import advance
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
@@ -53,7 +53,7 @@ class State(NamedTuple):
 
     point: Point
     image: Images  # of the point
-    best: Point
+    best: tuple[Array, Array]  # x [n] and y [m] in the units of the program
     best_error: Array  # []
     num_iterations: Array  # [] int32
     num_stalled: Array  # [] int32 short steps in a row, and those that better nothing near the tolerance
@@ -70,21 +70,20 @@ class _Run(NamedTuple):
     stops: Array  # [2, n + m] bool, whether something stops a ray there, of either side
     embedded: Embedded
     scaling: Scaling
-    first: Point
-    first_image: Images
+    first: Start
+    has_objective: Array  # [] bool
 
 
 def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
     matrix = problem.operator.to_dense()
     scaled_matrix, scaled, scaling = embedding.scale(matrix, problem, config.scaling_rounds)
     embedded = embedding.embed(scaled_matrix, scaled)
-    first = embedding.start(embedded)
     tight = tighten.tighten(problem, config.proof.num_tightenings)
     of_columns = embedded.is_fixed[None, : matrix.shape[1]] | jnp.isfinite(jnp.stack([tight.lower, tight.upper]))
     of_rows = (embedded.is_fixed[None, :] | embedded.has_bound)[:, matrix.shape[1] :]
     stops = jnp.concatenate([of_columns, of_rows], axis=1)
     problem = problem._replace(operator=operators.dense(matrix))
-    return _Run(problem, tight, stops, embedded, scaling, first, embedding.images(embedded, first))
+    return _Run(problem, tight, stops, embedded, scaling, embedding.start(embedded), reduce.any_true(problem.objective != 0))
 
 
 def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
@@ -98,13 +97,13 @@ def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
     """How good the solution is that the iterate would make, but for the repair of its rows; with a ray at hand, of the program without objective."""
     problem = run.problem._replace(objective=jnp.where(has_ray, 0.0, run.problem.objective))
     primal, dual = _unscaled(run, point, point.scale)
-    primal, dual = certify.within_bounds(problem, primal), certify.allowed_dual(problem, _needed(problem, dual))
+    primal, dual = certify.within_bounds(problem, primal), certify.allowed_dual(problem, _needed(dual, run.has_objective & ~has_ray))
     return assess.assess(problem, assess.primal_side(problem, primal), assess.dual_side(problem, dual))
 
 
-def _needed(problem: LinearProgram, dual: Array) -> Array:
+def _needed(dual: Array, has_objective: Array) -> Array:
     """The dual [m]; 0, which is as good as any, where there is no objective: that of a thin feasible set grows without end."""
-    return jnp.where(reduce.any_true(problem.objective != 0), dual, 0.0)
+    return jnp.where(has_objective, dual, 0.0)
 
 
 class _Rays(NamedTuple):
@@ -145,25 +144,13 @@ def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
 
 
 def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> State:
-    point = run.first
-    none = jnp.zeros((), jnp.int32)
+    none, never, infinite = jnp.zeros((), jnp.int32), jnp.zeros((), bool), jnp.full_like(run.first.point.scale, jnp.inf)
     refuted = _refuted_by_one_row(run.problem)
-    is_refuted = reduce.any_true(refuted != 0)
-    status = jnp.where(is_refuted, int(Status.PRIMAL_INFEASIBLE), int(Status.UNFINISHED))
+    status = jnp.where(reduce.any_true(refuted != 0), int(Status.PRIMAL_INFEASIBLE), int(Status.UNFINISHED))
     status = jnp.where(is_valid(problem), status, int(Status.INVALID_INPUT)).astype(jnp.int32)
-    never = jnp.zeros((), bool)
-    state = State(
-        point,
-        run.first_image,
-        point._replace(dual=jnp.where(is_refuted, refuted, point.dual)),
-        point.scale + jnp.inf,
-        none,
-        none,
-        never,
-        empty_history(config.history_length, point.scale.dtype),
-        status,
-    )
-    return loops.beside(state, problem)
+    history = empty_history(config.history_length, infinite.dtype)
+    best = jnp.zeros_like(problem.objective), refuted
+    return loops.beside(State(run.first.point, run.first.image, best, infinite, none, none, never, history, status), problem)
 
 
 def _refuted_by_one_row(problem: LinearProgram) -> Array:
@@ -180,7 +167,7 @@ def step(state: State, problem: LinearProgram, *, tolerance: Array, config: Inte
 
 def _step(run: _Run, state: State, tolerance: Array, config: InteriorPointConfig) -> tuple[State, Info]:
     program = run.embedded._replace(cost=jnp.where(state.has_ray, 0.0, run.embedded.cost))
-    point, length = advance(program, state.point, state.image, num_correctors=config.num_correctors)
+    point, length = advance(program, state.point, state.image, run.first.level_image, num_correctors=config.num_correctors)
     image = embedding.images(program, point)
     quality = _measure(run, point, state.has_ray)
     info = Info(state.num_iterations + 1, quality.primal_residual, quality.dual_residual, quality.duality_gap)
@@ -194,8 +181,9 @@ def _step(run: _Run, state: State, tolerance: Array, config: InteriorPointConfig
     is_solved = jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance) & ~falls
     takes = jnp.where(state.has_ray, is_infeasible, is_infeasible | falls | (is_sound & (error < state.best_error)))
     falls, takes = lax.optimization_barrier((falls, takes))
-    next_point, next_image = loops.cond(falls, lambda: (run.first, run.first_image), lambda: (point, image))
-    best, best_error = loops.cond(takes, lambda: (point, error), lambda: (state.best, state.best_error))
+    next_point, next_image = loops.cond(falls, lambda: (run.first.point, run.first.image), lambda: (point, image))
+    tau = jnp.where(is_infeasible | falls, 1.0, point.scale)  # that of a ray is 0 or nearly so
+    best, best_error = loops.cond(takes, lambda: (_unscaled(run, point, tau), error), lambda: (state.best, state.best_error))
     return State(
         point=next_point,
         image=next_image,
@@ -227,9 +215,8 @@ def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig)
 
 
 def _finish(run: _Run, state: State, problem: LinearProgram, config: InteriorPointConfig) -> LPSolution:
-    is_refuted = state.status == int(Status.PRIMAL_INFEASIBLE)
-    primal, dual = _unscaled(run, state.best, jnp.where(state.has_ray | is_refuted, 1.0, state.best.scale))
-    dual = jnp.where(is_refuted, dual, _needed(problem, dual))
+    primal, dual = state.best
+    dual = _needed(dual, run.has_objective | (state.status == int(Status.PRIMAL_INFEASIBLE)))
     used_up = jnp.where(state.has_ray, int(Status.DUAL_INFEASIBLE), int(Status.ITERATION_LIMIT))
     status = jnp.where(unfinished(state), used_up, state.status).astype(jnp.int32)
     return conclude.conclude(

@@ -13,9 +13,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jboost.base import loops, numerics, reduce
+from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.embedding import Embedded, Images, Point, Residuals, backward, forward, residuals, sides
 
@@ -113,11 +112,11 @@ def _factor_columns(program: Embedded, inverse: Array, care: _Care) -> Callable[
 def _factor_normal(normal: Array, diagonal: Array, care: _Care) -> Callable[[Array], Array]:
     """Solves (normal + diag(diagonal)) v = r for r [size] by Cholesky, on a diagonal of ones with rounding's worth added."""
     rounding = jnp.finfo(normal.dtype).eps
-    total = jnp.diagonal(normal) + diagonal
+    total = cholesky.diagonal(normal) + diagonal
     unit = jnp.where(total > 0, lax.rsqrt(jnp.where(total > 0, total, 1.0)), 1.0)
     shift = jnp.where(total > 0, diagonal * unit**2 + care.roundings * rounding, 1.0)
-    factor = lax.linalg.cholesky(normal * unit[:, None] * unit[None, :] + jnp.diag(shift), symmetrize_input=False)
-    return lambda right: unit * cho_solve((factor, True), unit * right)
+    lower = cholesky.factor(normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(shift))
+    return lambda right: unit * cholesky.solve(lower, unit * right)
 
 
 class _Targets(NamedTuple):
@@ -134,6 +133,7 @@ class _Iterate(NamedTuple):
     point: Point
     image: Images
     residual: Residuals
+    level_image: Array  # [m]
     slope: Array  # [n + m] sum over the sides of multiplier bound / slack
     solve: Callable[[Array, Array], _Pair]
 
@@ -149,11 +149,11 @@ class _Search(NamedTuple):
     centring: Array  # [] share of the mean product that correctors aim at; 0 before them
 
 
-def _prepare(program: Embedded, point: Point, image: Images) -> _Iterate:
+def _prepare(program: Embedded, point: Point, image: Images, level_image: Array) -> _Iterate:
     pressure = point.multiplier / point.slack
     curvature, slope = jnp.sum(pressure, axis=0), jnp.sum(_by_slack(program, point, point.multiplier), axis=0)
     inverse = jnp.where(program.is_fixed, 0.0, 1 / jnp.maximum(curvature, jnp.finfo(curvature.dtype).eps ** 0.5))
-    return _Iterate(program, point, image, residuals(program, point, image), slope, _factor(program, inverse))
+    return _Iterate(program, point, image, residuals(program, point, image), level_image, slope, _factor(program, inverse))
 
 
 def _by_slack(program: Embedded, point: Point, values: Array) -> Array:
@@ -165,7 +165,7 @@ def _right_hand_side(now: _Iterate, turn: Array, targets: _Targets, share: Array
     """Push [n + m] and target [m], for a unit of tau, or towards targets and a share of what is missing at a fixed tau."""
     push = jnp.sum(sides(targets.sides / now.point.slack), axis=0) - share * now.residual.dual
     push = jnp.where(turn == _UNIT, now.slope - now.program.cost, push)
-    target = jnp.where(turn == _UNIT, -now.program.level_image, -share * now.image.rows)
+    target = jnp.where(turn == _UNIT, -now.level_image, -share * now.image.rows)
     return jnp.where(now.program.is_fixed, 0.0, push), target
 
 
@@ -208,12 +208,12 @@ def _longest(program: Embedded, point: Point, direction: Point) -> Array:
     return 1 / jnp.maximum(-jnp.minimum(reduce.least(jnp.min(parts, axis=0)), fastest), 1e-30)
 
 
-def advance(program: Embedded, point: Point, image: Images, *, num_correctors: int) -> tuple[Point, Array]:
+def advance(program: Embedded, point: Point, image: Images, level_image: Array, *, num_correctors: int) -> tuple[Point, Array]:
     """A predictor, a corrector and further ones, from a point and its images; returns the next iterate and the length of the step.
 
     The first corrector is Mehrotra's, taken as it is; the others begin at the best so far, and count where they reach further.
     """
-    now = _prepare(program, point, image)
+    now = _prepare(program, point, image, level_image)
 
     def solve(turn: Array, search: _Search) -> _Search:
         targets, share = _next_targets(now, search, turn), 1 - search.centring

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jboost.base import brackets, loops, numerics, reduce
+from jboost.base import brackets, cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
@@ -50,9 +49,9 @@ class _Chosen(NamedTuple):
 
     matrix: Array  # [k, n]
     weights: Array  # [n] W: how far variables may move, squared
-    largest: Array  # [k] the largest |a_ij|
     size: Array  # [k] sum_j |a_ij x_j|
     can_move: Array  # [k] bool, whether a variable moves that has an entry, however small
+    largest: Array  # [k] the largest |a_ij|
 
 
 def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
@@ -65,13 +64,17 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
         return Repaired(primal, _as_it_is(problem, primal))
     matrix = problem.operator.to_dense()
 
-    def improve(number: Array, carry: tuple[Array, Repaired]) -> tuple[Array, Repaired]:
-        point, best = carry
-        moved, upper = _prove_and_move(problem, matrix, point, num_chosen, _nearness(number))
-        return moved, loops.cond(upper < best.upper_bound, lambda: Repaired(point, upper), lambda: best)
+    def improve(number: Array, point: Array, best: Repaired, num_refused: Array) -> tuple[Array, Repaired, Array]:
+        moved, upper, is_refused = _prove_and_move(problem, matrix, point, num_chosen, _nearness(number))
+        best = loops.cond(upper < best.upper_bound, lambda: Repaired(point, upper), lambda: best)
+        return moved, best, jnp.where(is_refused, num_refused + 1, 0)
 
-    start = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
-    last, best = loops.fori_loop(0, _NUM_MOVES, improve, (primal, start))
+    def turn(number: Array, carry: tuple[Array, Repaired, Array]) -> tuple[Array, Repaired, Array]:
+        """One move, unless two in a row were refused, after which all are; in a branch, before which XLA takes no part of the work."""
+        return loops.cond(carry[2] < 2, lambda: improve(number, *carry), lambda: carry)
+
+    begun = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
+    last, best, _ = loops.fori_loop(0, _NUM_MOVES, turn, (primal, begun, jnp.zeros((), jnp.int32)))
     return best._replace(primal=jnp.where(jnp.isfinite(best.upper_bound), best.primal, last))
 
 
@@ -105,16 +108,18 @@ def _nearness(number: Array) -> Array:
     return jnp.where(number % 2 == 0, _NEAR, 0.0)
 
 
-def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array]:
-    """The point [n] moved onto the rows in floats, if that does not take it further off, and what is proven next to where it was."""
+def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array, Array]:
+    """The point [n] moved onto the rows in floats, what is proven next to where it was, and whether the move is refused as it leads further off."""
     rows = _choose(problem, primal, num_chosen, near)
     chosen = _take(problem, matrix, primal, rows)
     normal, unit = _normal_matrix(chosen)
-    inverse, push = _invert_and_solve(normal, unit * _aim(rows, chosen))
-    radius, is_proven = _radius(rows, chosen, normal, unit, inverse)
+    extremes = _extremes(rows, chosen, unit)
+    inverse, push = _invert_and_solve(normal, unit * _aim(rows, chosen, extremes.missing))
+    radius, is_proven = _radius(chosen, normal, unit, inverse, extremes)
     meets = _are_met(problem, matrix, rows, radius, is_proven)
     step = chosen.weights * reduce.total((unit * push)[:, None] * chosen.matrix, axis=0)
-    return _move(problem, primal, step, rows.worst), _largest_objective(problem, primal, radius, meets)
+    moved, is_refused = _move(problem, primal, step, rows.worst)
+    return moved, _largest_objective(problem, primal, radius, meets), is_refused
 
 
 def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _Rows) -> _Chosen:
@@ -126,40 +131,60 @@ def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _Rows) -> 
         (reduce.LARGEST, jnp.where(brackets.is_nonzero(chosen), weights[None, :], 0.0)),
         axis=1,
     )
-    return _Chosen(chosen, weights, largest, size, weight > 0)
+    return _Chosen(chosen, weights, size, weight > 0, largest)
 
 
-def _radius(rows: _Rows, chosen: _Chosen, normal: Array, unit: Array, inverse: Array) -> tuple[Array, Array]:
-    """How far variables [n] are from a point that meets the chosen rows, and whether it is proven that there is one; without a proof 0."""
-    scaled_missing = jnp.where(rows.missing != 0, _raised(jnp.abs(unit * rows.missing), 1), 0.0)  # 0 only where nothing is missing
+class _Extremes(NamedTuple):
+    """Of the chosen rows."""
+
+    missing: Array  # [] the most that a row misses
+    unit: Array  # [] the largest
+    entry: Array  # [] the largest |a_ij|
+    scaled_missing: Array  # [] the most that a scaled row misses, rounded up; 0 only where none misses anything
+    can_meet: Array  # [] bool, whether there is a variable to move for each row that needs one
+
+
+def _extremes(rows: _Rows, chosen: _Chosen, unit: Array) -> _Extremes:
     is_still = (rows.missing == 0) & ~chosen.can_move
-    largest_unit, largest_entry, missing, can_move = reduce.several(
-        (reduce.LARGEST, unit), (reduce.LARGEST, chosen.largest), (reduce.LARGEST, scaled_missing), (reduce.ALL, (unit > 0) | is_still)
+    return _Extremes(
+        *reduce.several(
+            (reduce.LARGEST, jnp.abs(rows.missing)),
+            (reduce.LARGEST, unit),
+            (reduce.LARGEST, chosen.largest),
+            (reduce.LARGEST, jnp.where(rows.missing != 0, _raised(jnp.abs(unit * rows.missing), 1), 0.0)),
+            (reduce.ALL, (unit > 0) | is_still),
+        )
     )
+
+
+def _radius(chosen: _Chosen, normal: Array, unit: Array, inverse: Array, extremes: _Extremes) -> tuple[Array, Array]:
+    """How far variables [n] are from a point that meets the chosen rows, and whether it is proven that there is one; without a proof 0."""
     num_chosen, num_columns = chosen.matrix.shape
-    reach = _reach(normal, inverse, _underflow(largest_unit, largest_entry, num_columns), missing, num_columns)
+    underflow = _underflow(extremes.unit, extremes.entry, num_columns)
+    reach = _reach(normal, inverse, underflow, extremes.scaled_missing, num_columns)
     lengths, has_entry = reduce.several(
         (reduce.SUM, unit[:, None] * jnp.abs(chosen.matrix)), (reduce.ANY, brackets.is_nonzero(chosen.matrix)), axis=0
     )
     moves = (chosen.weights > 0) & has_entry & (reach > 0)
     radius = jnp.where(moves, _raised(chosen.weights * (_raised(lengths, num_chosen) * reach), 4), 0.0)
-    is_proven = can_move & jnp.isfinite(reach) & reduce.all_true(jnp.isfinite(radius))
+    is_proven = extremes.can_meet & jnp.isfinite(reach) & reduce.all_true(jnp.isfinite(radius))
     return jnp.where(is_proven, radius, 0.0), is_proven
 
 
-def _aim(rows: _Rows, chosen: _Chosen) -> Array:
+def _aim(rows: _Rows, chosen: _Chosen, missing: Array) -> Array:
     """By how much each chosen row is to change [k]; of an inequality by more than any missed and than it is rounded by, to be inside for sure."""
-    clearance = 4 * jnp.maximum(reduce.largest(jnp.abs(rows.missing)), 0.0) + _CLEAR * jnp.finfo(chosen.size.dtype).eps * chosen.size
+    clearance = 4 * missing + _CLEAR * jnp.finfo(chosen.size.dtype).eps * chosen.size
     return rows.missing + rows.inward * clearance
 
 
-def _move(problem: LinearProgram, primal: Array, step: Array, worst: Array) -> Array:
-    """The point [n] a step further and within its bounds, or as it is where that would miss a row by more than `worst` []."""
+def _move(problem: LinearProgram, primal: Array, step: Array, worst: Array) -> tuple[Array, Array]:
+    """The point [n] a step further and within its bounds; or as it is, and True, where that would miss a row by more than `worst` []."""
     moved = jnp.clip(primal + step, problem.lower, problem.upper)
     reached = problem.operator.matvec(moved)
     missed = _missed(problem.row_lower, problem.row_upper, reached, reached)
     missed, is_finite = reduce.several((reduce.LARGEST, missed), (reduce.ALL, jnp.isfinite(reached)))
-    return loops.cond(is_finite & (missed <= worst), lambda: moved, lambda: primal)
+    is_taken = is_finite & (missed <= worst)
+    return loops.cond(is_taken, lambda: moved, lambda: primal), ~is_taken
 
 
 def _room(problem: LinearProgram, primal: Array) -> Array:
@@ -194,10 +219,10 @@ def _missed(row_lower: Array, row_upper: Array, low: Array, high: Array) -> Arra
 def _normal_matrix(chosen: _Chosen) -> tuple[Array, Array]:
     """unit_i unit_k sum_j a_ij w_j a_kj with ones on its diagonal [k, k], and unit [k], 0 for rows that cannot be moved."""
     normal = jnp.matmul(chosen.matrix * chosen.weights[None, :], chosen.matrix.T, precision=lax.Precision.HIGHEST)
-    diagonal = jnp.diagonal(normal)
+    diagonal = cholesky.diagonal(normal)
     is_movable = diagonal > 0
     unit = jnp.where(is_movable, lax.rsqrt(jnp.where(is_movable, diagonal, 1.0)), 0.0)
-    return normal * unit[:, None] * unit[None, :] + jnp.diag(jnp.where(is_movable, 0.0, 1.0)), unit
+    return normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(jnp.where(is_movable, 0.0, 1.0)), unit
 
 
 def _invert_and_solve(normal: Array, right: Array) -> tuple[Array, Array]:
@@ -208,9 +233,9 @@ def _invert_and_solve(normal: Array, right: Array) -> tuple[Array, Array]:
     size = normal.shape[0]
     identity = jnp.eye(size, dtype=normal.dtype)
     ridges = jnp.array([0.0, jnp.finfo(normal.dtype).eps ** 0.5], normal.dtype)
-    factors = lax.linalg.cholesky(normal[None] + ridges[:, None, None] * identity[None], symmetrize_input=False)
+    lower = cholesky.factor(normal[None] + ridges[:, None, None] * identity[None])
     sides = jnp.concatenate([identity, right[:, None]], axis=1)
-    solved = cho_solve((factors, True), jnp.broadcast_to(sides, (2, *sides.shape)))
+    solved = cholesky.solve(lower, jnp.broadcast_to(sides, (2, *sides.shape)))
     return solved[0, :, :size], solved[1, :, size]
 
 

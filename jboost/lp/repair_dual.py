@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jboost.base import loops, numerics, reduce
+from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp import certify
 from jboost.lp.assess import Side, dual_side, lean
@@ -34,7 +33,7 @@ class _Signs(NamedTuple):
     margin: Array  # [n] what is sure
 
 
-def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Side, *, max_columns: int) -> Array:
+def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Array, *, max_columns: int) -> Array:
     """The dual itself, multiplied, or moved: the one that proves most, [m].
 
     Args:
@@ -43,23 +42,47 @@ def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Side, *, max
       dual: [m] allowed.
       max_columns: static; so many reduced costs, at most, are moved at once. Of matrices with more than 4 million entries none is.
     """
-    enough, most_negative = _shares(problem, dual)
     num_rows, num_columns = problem.operator.shape
     num_chosen = min(num_columns, num_rows, max_columns) if fits_in_memory(problem) else 0
-
-    def move(now: Side) -> Side:
-        return _moved(tight, problem.operator.to_dense(), now, num_chosen) if num_chosen else now
-
-    def consider(number: Array, so_far: tuple[Side, Array, Array]) -> tuple[Side, Array, Array]:
-        now, best, most = so_far
-        share = jnp.where(number == 1, enough, jnp.where(number == 2, most_negative, 0.0))
-        now = loops.cond(number < _NUM_SHARES, lambda: now, lambda: move(now))
-        candidate = Side(*((1 - share) * part for part in now))
-        proven = _proven(tight, candidate)
-        return now, *loops.cond(proven > most, lambda: (candidate.point, proven), lambda: (best, most))
-
     num_candidates = _NUM_SHARES + (_NUM_MOVES if num_chosen else 0)
-    return loops.fori_loop(0, num_candidates, consider, (dual, dual.point, jnp.full((), -jnp.inf, dual.point.dtype)))[1]
+
+    def consider(number: Array, so_far: _Search) -> _Search:
+        side = dual_side(problem, so_far.now)
+        share = jnp.where(number == 1, so_far.enough, jnp.where(number == 2, so_far.growth, 0.0))
+        candidate = _value(problem, tight, side, share)
+        best, most = loops.cond(
+            candidate.proven > so_far.most, lambda: ((1 - share) * so_far.now, candidate.proven), lambda: (so_far.best, so_far.most)
+        )
+        moves = (number >= _NUM_SHARES - 1) & (number < num_candidates - 1)
+        now = loops.cond(moves, lambda: _moved(tight, side, num_chosen), lambda: so_far.now)
+        return _Search(now, best, most, candidate.enough, candidate.growth, candidate.is_short)
+
+    def turn(number: Array, so_far: _Search) -> _Search:
+        """One candidate, unless no sign is missing, when all are equal; in a branch, before which XLA takes no part of the work."""
+        return loops.cond(so_far.is_short, lambda: consider(number, so_far), lambda: so_far)
+
+    none = jnp.zeros((), dual.dtype)
+    return loops.fori_loop(0, num_candidates, turn, _Search(dual, dual, none - jnp.inf, none, none, jnp.ones((), bool))).best
+
+
+class _Search(NamedTuple):
+    """The duals so far."""
+
+    now: Array  # [m] moved so far
+    best: Array  # [m]
+    most: Array  # [] what the best proves
+    enough: Array  # [] the share by which to shrink the dual
+    growth: Array  # [] minus the share by which to let it grow
+    is_short: Array  # [] bool, whether a reduced cost misses its sign
+
+
+class _Candidate(NamedTuple):
+    """What is known of a dual, multiplied by 1 - t."""
+
+    proven: Array  # [] but for rounding; -inf where rounding may leave a sign wrong, that is, where it may prove nothing
+    enough: Array  # [] the t that shrinks the dual as it was enough, 0 where none does
+    growth: Array  # [] the t < 0 with which it grows enough
+    is_short: Array  # [] bool, whether a reduced cost misses its sign
 
 
 def _signs(problem: LinearProgram, dual: Side) -> _Signs:
@@ -70,18 +93,33 @@ def _signs(problem: LinearProgram, dual: Side) -> _Signs:
     return _Signs(toward, jnp.isinf(problem.upper) != jnp.isinf(problem.lower), short, margin)
 
 
-def _shares(problem: LinearProgram, dual: Side) -> tuple[Array, Array]:
-    """The t that shrinks the dual enough, and the one that makes it grow enough; 0 where none does."""
-    signs = _signs(problem, dual)
+def _value(problem: LinearProgram, tight: LinearProgram, dual: Side, share: Array) -> _Candidate:
+    """What the dual proves with the tight bounds, multiplied by 1 - share, and what shares it needs."""
+    signs, multiplied = _signs(problem, dual), Side(*((1 - share) * part for part in dual))
     slope = signs.toward * dual.product  # of the reduced cost, that way, in t
     needed = jnp.where(slope != 0, (signs.short + signs.margin) / jnp.where(slope != 0, slope, 1.0), 0.0)
-    counts = signs.is_one_sided & (signs.short > 0) & (jnp.abs(needed) <= 1)
-    least, largest = reduce.extremes(jnp.where(counts, needed, 0.0))
-    return largest, least
+    is_short = signs.is_one_sided & (signs.short > 0)
+    needed = jnp.where(is_short & (jnp.abs(needed) <= 1), needed, 0.0)
+
+    tight_signs = _signs(tight, multiplied)
+    paid, _ = lean(multiplied.point, tight.row_lower, tight.row_upper)
+    saved, wrong = lean(tight.objective - multiplied.product, tight.lower, tight.upper)
+    misses = tight_signs.is_one_sided & (tight_signs.short > 0)
+    all_saved, is_unsure, any_short, growth, enough = reduce.several(
+        (reduce.SUM, saved),
+        (reduce.ANY, (wrong > 0) | misses),
+        (reduce.ANY, is_short | misses),
+        (reduce.LEAST, needed),
+        (reduce.LARGEST, needed),
+    )
+    total = reduce.total(paid) + all_saved
+    return _Candidate(jnp.where(is_unsure | jnp.isnan(total), -jnp.inf, total), enough, growth, any_short)
 
 
-def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -> Side:
-    """The dual after one move; the same where there is nothing to move or no way to."""
+def _moved(problem: LinearProgram, dual: Side, num_chosen: int) -> Array:
+    """The dual [m] after one move; the same where there is nothing to move or no way to."""
+    if num_chosen == 0:
+        return dual.point
     signs = _signs(problem, dual)
     size = jnp.maximum(signs.margin, jnp.finfo(signs.margin.dtype).tiny)
     missing = jnp.where(signs.is_one_sided, signs.short / size, -jnp.inf)
@@ -94,29 +132,17 @@ def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -
     dual_size = jnp.abs(dual.point)
     is_dust = ~is_free & (dual_size <= _NEAR * short)
     lengths = jnp.where(is_free, jnp.maximum(reduce.largest(dual_size), 1.0), jnp.where(is_dust, 0.0, dual_size))
-    chosen = jnp.where(is_chosen[None, :], matrix[:, places] * lengths[:, None], 0.0)
+    chosen = jnp.where(is_chosen[None, :], problem.operator.to_dense()[:, places] * lengths[:, None], 0.0)
     move = -lengths * reduce.total(chosen * _solve_normal(chosen, wanted)[None, :], axis=1)
     kept = jnp.where(is_dust, 0.0, dual.point)
-    moved = certify.allowed_dual(problem, kept + jnp.where(reduce.all_true(jnp.isfinite(move)), move, 0.0))
-    return dual_side(problem, moved)
+    return certify.allowed_dual(problem, kept + jnp.where(reduce.all_true(jnp.isfinite(move)), move, 0.0))
 
 
 def _solve_normal(chosen: Array, right: Array) -> Array:
     """(B' B)^-1 times the right side [k], of a matrix B [m, k]; columns may depend on one another."""
     normal = jnp.matmul(chosen.T, chosen, precision=lax.Precision.HIGHEST)
-    diagonal = jnp.diagonal(normal)
+    diagonal = cholesky.diagonal(normal)
     unit = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
     shift = 4 * normal.shape[0] * jnp.finfo(normal.dtype).eps
-    scaled = normal * unit[:, None] * unit[None, :] + jnp.diag(jnp.where(unit > 0, shift, 1.0))
-    return cho_solve((lax.linalg.cholesky(scaled, symmetrize_input=False), True), unit * right) * unit
-
-
-def _proven(tight: LinearProgram, dual: Side) -> Array:
-    """What the dual proves, but for rounding, []; -inf where rounding may leave a sign wrong, that is, where it may prove nothing."""
-    signs = _signs(tight, dual)
-    paid, _ = lean(dual.point, tight.row_lower, tight.row_upper)
-    saved, wrong_columns = lean(tight.objective - dual.product, tight.lower, tight.upper)
-    may_be_wrong = (wrong_columns > 0) | (signs.is_one_sided & (signs.short > 0))
-    all_saved, is_unsure = reduce.several((reduce.SUM, saved), (reduce.ANY, may_be_wrong))
-    total = reduce.total(paid) + all_saved
-    return jnp.where(is_unsure | jnp.isnan(total), -jnp.inf, total)
+    scaled = normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(jnp.where(unit > 0, shift, 1.0))
+    return unit * cholesky.solve(cholesky.factor(scaled), unit * right)

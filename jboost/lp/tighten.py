@@ -29,18 +29,25 @@ def tighten(problem: LinearProgram, num_passes: int) -> LinearProgram:
 
 
 def _tighten(num_passes: int, matrix: Array, row_lower: Array, row_upper: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
-    matrix, rows = brackets.widen(matrix), brackets.widen(jnp.stack([row_lower, row_upper]))
+    dtype = lower.dtype
+    matrix, row_lower, row_upper, low, high = (brackets.widen(part) for part in (matrix, row_lower, row_upper, lower, upper))
 
-    def tighten_once(_: Array, ends: Array) -> Array:
-        return jnp.where(jnp.isinf(ends), jnp.stack(_implied(matrix, rows, ends)), ends)
+    def tighten_once(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+        low, high = ends
 
-    low, high = loops.fori_loop(0, num_passes, tighten_once, brackets.widen(jnp.stack([lower, upper])))
-    return numerics.round_down(low, lower.dtype), numerics.round_up(high, upper.dtype)
+        def take_implied() -> tuple[Array, Array]:
+            implied_low, implied_high = _implied(matrix, row_lower[:, None], row_upper[:, None], low[None, :], high[None, :])
+            return jnp.where(low == -jnp.inf, implied_low, low), jnp.where(high == jnp.inf, implied_high, high)
+
+        return loops.cond(reduce.any_true((low == -jnp.inf) | (high == jnp.inf)), take_implied, lambda: ends)
+
+    low, high = loops.fori_loop(0, num_passes, tighten_once, (low, high))
+    return numerics.round_down(low, dtype), numerics.round_up(high, dtype)
 
 
-def _implied(matrix: Array, rows: Array, ends: Array) -> tuple[Array, Array]:
-    """The bounds [n] that the rows [2, m] leave each variable, given those of the others, ends [2, n]; infinite where they leave none."""
-    (row_lower, row_upper), (low, high), is_positive = rows[..., None], ends[:, None], matrix > 0
+def _implied(matrix: Array, row_lower: Array, row_upper: Array, low: Array, high: Array) -> tuple[Array, ...]:
+    """The bounds [n] that rows [m, 1] leave each variable, given those of the others [1, n]; infinite where they leave none."""
+    is_positive = matrix > 0
     least, most = _terms(matrix, jnp.where(is_positive, low, high)), _terms(matrix, jnp.where(is_positive, high, low))
     most_left = jnp.where(least.is_bounded, row_upper - least.others + _slack(matrix, row_upper, least), jnp.inf)  # for a_ij x_j
     least_left = jnp.where(most.is_bounded, row_lower - most.others - _slack(matrix, row_lower, most), -jnp.inf)
