@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
+from jboost.base import reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
@@ -50,11 +49,6 @@ def dual_side(problem: LinearProgram, dual: Array) -> Side:
     return Side(dual, problem.operator.rmatvec(dual), problem.operator.column_norms(jnp.abs(dual)))
 
 
-def either(condition: Array, one: Side, other: Side) -> Side:
-    """One side where the condition [] holds, else the other."""
-    return jax.tree.map(functools.partial(jnp.where, condition), one, other)
-
-
 def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
     """Judges both; each row by its own bound, each column by its own objective, so that no large number elsewhere makes them lenient.
 
@@ -65,14 +59,19 @@ def assess(problem: LinearProgram, primal: Side, dual: Side) -> Quality:
     bound = jnp.where(below > above, problem.row_lower, problem.row_upper)
     paid, wrong_rows = lean(dual.point, problem.row_lower, problem.row_upper)
     saved, wrong_columns = lean(reduced_costs, *_near(problem, primal.point))
-    primal_objective = jnp.sum(problem.objective * primal.point)
-    dual_objective = jnp.sum(paid) + jnp.sum(saved)
+    missed = _off(jnp.maximum(below, above), primal.size, bound)
+    missing = _off(wrong_columns, dual.size, problem.objective)
+    all_paid, off_rows, off_duals = reduce.several((reduce.SUM, paid), (reduce.LARGEST, missed), (reduce.LARGEST, wrong_rows))
+    primal_objective, all_saved, off_columns = reduce.several(
+        (reduce.SUM, problem.objective * primal.point), (reduce.SUM, saved), (reduce.LARGEST, missing)
+    )
+    dual_objective = all_paid + all_saved
     return Quality(
         reduced_costs=reduced_costs,
         primal_objective=primal_objective,
         dual_objective=dual_objective,
-        primal_residual=_off(jnp.maximum(below, above), primal.size, bound),
-        dual_residual=jnp.maximum(_off(wrong_columns, dual.size, problem.objective), jnp.max(wrong_rows, initial=0.0)),
+        primal_residual=jnp.maximum(off_rows, 0.0),
+        dual_residual=jnp.maximum(jnp.maximum(off_columns, off_duals), 0.0),
         duality_gap=jnp.abs(primal_objective - dual_objective) / (1 + jnp.abs(primal_objective) + jnp.abs(dual_objective)),
     )
 
@@ -85,10 +84,10 @@ def _near(problem: LinearProgram, primal: Array) -> tuple[Array, Array]:
 
 
 def _off(missed: Array, size: Array, goal: Array) -> Array:
-    """The most by which a sum misses its goal, [], relative to 1 + |goal|, beyond what rounding leaves; an infinite goal is met."""
+    """By how much sums miss their goals, relative to 1 + |goal|, beyond what rounding leaves; infinite goals are met."""
     beyond = missed - _ROUNDINGS * jnp.finfo(missed.dtype).eps * size
     is_finite = jnp.isfinite(goal)
-    return jnp.max(jnp.where(is_finite, beyond / (1 + jnp.abs(jnp.where(is_finite, goal, 0.0))), 0.0), initial=0.0)
+    return jnp.where(is_finite, beyond / (1 + jnp.abs(jnp.where(is_finite, goal, 0.0))), 0.0)
 
 
 def lean(slopes: Array, low: Array, high: Array) -> tuple[Array, Array]:

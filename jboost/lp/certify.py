@@ -7,10 +7,12 @@ Products are bracketed by the operator, the rest is carried in 64 bits and round
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
-from jboost.base import brackets, numerics
+from jboost.base import brackets, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
@@ -38,18 +40,19 @@ def prove_lower(problem: LinearProgram, dual: Array) -> tuple[Array, Array]:
 
 
 def _lower_from_products(problem: LinearProgram, objective: Array, dual: Array, low: Array, high: Array) -> Array:
-    wide = brackets.widen(dual)
-    cost_low, cost_high = _outwards(*(brackets.widen(part) for part in (objective, low, high)))
-    slopes = jnp.stack([jnp.concatenate([wide, cost_low]), jnp.concatenate([wide, cost_high])])
-    points = jnp.stack([jnp.concatenate([problem.row_lower, problem.lower]), jnp.concatenate([problem.row_upper, problem.upper])])
-    low, _ = brackets.round_outwards(_sum_down(_least_product(slopes, brackets.widen(points))), jnp.zeros(()), objective.dtype)
-    return low
+    parts = (problem.row_lower, problem.row_upper, problem.lower, problem.upper)
+    row_lower, row_upper, lower, upper = (brackets.widen(part) for part in parts)
+    slope, slopes = brackets.widen(dual), _outwards(*(brackets.widen(part) for part in (objective, low, high)))
+    total = _sum_down(_least_product((slope,), (row_lower, row_upper)), _least_product(slopes, (lower, upper)))
+    proven, _ = brackets.round_outwards(total, jnp.zeros(()), objective.dtype)
+    return proven
 
 
-def _least_product(slopes: Array, points: Array) -> Array:
-    """min over slopes and points in intervals [2, k] of slope * point, [k], a hair below; 0 * infinity is 0."""
-    least = jnp.min(_product(slopes[:, None], points[None]), axis=(0, 1))
-    may_vanish = jnp.any(slopes != 0, axis=0) & jnp.any(points != 0, axis=0) & (jnp.abs(least) < _TINY)
+def _least_product(slopes: tuple[Array, ...], points: tuple[Array, ...]) -> Array:
+    """min over slopes and points in intervals, given by their ends [k], of slope * point, [k], a hair below; 0 * infinity is 0."""
+    least = functools.reduce(jnp.minimum, [_product(slope, point) for slope in slopes for point in points])
+    are_zero = [functools.reduce(jnp.logical_and, [end == 0 for end in ends]) for ends in (slopes, points)]
+    may_vanish = ~are_zero[0] & ~are_zero[1] & (jnp.abs(least) < _TINY)
     lost = jnp.where(may_vanish, 2.0**-1021, 0.0)
     return least - 2 * _ROUNDING * jnp.where(jnp.isinf(least), 0.0, jnp.abs(least)) - lost
 
@@ -69,12 +72,16 @@ def _slack(difference: Array, left: Array, right: Array) -> Array:
     return jnp.where(left == right, 0.0, _ROUNDING * jnp.abs(difference) + _LEAST)
 
 
-def _sum_down(terms: Array) -> Array:
-    """A number at or below the exact sum; -inf where a term is, or where the sum is too large for a float."""
-    is_finite = jnp.isfinite(terms)
-    known = jnp.where(is_finite, terms, 0.0)
-    slack = jnp.sum(jnp.abs(known)) * (terms.shape[-1] + 2) * _ROUNDING
-    return jnp.where(jnp.all(is_finite) & jnp.isfinite(slack), jnp.sum(known) - slack, -jnp.inf)
+def _sum_down(*parts: Array) -> Array:
+    """A number at or below the exact sum of all terms; -inf where a term is, or where the sum is too large for a float."""
+    total, size, is_known = jnp.zeros(()), jnp.zeros(()), jnp.ones((), bool)
+    for terms in parts:
+        is_finite = jnp.isfinite(terms)
+        known = jnp.where(is_finite, terms, 0.0)
+        part = reduce.several((reduce.SUM, known), (reduce.SUM, jnp.abs(known)), (reduce.ALL, is_finite))
+        total, size, is_known = total + part[0], size + part[1], is_known & part[2]
+    slack = size * (sum(terms.shape[-1] for terms in parts) + 2) * _ROUNDING
+    return jnp.where(is_known & jnp.isfinite(slack), total - slack, -jnp.inf)
 
 
 def within_bounds(problem: LinearProgram, primal: Array) -> Array:

@@ -6,11 +6,12 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import certify, repair, repair_dual
-from jboost.lp.assess import assess, dual_side, either, primal_side
+from jboost.lp.assess import assess, dual_side, primal_side
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import History, LPSolution, ProofConfig
 
@@ -37,31 +38,26 @@ def conclude(
     inside = certify.within_bounds(problem, primal)
     within = jnp.where(is_unbounded, primal, inside)
     repaired = repair.repair(problem, within, max_rows=proof.max_repaired_rows)
-    moved = jnp.where(is_unbounded, primal, repaired.primal)
-    allowed = dual_side(problem, certify.allowed_dual(problem, dual))
+    allowed = certify.allowed_dual(problem, dual)
     mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
-    mended = either(is_infeasible, allowed, mended)
 
-    primals = jax.vmap(functools.partial(primal_side, problem))(jnp.stack([within, moved, inside]))
-    duals = jax.tree.map(lambda *parts: jnp.stack(parts), allowed, mended)
+    points = jnp.stack([within, jnp.where(is_unbounded, inside, repaired.primal)])
+    dual_points = jnp.stack([allowed, jnp.where(is_infeasible, allowed, mended)])
+    primals = jax.vmap(functools.partial(primal_side, problem))(points)
+    duals = jax.vmap(functools.partial(dual_side, problem))(dual_points)
     qualities = jax.vmap(lambda one: jax.vmap(functools.partial(assess, problem, one))(duals))(primals)
-    error = qualities.error
-    as_good_as_none = _ROUNDINGS * jnp.finfo(primal.dtype).eps + 8 * (dual.shape[0] + 16) * 2.0**-52  # of the float type, and of the proof
-    most = 2 * error[0, 0] + as_good_as_none
-    takes_moved, takes_mended = error[1, 0] <= most, error[0, 1] <= most
-    are_sound = error[takes_moved.astype(jnp.int32), takes_mended.astype(jnp.int32)] <= 2 * most
-    which, dual_which = (takes_moved & are_sound).astype(jnp.int32), (takes_mended & are_sound).astype(jnp.int32)
-    dual_point = duals.point[dual_which]
+    takes_repaired, takes_mended = lax.optimization_barrier(_choose(qualities.error, dual.shape[0], ~is_unbounded))
+    dual_point = dual_points[takes_mended.astype(jnp.int32)]
     lower, is_refuted = certify.prove_lower(tight, dual_point)
     lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
-    is_bounded = is_unbounded & jnp.isfinite(lower)
-    which = jnp.where(is_bounded, 2, which)  # a ray no more
+    is_bounded = is_unbounded & jnp.isfinite(lower)  # a ray no more: the point within its bounds
+    which, dual_which = (takes_repaired | is_bounded).astype(jnp.int32), takes_mended.astype(jnp.int32)
     quality = jax.tree.map(lambda leaf: leaf[which, dual_which], qualities)
     status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
     is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(
-        primal=primals.point[which],
+        primal=points[which],
         dual=dual_point,
         reduced_costs=quality.reduced_costs,
         primal_objective=quality.primal_objective,
@@ -75,3 +71,13 @@ def conclude(
         history=history,
         status=status,
     )
+
+
+def _choose(error: Array, num_rows: int, is_allowed: Array) -> tuple[Array, Array]:
+    """Whether to take the second primal, where that is allowed, and the second dual, by the errors [2, 2] of primals with duals."""
+    as_good_as_none = _ROUNDINGS * jnp.finfo(error.dtype).eps + 8 * (num_rows + 16) * 2.0**-52  # of the float type, and of the proof
+    most = 2 * error[0, 0] + as_good_as_none
+    takes_primal, takes_dual = (error[1, 0] <= most) & is_allowed, error[0, 1] <= most
+    of_both = jnp.where(takes_primal, jnp.where(takes_dual, error[1, 1], error[1, 0]), jnp.where(takes_dual, error[0, 1], error[0, 0]))
+    are_sound = of_both <= 2 * most
+    return takes_primal & are_sound, takes_dual & are_sound

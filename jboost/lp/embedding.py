@@ -11,8 +11,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
-from jboost.base.types import Array, ArrayLike
+from jboost.base import loops, numerics, reduce
+from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
 
 _ROUNDINGS = 8  # units of rounding between two bounds that are taken for one
@@ -42,29 +42,43 @@ class Point(NamedTuple):
     gap_dual: Array  # [] kappa
 
 
-class Residuals(NamedTuple):
-    """What an iterate misses."""
+class Images(NamedTuple):
+    """What the matrix makes of an iterate."""
 
-    primal: Array  # [m] K w
+    rows: Array  # [m] K w, what the iterate misses of the rows
+    columns: Array  # [n + m] K'y
+
+
+class Start(NamedTuple):
+    """The first iterate, and products that are needed from then on."""
+
+    point: Point
+    image: Images
+    level_image: Array  # [m] K level
+
+
+class Residuals(NamedTuple):
+    """What an iterate misses of the other equations, and sums over all of its parts."""
+
     dual: Array  # [n + m] cost tau - K'y - zl + zu, 0 where fixed
     gap: Array  # [] kappa + cost . w - dual objective
-    objective: Array  # []
+    mean_product: Array  # [] of slacks and multipliers, and of tau and kappa
 
 
 def sides(values: Array) -> Array:
     """[2, n + m] with the sign of the upper side turned."""
-    return jnp.stack([values[0], -values[1]])
+    return values * jnp.array([[1.0], [-1.0]], values.dtype)
 
 
 def embed(matrix: Array, problem: LinearProgram) -> Embedded:
     """The embedding of a program with its matrix dense."""
     is_idle = bounds_nothing(problem)
-    low = jnp.concatenate([problem.lower, jnp.where(is_idle, 0.0, problem.row_lower)])
-    high = jnp.concatenate([problem.upper, jnp.where(is_idle, 0.0, problem.row_upper)])
+    of_rows = jnp.stack([problem.row_lower, problem.row_upper])
+    bound = jnp.concatenate([jnp.stack([problem.lower, problem.upper]), jnp.where(is_idle[None, :], 0.0, of_rows)], axis=1)
     cost = jnp.concatenate([problem.objective, jnp.zeros_like(problem.row_lower)])
-    rows = jnp.abs(jnp.stack([problem.row_lower, problem.row_upper]))
-    least = jnp.min(jnp.where((rows > 0) & jnp.isfinite(rows), rows, 1.0), initial=1.0)
-    bound, is_fixed = jnp.stack([low, high]), _are_one(low, high, cost, least)
+    sizes = jnp.abs(of_rows)
+    least = reduce.least(jnp.min(jnp.where((sizes > 0) & jnp.isfinite(sizes), sizes, 1.0), axis=0))
+    is_fixed = _are_one(bound[0], bound[1], cost, jnp.minimum(least, 1.0))
     has_bound = jnp.isfinite(bound) & ~is_fixed[None, :]
     return Embedded(
         matrix=jnp.where(is_idle[:, None], 0.0, matrix),
@@ -72,7 +86,7 @@ def embed(matrix: Array, problem: LinearProgram) -> Embedded:
         bound=jnp.where(has_bound, bound, 0.0),
         has_bound=has_bound,
         is_fixed=is_fixed,
-        level=jnp.where(is_fixed, low, 0.0),
+        level=jnp.where(is_fixed, bound[0], 0.0),
     )
 
 
@@ -90,11 +104,18 @@ def forward(program: Embedded, primal: Array) -> Array:
 
 
 def backward(program: Embedded, dual: Array) -> Array:
-    """K'y of y [m] or [m, k]."""
-    return jnp.concatenate([numerics.times_transposed(program.matrix, dual), -dual])
+    """K'y of y [m]."""
+    return jnp.concatenate([numerics.times(dual, program.matrix), -dual])
 
 
-def start(program: Embedded) -> Point:
+def start(program: Embedded) -> Start:
+    """The first iterate, and products with the matrix."""
+    point = _first_point(program)
+    image, level_image = forward(program, jnp.stack([point.primal, program.level], axis=1)).T
+    return Start(point, Images(image, backward(program, point.dual)), level_image)
+
+
+def _first_point(program: Embedded) -> Point:
     """The middle of the boxes, about one away at most from a lower bound and from a single upper one, with all complementary products equal to 1.
 
     Bounds so far away that one is no step from them say little about where a solution is: 0 is nearer.
@@ -114,13 +135,25 @@ def start(program: Embedded) -> Point:
     return Point(primal, dual, slack, multiplier, one, one)
 
 
-def residuals(program: Embedded, point: Point) -> Residuals:
+def images(program: Embedded, point: Point) -> Images:
+    """Both products of an iterate."""
+    return Images(forward(program, point.primal), backward(program, point.dual))
+
+
+def residuals(program: Embedded, point: Point, image: Images) -> Residuals:
     """What the iterate misses of the embedding's equations."""
-    reduced = program.cost * point.scale - backward(program, point.dual)
+    reduced = program.cost * point.scale - image.columns
     dual = jnp.where(program.is_fixed, 0.0, reduced - jnp.sum(sides(point.multiplier), axis=0))
-    dual_objective = jnp.sum(sides(program.bound * point.multiplier)) + jnp.sum(program.level * reduced)
-    objective = jnp.sum(program.cost * point.primal)
-    return Residuals(forward(program, point.primal), dual, point.gap_dual + objective - dual_objective, objective)
+    earned = jnp.sum(sides(program.bound * point.multiplier), axis=0) + program.level * reduced
+    products = jnp.sum(jnp.where(program.has_bound, point.slack * point.multiplier, 0.0), axis=0)
+    objective, dual_objective, product, count = reduce.several(
+        (reduce.SUM, program.cost * point.primal),
+        (reduce.SUM, earned),
+        (reduce.SUM, products),
+        (reduce.SUM, jnp.sum(program.has_bound, axis=0, dtype=products.dtype)),
+    )
+    gap = point.gap_dual + objective - dual_objective
+    return Residuals(dual, gap, (point.scale * point.gap_dual + product) / (1 + count))
 
 
 class Scaling(NamedTuple):
@@ -143,25 +176,28 @@ def scale(matrix: Array, problem: LinearProgram, rounds: int) -> tuple[Array, Li
     def halve(_: Array, scales: tuple[Array, Array]) -> tuple[Array, Array]:
         row, column = scales
         now = row[:, None] * sizes * column[None, :]
-        column = column * numerics.inverse_root(jnp.max(now, axis=0, initial=0.0))
-        return row * numerics.inverse_root(jnp.max(now, axis=1, initial=0.0)), jnp.clip(column, 1 / _LARGEST_SCALE, _LARGEST_SCALE)
+        largest = [jnp.maximum(reduce.largest(now, axis=axis), 0.0) for axis in (1, 0)]
+        column = column * numerics.inverse_root(largest[1])
+        return row * numerics.inverse_root(largest[0]), jnp.clip(column, 1 / _LARGEST_SCALE, _LARGEST_SCALE)
 
     row, column = loops.fori_loop(0, rounds, halve, (jnp.ones_like(problem.row_lower), jnp.ones_like(problem.objective)))
-    objective = _size(problem.objective * column)
-    of_variables = _size(jnp.concatenate([problem.lower, problem.upper]) / jnp.tile(column, 2))
-    bound = _size(row_sizes(problem) * row, otherwise=of_variables)
+    objective, lower, upper = problem.objective * column, problem.lower / column, problem.upper / column
+    size, of_variables = reduce.several(
+        (reduce.LARGEST, _finite_size(objective)), (reduce.LARGEST, jnp.maximum(_finite_size(lower), _finite_size(upper)))
+    )
+    of_rows = jnp.maximum(reduce.largest(_finite_size(row_sizes(problem) * row)), 0.0)
+    unit, bound = jnp.where(size > 0, size, 1.0), jnp.where(of_rows > 0, of_rows, jnp.where(of_variables > 0, of_variables, 1.0))
     scaled = LinearProgram(
-        objective=problem.objective * column / objective,
+        objective=objective / unit,
         operator=(),
         row_lower=problem.row_lower * row / bound,
         row_upper=problem.row_upper * row / bound,
-        lower=problem.lower / column / bound,
-        upper=problem.upper / column / bound,
+        lower=lower / bound,
+        upper=upper / bound,
     )
-    return row[:, None] * matrix * column[None, :], scaled, Scaling(row, column, objective, bound)
+    return row[:, None] * matrix * column[None, :], scaled, Scaling(row, column, unit, bound)
 
 
-def _size(values: Array, otherwise: ArrayLike = 1.0) -> Array:
-    """The largest finite |value|, or `otherwise` if there is none but 0."""
-    size = jnp.max(jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0), initial=0.0)
-    return jnp.where(size > 0, size, otherwise)
+def _finite_size(values: Array) -> Array:
+    """|values|, 0 for those that are infinite or NaN."""
+    return jnp.where(jnp.isfinite(values), jnp.abs(values), 0.0)

@@ -5,9 +5,10 @@ With z = (x, y), T one step of PDHG (Chambolle and Pock 2011) and z_0 the anchor
 Peng and Yang 2025, "cuPDLPx"). Programs without solution are told by the way that z has gone since the restart, whose direction converges to a ray
 (Applegate, Diaz, Lu and Lubin 2021, "Infeasibility detection with primal-dual hybrid gradient"). The method meets the matrix in products only.
 
-Work: two products an iteration, and seven more at a check. The step is .998 of the inverse of the largest singular value, whose estimate rises at
-checks by a power iteration and by what the moves themselves show. Longer steps where the moves since a restart would allow them, as adaptive rules
-take, blow up in the reflection: T must not expand in any direction, those included in which the iterates do not move at present.
+Work: two products an iteration, and at a check two with several vectors at once and two more. The step is .998 of the inverse of the largest singular
+value, whose estimate rises at checks by a power iteration and by what the moves themselves show. Longer steps where the moves since a restart would
+allow them, as adaptive rules take, blow up in the reflection: T must not expand in any direction, those included in which the iterates do not move at
+present.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, loops, numerics
+from jboost.base import check, loops, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import assess, certify, conclude, polish, tighten
@@ -81,7 +82,8 @@ class State(NamedTuple):
     row_sizes: Array  # [m] of the terms of a row where all scaled variables are 1
     column_sizes: Array  # [n] of the terms of a column where all scaled multipliers are 1
     tight: tuple[Array, Array]  # [n] each, bounds of the variables, in the units of the program: their own or those that rows imply
-    point: Point
+    point: Point  # z
+    mapped: Point  # T z; z itself at a restart
     anchor: Point
     best: Point  # least error so far, or the ray that was found
     best_error: Array  # []
@@ -110,10 +112,9 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
       ValueError: at trace time, if `initial` has more variables or rows than the program.
     """
     scaling = equilibrate(problem, config.scaling_rounds)
-    scaled, tight = scale(problem, scaling), tighten.tighten(problem, config.proof.num_tightenings)
-    start, weight = _first_point(problem, scaled, scaling, initial)
-    norm, direction = _power_iterations(scaled, numerics.spread(scaled.objective.shape[0], scaled.objective.dtype), _POWER_ITERATIONS)
-    zero, none = jnp.zeros((), norm.dtype), jnp.zeros((), jnp.int32)
+    tight = tighten.tighten(problem, config.proof.num_tightenings)
+    start, weight = _first_point(problem, scaling, initial)
+    zero, none = jnp.zeros((), problem.objective.dtype), jnp.zeros((), jnp.int32)
     status = jnp.where(is_valid(problem), int(Status.UNFINISHED), int(Status.INVALID_INPUT)).astype(jnp.int32)
     state = State(
         scaling=scaling,
@@ -121,24 +122,25 @@ def init(problem: LinearProgram, *, config: FirstOrderConfig, initial: Any = Non
         column_sizes=problem.operator.column_norms(scaling.rows),
         tight=(tight.lower, tight.upper),
         point=start,
+        mapped=start,
         anchor=start,
         best=start,
         best_error=zero + jnp.inf,
-        norm=norm,
-        direction=direction,
+        norm=zero,
+        direction=numerics.spread(problem.objective.shape[0], zero.dtype),
         primal_weight=weight,
         imbalance=zero,
         anchor_error=zero + jnp.inf,
         last_error=zero + jnp.inf,
         num_since=none,
         num_iterations=none,
-        history=empty_history(config.history_length, norm.dtype),
+        history=empty_history(config.history_length, zero.dtype),
         status=status,
     )
     return loops.beside(state, problem)
 
 
-def _first_point(problem: LinearProgram, scaled: LinearProgram, scaling: Scaling, initial: Any) -> tuple[Point, Array]:
+def _first_point(problem: LinearProgram, scaling: Scaling, initial: Any) -> tuple[Point, Array]:
     """The first point, scaled and within its bounds, and the primal weight to begin with."""
     one = jnp.ones((), problem.objective.dtype)
     per_column = numerics.safe_divide(scaling.bound_scale, scaling.columns)
@@ -197,10 +199,10 @@ def _padded(name: str, vector: Any, size: int) -> Array:
 
 
 def _norm(vector: Array) -> Array:
-    return jnp.sqrt(jnp.sum(vector * vector))
+    return jnp.sqrt(reduce.total(vector * vector))
 
 
-def _power_iterations(scaled: LinearProgram, direction: Array, count: int) -> tuple[Array, Array]:
+def _power_iterations(scaled: LinearProgram, direction: Array, count: Array) -> tuple[Array, Array]:
     """A lower bound on the largest singular value, and the direction that gives the next."""
 
     def iterate(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -220,112 +222,204 @@ def _unscaled(point: Point, scaling: Scaling) -> Point:
     return Point(point.primal * (scaling.columns / scaling.bound_scale), point.dual * (scaling.rows / scaling.objective_scale))
 
 
-def _pdhg(scaled: LinearProgram, point: Point, primal_step: Array, dual_step: Array) -> tuple[Point, Point]:
-    """T z, and T z - z. The dual step is the proximal map of the support function of the rows' bounds."""
+def _pdhg(scaled: LinearProgram, point: Point, primal_step: Array, dual_step: Array) -> Point:
+    """T z. The dual step is the proximal map of the support function of the rows' bounds."""
     slope = scaled.objective - scaled.operator.rmatvec(point.dual)
     primal = jnp.clip(point.primal - primal_step * slope, scaled.lower, scaled.upper)
     trial = point.dual - dual_step * scaled.operator.matvec(2 * primal - point.primal)
-    dual = trial + jnp.clip(-trial, dual_step * scaled.row_lower, dual_step * scaled.row_upper)
-    return Point(primal, dual), Point(primal - point.primal, dual - point.dual)
+    return Point(primal, trial + jnp.clip(-trial, dual_step * scaled.row_lower, dual_step * scaled.row_upper))
 
 
 def step(state: State, problem: LinearProgram, *, tolerance: Array, config: FirstOrderConfig) -> tuple[State, Info]:
     """`iterations_per_check` iterations, the verdict on where they led, and a restart where it pays."""
     scaled = scale(problem, state.scaling)
-    size = _SAFETY / jnp.where(state.norm > 0, state.norm, 1.0)
+    norm, direction = _power_iterations(scaled, state.direction, jnp.where(state.num_iterations > 0, 1, _POWER_ITERATIONS))
+    norm = jnp.maximum(state.norm, norm)
+    size = _SAFETY / jnp.where(norm > 0, norm, 1.0)
     count = config.at_once
 
-    def iterate(k: Array, carry: tuple[Point, Point, Point]) -> tuple[Point, Point, Point]:
-        mapped, move = _pdhg(scaled, carry[0], size / state.primal_weight, size * state.primal_weight)
-        share = 1 / (state.num_since + k + 2).astype(size.dtype)
-        return jax.tree.map(lambda new, moved, old: new + moved - share * (new + moved - old), mapped, move, state.anchor), mapped, move
+    def iterate(k: Array, carry: tuple[Point, Point]) -> tuple[Point, Point]:
+        share = 1 / (state.num_since + k + 1).astype(size.dtype)
 
-    point, latest, move = loops.fori_loop(0, count, iterate, (state.point, state.point, state.point))
-    ran = state._replace(point=point, num_since=state.num_since + count, num_iterations=state.num_iterations + count)
-    judged, info = _judge(ran, problem, scaled, latest, tolerance, config)
-    return _maybe_restart(judged, scaled, latest, move, size), info
+        def move(old: Array, mapped: Array, first: Array) -> Array:
+            reflected = mapped + (mapped - old)
+            return reflected - share * (reflected - first)
+
+        point: Point = jax.tree.map(move, *carry, state.anchor)
+        return point, _pdhg(scaled, point, size / state.primal_weight, size * state.primal_weight)
+
+    point, mapped = loops.fori_loop(0, count, iterate, (state.point, state.mapped))
+    num_since, num_iterations = state.num_since + count, state.num_iterations + count
+    ran = state._replace(point=point, mapped=mapped, norm=norm, direction=direction, num_since=num_since, num_iterations=num_iterations)
+    return _check(ran, problem, scaled, size, tolerance, config)
 
 
-def _judge(
-    state: State, problem: LinearProgram, scaled: LinearProgram, latest: Point, tolerance: Array, config: FirstOrderConfig
-) -> tuple[State, Info]:
-    """Status, best point and history after a check."""
-    quality = assess.assess(problem, *_sides(state, problem, latest))
-    error = loops.cond(quality.error <= tolerance, lambda: _exact_error(problem, _unscaled(latest, state.scaling)), lambda: quality.error)
-    ray = jax.tree.map(lambda new, old: _unit(new - old), latest, state.anchor)
-    refutes = _dual_ray(scaled, ray.dual, scaled.operator.rmatvec(ray.dual))
-    falls = _primal_ray(scaled, state.tight, ray.primal, scaled.operator.matvec(ray.primal))
-    finds_ray = refutes | falls
-    is_better = error < state.best_error
-    best = Point(
-        jnp.where(falls, ray.primal, jnp.where(is_better, latest.primal, state.best.primal)),
-        jnp.where(refutes, ray.dual, jnp.where(is_better, latest.dual, state.best.dual)),
+class _Way(NamedTuple):
+    """How far one side of z has gone."""
+
+    largest: Array  # [] entry of T z
+    farthest: Array  # [] any entry has gone since the restart
+    length: Array  # [] |T z|
+    moved: Array  # [] |T z - z_0|
+    error: Array  # [] |T z - z|
+
+
+class _Ways(NamedTuple):
+    """Of both sides."""
+
+    primal: _Way
+    dual: _Way
+
+
+def _measure_way(point: Array, mapped: Array, anchor: Array) -> _Way:
+    way, error = mapped - anchor, mapped - point
+    largest, farthest, *squares = reduce.several(
+        (reduce.LARGEST, jnp.abs(mapped)),
+        (reduce.LARGEST, jnp.abs(way)),
+        (reduce.SUM, mapped * mapped),
+        (reduce.SUM, way * way),
+        (reduce.SUM, error * error),
     )
-    more = state.num_iterations + config.at_once <= config.max_iterations
-    status = jnp.where(more, int(Status.UNFINISHED), int(Status.ITERATION_LIMIT))
-    status = jnp.where(error <= tolerance, int(Status.OPTIMAL), status)
-    status = jnp.where(falls, int(Status.DUAL_INFEASIBLE), status)
-    status = jnp.where(refutes, int(Status.PRIMAL_INFEASIBLE), status)
-    status = jnp.where(jnp.isfinite(error), status, int(Status.NUMERICAL_ERROR)).astype(jnp.int32)
-    info = Info(state.num_iterations, quality.primal_residual, quality.dual_residual, quality.duality_gap)
+    return _Way(jnp.maximum(largest, 0.0), jnp.maximum(farthest, 0.0), *(jnp.sqrt(square) for square in squares))
+
+
+class _Images(NamedTuple):
+    """What the matrix makes of the points of a check."""
+
+    primal: Array  # [m] of T z, in the units of the program
+    dual: Array  # [n]
+    primal_ray: Array  # [m] of the way since the restart, scaled
+    dual_ray: Array  # [n]
+    error: Array  # [m] of the primal part of T z - z, scaled
+
+
+def _images(problem: LinearProgram, scaling: Scaling, latest: Point, ray: Point, error: Point) -> _Images:
+    primals = jnp.stack([latest.primal, scaling.columns * ray.primal, scaling.columns * error.primal])
+    reached = jax.vmap(problem.operator.matvec)(primals)
+    pulled = jax.vmap(problem.operator.rmatvec)(jnp.stack([latest.dual, scaling.rows * ray.dual]))
+    return _Images(reached[0], pulled[0], scaling.rows * reached[1], scaling.columns * pulled[1], scaling.rows * reached[2])
+
+
+def _check(
+    state: State, problem: LinearProgram, scaled: LinearProgram, size: Array, tolerance: Array, config: FirstOrderConfig
+) -> tuple[State, Info]:
+    """Status, best point and history after a check, and a restart where it pays."""
+    ways = _Ways(*map(_measure_way, state.point, state.mapped, state.anchor))
+    ray = Point(*map(_unit, state.mapped, state.anchor, ways))
+    latest, error = _unscaled(state.mapped, state.scaling), jax.tree.map(jnp.subtract, state.mapped, state.point)
+    images = _images(problem, state.scaling, latest, ray, error)
+    info, worst = _assess(state, problem, latest, images, ways, tolerance)
+    judged = _judge(state, ray, _find_rays(scaled, state.tight, ray, images), worst, tolerance, config)
     index = (state.num_iterations - 1) // config.iterations_per_check
     history = record(state.history, index, info.primal_residual, info.dual_residual, info.duality_gap)
-    best_error = jnp.where(is_better | finds_ray, error, state.best_error)
-    return state._replace(best=best, best_error=best_error, history=history, status=status), info
+    cross = reduce.total(error.dual * images.error)
+    return _maybe_restart(judged._replace(history=history), ways, cross, size), info
 
 
-def _sides(state: State, problem: LinearProgram, scaled: Point) -> tuple[assess.Side, assess.Side]:
-    """Of a scaled point; two products, as the sizes of terms are those of a point all of whose entries are as large as the largest."""
-    largest = jax.tree.map(lambda part: jnp.max(jnp.abs(part), initial=0.0), scaled)
-    point = _unscaled(scaled, state.scaling)
-    row_sizes = state.row_sizes * (largest.primal / state.scaling.bound_scale)
-    column_sizes = state.column_sizes * (largest.dual / state.scaling.objective_scale)
-    return (
-        assess.Side(point.primal, problem.operator.matvec(point.primal), row_sizes),
-        assess.Side(point.dual, problem.operator.rmatvec(point.dual), column_sizes),
-    )
+def _unit(mapped: Array, anchor: Array, way: _Way) -> Array:
+    """The way since the restart, with 1 as its largest entry."""
+    return (mapped - anchor) / jnp.where(way.farthest > 0, way.farthest, 1.0)
 
 
-def _exact_error(problem: LinearProgram, point: Point) -> Array:
-    return assess.assess(problem, assess.primal_side(problem, point.primal), assess.dual_side(problem, point.dual)).error
+def _assess(state: State, problem: LinearProgram, latest: Point, images: _Images, ways: _Ways, tolerance: Array) -> tuple[Info, Array]:
+    """How good the latest point is, and its error []: in sizes of terms that need no product, and in those of the point where that is enough."""
+    row_sizes = state.row_sizes * (ways.primal.largest / state.scaling.bound_scale)  # of a point all of whose entries are as large as the largest
+    column_sizes = state.column_sizes * (ways.dual.largest / state.scaling.objective_scale)
+
+    def measure(carry: tuple[Array, Info, Array]) -> tuple[Array, Info, Array]:
+        number = carry[0]
+        of_rows, of_columns = loops.cond(
+            number > 0,
+            lambda: (problem.operator.row_norms(jnp.abs(latest.primal)), problem.operator.column_norms(jnp.abs(latest.dual))),
+            lambda: (row_sizes, column_sizes),
+        )
+        primal, dual = assess.Side(latest.primal, images.primal, of_rows), assess.Side(latest.dual, images.dual, of_columns)
+        quality = assess.assess(problem, primal, dual)
+        info = Info(state.num_iterations, quality.primal_residual, quality.dual_residual, quality.duality_gap)
+        return number + 1, info, quality.error
+
+    def unfinished(carry: tuple[Array, Info, Array]) -> Array:
+        number, _, error = carry
+        return (number == 0) | ((number == 1) & (error <= tolerance))
+
+    none = jnp.zeros_like(state.best_error)
+    begun = (jnp.zeros_like(state.num_iterations), Info(state.num_iterations, none, none, none), none)
+    _, info, error = loops.while_loop(unfinished, measure, begun)
+    return info, error
 
 
-def _unit(vector: Array) -> Array:
-    size = jnp.max(jnp.abs(vector), initial=0.0)
-    return vector / jnp.where(size > 0, size, 1.0)
+class _Rays(NamedTuple):
+    """Whether the way since the restart shows that there is no solution."""
+
+    refutes: Array  # [] bool, y shows that rows and bounds contradict each other: it earns on them what A'y cannot pay
+    falls: Array  # [] bool, the objective falls along x, which no row and no bound stops, be it one that rows imply
 
 
-def _dual_ray(scaled: LinearProgram, ray: Array, pulled: Array) -> Array:
-    """Whether y, whose largest entry is 1, shows that rows and bounds contradict each other: y earns on them what A'y cannot pay, [] bool.
+def _find_rays(scaled: LinearProgram, tight: tuple[Array, Array], ray: Point, images: _Images) -> _Rays:
+    """Of a ray whose largest entries are 1, in a scaled program.
 
-    The sums A'y are of the size of y in a scaled program: what is missed is small beside it, and beside what is gained on bounds of any size.
+    The sums A'y are of the size of y: what is missed is small beside it, and beside what is gained on bounds of any size.
     """
-    earned, wrong_rows = assess.lean(ray, scaled.row_lower, scaled.row_upper)
-    paid, wrong_columns = assess.lean(-pulled, scaled.lower, scaled.upper)
-    missed = jnp.max(jnp.concatenate([wrong_rows, wrong_columns]), initial=0.0)
-    gain, size = jnp.sum(earned) + jnp.sum(paid), jnp.sum(jnp.abs(earned)) + jnp.sum(jnp.abs(paid))
-    tolerance = assess.ray_tolerance(ray.dtype)
-    return (gain > 0) & (missed <= tolerance * jnp.minimum(gain, 1.0)) & (gain >= tolerance * size)
-
-
-def _primal_ray(scaled: LinearProgram, tight: tuple[Array, Array], ray: Array, reached: Array) -> Array:
-    """Whether the objective falls along x, which no row and no bound stops, be it one that rows imply, [] bool."""
-    missed = jnp.maximum(_stopped(reached, scaled.row_lower, scaled.row_upper), _stopped(ray, *tight))
-    terms = scaled.objective * ray
-    gain, size = -jnp.sum(terms), jnp.sum(jnp.abs(terms))
-    tolerance = assess.ray_tolerance(ray.dtype)
-    return (gain > 0) & (missed <= tolerance * gain) & (gain >= tolerance * size)
+    tolerance = assess.ray_tolerance(ray.dual.dtype)
+    earned, wrong_rows = assess.lean(ray.dual, scaled.row_lower, scaled.row_upper)
+    paid, wrong_columns = assess.lean(-images.dual_ray, scaled.lower, scaled.upper)
+    terms = scaled.objective * ray.primal
+    of_rows = reduce.several(
+        (reduce.SUM, earned),
+        (reduce.SUM, jnp.abs(earned)),
+        (reduce.LARGEST, wrong_rows),
+        (reduce.LARGEST, _stopped(images.primal_ray, scaled.row_lower, scaled.row_upper)),
+    )
+    *of_columns, change, change_size = reduce.several(
+        (reduce.SUM, paid),
+        (reduce.SUM, jnp.abs(paid)),
+        (reduce.LARGEST, wrong_columns),
+        (reduce.LARGEST, _stopped(ray.primal, *tight)),
+        (reduce.SUM, terms),
+        (reduce.SUM, jnp.abs(terms)),
+    )
+    gain, gain_size = of_rows[0] + of_columns[0], of_rows[1] + of_columns[1]
+    missed, stopped = (jnp.maximum(jnp.maximum(of_rows[part], of_columns[part]), 0.0) for part in (2, 3))
+    refutes = (gain > 0) & (missed <= tolerance * jnp.minimum(gain, 1.0)) & (gain >= tolerance * gain_size)
+    return _Rays(refutes, (change < 0) & (stopped <= tolerance * -change) & (-change >= tolerance * change_size))
 
 
 def _stopped(ray: Array, low: Array, high: Array) -> Array:
-    down, up = jnp.where(low > -jnp.inf, -ray, 0.0), jnp.where(high < jnp.inf, ray, 0.0)
-    return jnp.max(jnp.maximum(down, up), initial=0.0)
+    """How far a ray leads out of bounds."""
+    return jnp.maximum(jnp.where(low > -jnp.inf, -ray, 0.0), jnp.where(high < jnp.inf, ray, 0.0))
 
 
-def _maybe_restart(state: State, scaled: LinearProgram, latest: Point, move: Point, size: Array) -> State:
-    """From the latest point, where the fixed-point error |z - T z|_P has fallen enough or the epoch is long."""
-    far, steep = _norm(move.primal), _norm(move.dual)
-    cross = jnp.sum(move.dual * scaled.operator.matvec(move.primal))
+def _judge(state: State, ray: Point, rays: _Rays, error: Array, tolerance: Array, config: FirstOrderConfig) -> State:
+    """Status and best point after a check."""
+    is_better = error < state.best_error
+    better = loops.cond(is_better, lambda: state.mapped, lambda: state.best)
+    primal = loops.cond(rays.falls, lambda: ray.primal, lambda: better.primal)
+    dual = loops.cond(rays.refutes, lambda: ray.dual, lambda: better.dual)
+    more = state.num_iterations + config.at_once <= config.max_iterations
+    status = jnp.where(more, int(Status.UNFINISHED), int(Status.ITERATION_LIMIT))
+    status = jnp.where(error <= tolerance, int(Status.OPTIMAL), status)
+    status = jnp.where(rays.falls, int(Status.DUAL_INFEASIBLE), status)
+    status = jnp.where(rays.refutes, int(Status.PRIMAL_INFEASIBLE), status)
+    status = jnp.where(jnp.isfinite(error), status, int(Status.NUMERICAL_ERROR)).astype(jnp.int32)
+    best_error = jnp.where(is_better | rays.falls | rays.refutes, error, state.best_error)
+    return state._replace(best=Point(primal, dual), best_error=best_error, status=status)
+
+
+class _Epoch(NamedTuple):
+    """The parts of a state that a restart changes."""
+
+    point: Point
+    anchor: Point
+    primal_weight: Array  # []
+    imbalance: Array  # []
+    anchor_error: Array  # []
+    last_error: Array  # []
+    num_since: Array  # [] int32
+
+
+def _maybe_restart(state: State, ways: _Ways, cross: Array, size: Array) -> State:
+    """From T z, where the fixed-point error |z - T z|_P has fallen enough or the epoch is long; `cross` is the sum of (y - T y) A (x - T x)."""
+    far, steep = ways.primal.error, ways.dual.error
 
     def error_in(weight: Array) -> Array:
         return jnp.sqrt(jnp.maximum((weight * far**2 + steep**2 / weight) / size + 2 * cross, 0.0))
@@ -336,31 +430,24 @@ def _maybe_restart(state: State, scaled: LinearProgram, latest: Point, move: Poi
         | ((error <= _NECESSARY * state.anchor_error) & (error > state.last_error))
         | (state.num_since.astype(error.dtype) >= _ARTIFICIAL * state.num_iterations.astype(error.dtype))
     )
-    weight, imbalance = _rebalance(state, latest)
-    weight = jnp.where(restarts, weight, state.primal_weight)
+
+    def restart() -> _Epoch:
+        weight, imbalance = _rebalance(state, ways)
+        nothing, infinite = jnp.zeros_like(state.num_since), jnp.full_like(error, jnp.inf)
+        return _Epoch(state.mapped, state.mapped, weight, imbalance, error_in(weight), infinite, nothing)
+
+    def go_on() -> _Epoch:
+        return _Epoch(state.point, state.anchor, state.primal_weight, state.imbalance, state.anchor_error, error, state.num_since)
+
+    epoch: _Epoch = loops.cond(restarts, restart, go_on)
     met = jnp.abs(cross) / jnp.maximum(far * steep, jnp.finfo(far.dtype).tiny)
-    norm, direction = _power_iterations(scaled, state.direction, 1)
-
-    def start_at_latest(old: Point) -> Point:
-        return jax.tree.map(lambda new, same: jnp.where(restarts, new, same), latest, old)
-
-    return state._replace(
-        point=start_at_latest(state.point),
-        anchor=start_at_latest(state.anchor),
-        norm=jnp.maximum(state.norm, jnp.maximum(norm, jnp.minimum(met, 1.0))),
-        direction=direction,
-        primal_weight=weight,
-        imbalance=jnp.where(restarts, imbalance, state.imbalance),
-        anchor_error=jnp.where(restarts, error_in(weight), state.anchor_error),
-        last_error=jnp.where(restarts, jnp.inf, error),
-        num_since=jnp.where(restarts, 0, state.num_since),
-    )
+    return state._replace(norm=jnp.maximum(state.norm, jnp.minimum(met, 1.0)), **epoch._asdict())
 
 
-def _rebalance(state: State, latest: Point) -> tuple[Array, Array]:
+def _rebalance(state: State, ways: _Ways) -> tuple[Array, Array]:
     """The primal weight after a restart: it moves so that primal and dual have gone equally far since the last one."""
-    moved, shifted = _norm(latest.primal - state.anchor.primal), _norm(latest.dual - state.anchor.dual)
-    tiny = jnp.finfo(moved.dtype).eps * (1 + _norm(latest.primal) + _norm(latest.dual))
+    moved, shifted = ways.primal.moved, ways.dual.moved
+    tiny = jnp.finfo(moved.dtype).eps * (1 + ways.primal.length + ways.dual.length)
     is_known = (moved > tiny) & (shifted > tiny)
     excess = jnp.log(jnp.where(is_known, state.primal_weight * moved / jnp.where(is_known, shifted, 1.0), 1.0))
     imbalance = _FADING * state.imbalance + excess

@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jboost import operators
-from jboost.base import brackets, check, loops
+from jboost.base import brackets, check, loops, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import assess, certify, conclude, embedding, tighten
-from jboost.lp.embedding import Embedded, Point, Residuals, Scaling
+from jboost.lp.embedding import Embedded, Images, Point, Scaling, Start
 from jboost.lp.newton import advance
 from jboost.lp.problem import LinearProgram, is_valid
 from jboost.lp.types import History, Info, LPSolution, ProofConfig, empty_history, judge_proof, record
@@ -52,8 +52,8 @@ class State(NamedTuple):
     """The last iterate, and the best so far."""
 
     point: Point
-    residual: Residuals  # of the point
-    best: Point
+    image: Images  # of the point
+    best: tuple[Array, Array]  # x [n] and y [m] in the units of the program
     best_error: Array  # []
     num_iterations: Array  # [] int32
     num_stalled: Array  # [] int32 short steps in a row, and those that better nothing near the tolerance
@@ -70,20 +70,20 @@ class _Run(NamedTuple):
     stops: Array  # [2, n + m] bool, whether something stops a ray there, of either side
     embedded: Embedded
     scaling: Scaling
-    first: Point
-    again: Residuals  # of the first point, without objective
+    first: Start
+    has_objective: Array  # [] bool
 
 
 def _set_up(problem: LinearProgram, config: InteriorPointConfig) -> _Run:
     matrix = problem.operator.to_dense()
     scaled_matrix, scaled, scaling = embedding.scale(matrix, problem, config.scaling_rounds)
     embedded = embedding.embed(scaled_matrix, scaled)
-    first = embedding.start(embedded)
-    again = embedding.residuals(embedded._replace(cost=jnp.zeros_like(embedded.cost)), first)
     tight = tighten.tighten(problem, config.proof.num_tightenings)
-    implied = jnp.isfinite(jnp.stack([tight.lower, tight.upper]))
-    stops = embedded.is_fixed[None, :] | embedded.has_bound.at[:, : matrix.shape[1]].set(implied)
-    return _Run(problem._replace(operator=operators.dense(matrix)), tight, stops, embedded, scaling, first, again)
+    of_columns = embedded.is_fixed[None, : matrix.shape[1]] | jnp.isfinite(jnp.stack([tight.lower, tight.upper]))
+    of_rows = (embedded.is_fixed[None, :] | embedded.has_bound)[:, matrix.shape[1] :]
+    stops = jnp.concatenate([of_columns, of_rows], axis=1)
+    problem = problem._replace(operator=operators.dense(matrix))
+    return _Run(problem, tight, stops, embedded, scaling, embedding.start(embedded), reduce.any_true(problem.objective != 0))
 
 
 def _unscaled(run: _Run, point: Point, tau: Array) -> tuple[Array, Array]:
@@ -97,35 +97,44 @@ def _measure(run: _Run, point: Point, has_ray: Array) -> assess.Quality:
     """How good the solution is that the iterate would make, but for the repair of its rows; with a ray at hand, of the program without objective."""
     problem = run.problem._replace(objective=jnp.where(has_ray, 0.0, run.problem.objective))
     primal, dual = _unscaled(run, point, point.scale)
-    primal, dual = certify.within_bounds(problem, primal), certify.allowed_dual(problem, _needed(problem, dual))
+    primal, dual = certify.within_bounds(problem, primal), certify.allowed_dual(problem, _needed(dual, run.has_objective & ~has_ray))
     return assess.assess(problem, assess.primal_side(problem, primal), assess.dual_side(problem, dual))
 
 
-def _needed(problem: LinearProgram, dual: Array) -> Array:
+def _needed(dual: Array, has_objective: Array) -> Array:
     """The dual [m]; 0, which is as good as any, where there is no objective: that of a thin feasible set grows without end."""
-    return jnp.where(jnp.any(problem.objective != 0), dual, 0.0)
+    return jnp.where(has_objective, dual, 0.0)
 
 
-def _find_ray(program: Embedded, stops: Array, point: Point, residual: Residuals, tolerance: float) -> tuple[Array, Array]:
-    """Whether y is a ray that proves the program infeasible, and whether w is one along which the objective falls without end."""
-    slope = -embedding.backward(program, point.dual)  # cost tau - K'y less cost tau is what rounding leaves, where y is small
+class _Rays(NamedTuple):
+    """Whether a point of the embedding shows that there is no solution."""
+
+    refutes: Array  # [] bool, y proves the program infeasible
+    falls: Array  # [] bool, the objective falls along w without end
+
+
+def _find_ray(program: Embedded, stops: Array, point: Point, image: Images, tolerance: float) -> _Rays:
+    slope = -image.columns  # cost tau - K'y less cost tau is what rounding leaves, where y is small
     is_low = slope > 0
     is_held = program.is_fixed | jnp.where(is_low, program.has_bound[0], program.has_bound[1])
-    missed = jnp.max(jnp.where(is_held, 0.0, jnp.abs(slope)), initial=0.0)
     earned = jnp.where(is_held, slope * (program.level + jnp.where(is_low, program.bound[0], program.bound[1])), 0.0)
-    gained, terms = jnp.sum(earned), program.cost * point.primal
-    outside = jnp.where(stops, -embedding.sides(point.primal[None, :] * jnp.ones_like(program.bound)), 0.0)
-    off = jnp.maximum(jnp.max(jnp.abs(residual.primal), initial=0.0), jnp.max(outside, initial=0.0))
-    fall = -residual.objective
-    vanishes = point.scale < point.gap_dual
-    size = jnp.max(jnp.abs(point.dual), initial=0.0)  # bounds of variables may be large, and what is gained on them
-    refutes = (gained > _rounding_of(earned)) & (missed <= tolerance * jnp.minimum(gained, size))  # with one feasible point nothing is gained
-    return vanishes & refutes, vanishes & (fall > _rounding_of(terms)) & (off <= tolerance * fall)
-
-
-def _rounding_of(terms: Array) -> Array:
-    """What rounding may leave of the sum of terms, each a sum itself, where it is 0, []."""
-    return 16 * (terms.shape[0] + 4) * jnp.finfo(terms.dtype).eps * jnp.sum(jnp.abs(terms))
+    terms = program.cost * point.primal
+    outside = jnp.where(stops[0], -point.primal, 0.0), jnp.where(stops[1], point.primal, 0.0)
+    missed, gained, gained_size, objective, objective_size, off = reduce.several(
+        (reduce.LARGEST, jnp.where(is_held, 0.0, jnp.abs(slope))),
+        (reduce.SUM, earned),
+        (reduce.SUM, jnp.abs(earned)),
+        (reduce.SUM, terms),
+        (reduce.SUM, jnp.abs(terms)),
+        (reduce.LARGEST, jnp.maximum(*outside)),
+    )
+    off_rows, size = reduce.several((reduce.LARGEST, jnp.abs(image.rows)), (reduce.LARGEST, jnp.abs(point.dual)))
+    missed, size, off = jnp.maximum(missed, 0.0), jnp.maximum(size, 0.0), jnp.maximum(jnp.maximum(off_rows, off), 0.0)
+    rounding = 16 * (terms.shape[0] + 4) * jnp.finfo(terms.dtype).eps  # of sums of terms, each a sum itself
+    vanishes, fall = point.scale < point.gap_dual, -objective
+    # bounds of variables may be large, and what is gained on them: with one feasible point nothing is gained
+    refutes = (gained > rounding * gained_size) & (missed <= tolerance * jnp.minimum(gained, size))
+    return _Rays(vanishes & refutes, vanishes & (fall > rounding * objective_size) & (off <= tolerance * fall))
 
 
 def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
@@ -135,30 +144,18 @@ def init(problem: LinearProgram, *, config: InteriorPointConfig) -> State:
 
 
 def _start(run: _Run, problem: LinearProgram, config: InteriorPointConfig) -> State:
-    point = run.first
-    none = jnp.zeros((), jnp.int32)
+    none, never, infinite = jnp.zeros((), jnp.int32), jnp.zeros((), bool), jnp.full_like(run.first.point.scale, jnp.inf)
     refuted = _refuted_by_one_row(run.problem)
-    is_refuted = jnp.any(refuted != 0)
-    status = jnp.where(is_refuted, int(Status.PRIMAL_INFEASIBLE), int(Status.UNFINISHED))
+    status = jnp.where(reduce.any_true(refuted != 0), int(Status.PRIMAL_INFEASIBLE), int(Status.UNFINISHED))
     status = jnp.where(is_valid(problem), status, int(Status.INVALID_INPUT)).astype(jnp.int32)
-    never = jnp.zeros((), bool)
-    state = State(
-        point,
-        embedding.residuals(run.embedded, point),
-        point._replace(dual=jnp.where(is_refuted, refuted, point.dual)),
-        point.scale + jnp.inf,
-        none,
-        none,
-        never,
-        empty_history(config.history_length, point.scale.dtype),
-        status,
-    )
-    return loops.beside(state, problem)
+    history = empty_history(config.history_length, infinite.dtype)
+    best = jnp.zeros_like(problem.objective), refuted
+    return loops.beside(State(run.first.point, run.first.image, best, infinite, none, none, never, history, status), problem)
 
 
 def _refuted_by_one_row(problem: LinearProgram) -> Array:
     """A ray [m] that proves the program infeasible by a row without entries whose bounds leave 0 out; 0 where there is none."""
-    is_bare = ~jnp.any(brackets.is_nonzero(problem.operator.to_dense()), axis=1)
+    is_bare = ~reduce.any_true(brackets.is_nonzero(problem.operator.to_dense()), axis=1)
     ray = jnp.where(problem.row_lower > 0, 1.0, jnp.where(problem.row_upper < 0, -1.0, 0.0))
     return jnp.where(is_bare, ray, 0.0).astype(problem.row_lower.dtype)
 
@@ -170,26 +167,28 @@ def step(state: State, problem: LinearProgram, *, tolerance: Array, config: Inte
 
 def _step(run: _Run, state: State, tolerance: Array, config: InteriorPointConfig) -> tuple[State, Info]:
     program = run.embedded._replace(cost=jnp.where(state.has_ray, 0.0, run.embedded.cost))
-    point, length = advance(program, state.point, state.residual, num_correctors=config.num_correctors)
-    residual = embedding.residuals(program, point)
+    point, length = advance(program, state.point, state.image, run.first.level_image, num_correctors=config.num_correctors)
+    image = embedding.images(program, point)
     quality = _measure(run, point, state.has_ray)
     info = Info(state.num_iterations + 1, quality.primal_residual, quality.dual_residual, quality.duality_gap)
-    error = quality.error
-    is_infeasible, falls = _find_ray(program, run.stops, point, residual, assess.ray_tolerance(error.dtype))
-    was_close = state.best_error < 10 * tolerance  # then rounding made the ray
-    is_infeasible, falls = is_infeasible & ~was_close, falls & ~was_close
-    falls = falls & ~is_infeasible & ~state.has_ray
+    error, was_close = quality.error, state.best_error < 10 * tolerance  # then rounding made the ray
+    rays = _find_ray(program, run.stops, point, image, assess.ray_tolerance(error.dtype))
+    is_infeasible = rays.refutes & ~was_close
+    falls = rays.falls & ~was_close & ~is_infeasible & ~state.has_ray
     is_worse = was_close & (error >= state.best_error)
     num_stalled = jnp.where((length < 1e-3) | is_worse, state.num_stalled + 1, 0).astype(jnp.int32)
     is_sound = jnp.isfinite(error) & (length > 0) & (num_stalled < 5)
     is_solved = jnp.where(is_sound, error <= tolerance, state.best_error <= _NEARLY * tolerance) & ~falls
     takes = jnp.where(state.has_ray, is_infeasible, is_infeasible | falls | (is_sound & (error < state.best_error)))
-    after = jax.tree.map(lambda fresh, new: jnp.where(falls, fresh, new), (run.first, run.again), (point, residual))
+    falls, takes = lax.optimization_barrier((falls, takes))
+    next_point, next_image = loops.cond(falls, lambda: (run.first.point, run.first.image), lambda: (point, image))
+    tau = jnp.where(is_infeasible | falls, 1.0, point.scale)  # that of a ray is 0 or nearly so
+    best, best_error = loops.cond(takes, lambda: (_unscaled(run, point, tau), error), lambda: (state.best, state.best_error))
     return State(
-        point=after[0],
-        residual=after[1],
-        best=jax.tree.map(lambda new, old: jnp.where(takes, new, old), point, state.best),
-        best_error=jnp.where(takes, error, state.best_error),
+        point=next_point,
+        image=next_image,
+        best=best,
+        best_error=best_error,
         num_iterations=info.num_iterations,
         num_stalled=num_stalled,
         has_ray=state.has_ray | falls,
@@ -216,9 +215,8 @@ def finish(state: State, problem: LinearProgram, *, config: InteriorPointConfig)
 
 
 def _finish(run: _Run, state: State, problem: LinearProgram, config: InteriorPointConfig) -> LPSolution:
-    is_refuted = state.status == int(Status.PRIMAL_INFEASIBLE)
-    primal, dual = _unscaled(run, state.best, jnp.where(state.has_ray | is_refuted, 1.0, state.best.scale))
-    dual = jnp.where(is_refuted, dual, _needed(problem, dual))
+    primal, dual = state.best
+    dual = _needed(dual, run.has_objective | (state.status == int(Status.PRIMAL_INFEASIBLE)))
     used_up = jnp.where(state.has_ray, int(Status.DUAL_INFEASIBLE), int(Status.ITERATION_LIMIT))
     status = jnp.where(unfinished(state), used_up, state.status).astype(jnp.int32)
     return conclude.conclude(

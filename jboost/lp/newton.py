@@ -1,8 +1,8 @@
 """The directions of the interior point method, and how far to go: Mehrotra's predictor and corrector, and further correctors (Gondzio 1996).
 
 Work of an iteration: the normal matrix K Theta^-1 K' by one product, of the smaller size of A, or of its rows where that loses less; one Cholesky
-factor; a solve with two right-hand sides and one for each corrector. Variables without bounds and rows that are equalities are regularised by
-proximal terms that leave the solution where it is.
+factor; a solve for a unit of tau, one for the predictor and one for each corrector. All solves are turns of one loop, whose body is compiled once.
+Variables without bounds and rows that are equalities are regularised by proximal terms that leave the solution where it is.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jboost.base import loops, numerics
+from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.types import Array
-from jboost.lp.embedding import Embedded, Point, Residuals, backward, forward, sides
+from jboost.lp.embedding import Embedded, Images, Point, Residuals, backward, forward, residuals, sides
 
 _TO_BOUNDARY = 0.995
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
+_UNIT, _PREDICTOR, _CORRECTOR = 0, 1, 2  # the first turns; those after them are further correctors
 
 
 class _Care(NamedTuple):
@@ -39,15 +39,15 @@ _CARE = {  # by bytes
 
 
 class _Pair(NamedTuple):
-    """Parts of k directions."""
+    """Parts of a direction."""
 
-    primal: Array  # [n + m, k] dw, 0 where fixed
-    dual: Array  # [m, k] dy
-    back: Array  # [n + m, k] K'dy
+    primal: Array  # [n + m] dw, 0 where fixed
+    dual: Array  # [m] dy
+    back: Array  # [n + m] K'dy
 
 
 def _factor(program: Embedded, inverse: Array) -> Callable[[Array, Array], _Pair]:
-    """Solves Theta dw - K'dy = push [n + m, k], K dw = target [m, k]; Theta^-1 [n + m] is 0 where fixed."""
+    """Solves Theta dw - K'dy = push [n + m], K dw = target [m]; Theta^-1 [n + m] is 0 where fixed."""
     num_rows, num_columns = program.matrix.shape
     care = _CARE[inverse.dtype.itemsize]
     by_rows = num_rows <= max(care.rows_to_a_column * num_columns, care.few_rows)
@@ -64,14 +64,14 @@ def _factor_rows(program: Embedded, inverse: Array, care: _Care) -> Callable[[Ar
     solve = _factor_normal(normal, inverse[num_columns:], care)
 
     def directions(push: Array, target: Array) -> _Pair:
-        def refine(_: int, dual: Array) -> Array:
-            primal = inverse[:, None] * (backward(program, dual) + push)
-            return dual + solve(target - forward(program, primal))
+        def refine(_: int, found: tuple[Array, Array]) -> tuple[Array, Array]:
+            dual, back = found
+            dual = dual + solve(target - forward(program, inverse * (back + push)))
+            return dual, backward(program, dual)
 
-        first = solve(target - forward(program, inverse[:, None] * push))
-        dual = loops.fori_loop(0, care.refinements, refine, first)
-        back = backward(program, dual)
-        return _Pair(inverse[:, None] * (back + push), dual, back)
+        begun = (jnp.zeros_like(target), jnp.zeros_like(push))
+        dual, back = loops.fori_loop(0, 1 + care.refinements, refine, begun)
+        return _Pair(inverse * (back + push), dual, back)
 
     return directions
 
@@ -83,52 +83,40 @@ def _factor_columns(program: Embedded, inverse: Array, care: _Care) -> Callable[
     """
     num_columns = program.matrix.shape[1]
     stiffness = jnp.finfo(inverse.dtype).eps ** 0.5
-    weights = (1 / jnp.where(program.is_fixed, stiffness, inverse)[num_columns:])[:, None]
-    roots = jnp.sqrt(inverse[:num_columns])[:, None]
-    scaled = program.matrix * roots.T
-    normal = jnp.matmul(scaled.T, scaled * weights, precision=lax.Precision.HIGHEST)
+    weights = 1 / jnp.where(program.is_fixed, stiffness, inverse)[num_columns:]
+    roots = jnp.sqrt(inverse[:num_columns])
+    scaled = program.matrix * roots[None, :]
+    normal = jnp.matmul(scaled.T, scaled * weights[:, None], precision=lax.Precision.HIGHEST)
     solve = _factor_normal(normal, jnp.ones((num_columns,), inverse.dtype), care)
-    is_fixed = program.is_fixed[num_columns:, None]
-    moves = (inverse > 0)[:, None]
-    theta = 1 / jnp.where(moves, inverse[:, None], 1.0)
-
-    def solve_once(push: Array, target: Array) -> _Pair:
-        outer = push[num_columns:] + weights * target
-        primal = roots * solve(roots * push[:num_columns] + numerics.times_transposed(scaled, outer))
-        reached = jnp.matmul(program.matrix, primal, precision=lax.Precision.HIGHEST) - target
-        dual = push[num_columns:] - weights * reached
-        return _Pair(jnp.concatenate([primal, jnp.where(is_fixed, 0.0, reached)]), dual, backward(program, dual))
+    is_fixed, moves = program.is_fixed[num_columns:], inverse > 0
+    theta = 1 / jnp.where(moves, inverse, 1.0)
 
     def directions(push: Array, target: Array) -> _Pair:
-        first = solve_once(push, target)
-        missing = jnp.where(moves, push - theta * first.primal + first.back, 0.0)
-        return jax.tree.map(jnp.add, first, solve_once(missing, target - forward(program, first.primal)))
+        def solve_for_missing(_: int, so_far: tuple[_Pair, Array]) -> tuple[_Pair, Array]:
+            pair, missing = so_far
+            pull = jnp.where(moves, push - theta * pair.primal + pair.back, 0.0)
+            outer = pull[num_columns:] + weights * missing
+            primal = roots * solve(roots * pull[:num_columns] + numerics.times_transposed(scaled, outer))
+            reached = jnp.matmul(program.matrix, primal, precision=lax.Precision.HIGHEST) - missing
+            dual = pull[num_columns:] - weights * reached
+            slack = jnp.where(is_fixed, 0.0, reached)
+            found = _Pair(jnp.concatenate([primal, slack]), dual, backward(program, dual))
+            return jax.tree.map(jnp.add, pair, found), slack - reached
+
+        begun = _Pair(jnp.zeros_like(push), jnp.zeros_like(target), jnp.zeros_like(push))
+        return loops.fori_loop(0, 2, solve_for_missing, (begun, target))[0]
 
     return directions
 
 
 def _factor_normal(normal: Array, diagonal: Array, care: _Care) -> Callable[[Array], Array]:
-    """Solves (normal + diag(diagonal)) v = r for r [size, k] by Cholesky, on a diagonal of ones with rounding's worth added."""
+    """Solves (normal + diag(diagonal)) v = r for r [size] by Cholesky, on a diagonal of ones with rounding's worth added."""
     rounding = jnp.finfo(normal.dtype).eps
-    total = jnp.diagonal(normal) + diagonal
-    unit = jnp.where(total > 0, lax.rsqrt(jnp.where(total > 0, total, 1.0)), 1.0)[:, None]
-    shift = jnp.where(total > 0, diagonal * unit[:, 0] ** 2 + care.roundings * rounding, 1.0)
-    factor = lax.linalg.cholesky(normal * unit * unit.T + jnp.diag(shift), symmetrize_input=False)
-    return lambda right: unit * cho_solve((factor, True), unit * right)
-
-
-class _Inverses(NamedTuple):
-    """What complementary parts are divided by, again and again."""
-
-    slack: Array  # [2, n + m]
-    multiplier: Array  # [2, n + m] 0 where there is no bound
-    scale: Array  # []
-    gap_dual: Array  # []
-
-
-def _invert(program: Embedded, point: Point) -> _Inverses:
-    multiplier = jnp.where(program.has_bound, 1 / jnp.where(program.has_bound, point.multiplier, 1.0), 0.0)
-    return _Inverses(1 / point.slack, multiplier, 1 / point.scale, 1 / point.gap_dual)
+    total = cholesky.diagonal(normal) + diagonal
+    unit = jnp.where(total > 0, lax.rsqrt(jnp.where(total > 0, total, 1.0)), 1.0)
+    shift = jnp.where(total > 0, diagonal * unit**2 + care.roundings * rounding, 1.0)
+    lower = cholesky.factor(normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(shift))
+    return lambda right: unit * cholesky.solve(lower, unit * right)
 
 
 class _Targets(NamedTuple):
@@ -138,115 +126,136 @@ class _Targets(NamedTuple):
     gap: Array  # []
 
 
-class _Newton(NamedTuple):
+class _Iterate(NamedTuple):
     """What all directions from one iterate share."""
 
-    solve: Callable[[Array, Array], _Pair]
+    program: Embedded
+    point: Point
+    image: Images
+    residual: Residuals
+    level_image: Array  # [m]
     slope: Array  # [n + m] sum over the sides of multiplier bound / slack
-    unit: _Pair  # for a unit of tau; k left out
+    solve: Callable[[Array, Array], _Pair]
+
+
+class _Search(NamedTuple):
+    """The directions so far."""
+
+    unit: _Pair  # for a unit of tau
     pivot: Array  # []
+    targets: _Targets  # of the best direction
+    direction: Point  # the best: the changes of all parts
+    length: Array  # [] the step at which the first complementary part would reach 0
+    centring: Array  # [] share of the mean product that correctors aim at; 0 before them
 
 
-def _prepare_newton(program: Embedded, point: Point, inverses: _Inverses, residual: Residuals, targets: _Targets) -> tuple[_Newton, _Pair]:
-    """The factor, the direction for a unit of tau, and the direction to the targets at a fixed tau, solved beside it."""
-    share = program.bound * inverses.slack  # about 1 for a bound that is far, whose square no float may hold
-    curvature, slope = (jnp.sum(point.multiplier * part, axis=0) for part in (inverses.slack, share))
-    bend = jnp.sum(point.multiplier * share * program.bound, axis=0)
+def _prepare(program: Embedded, point: Point, image: Images, level_image: Array) -> _Iterate:
+    pressure = point.multiplier / point.slack
+    curvature, slope = jnp.sum(pressure, axis=0), jnp.sum(_by_slack(program, point, point.multiplier), axis=0)
     inverse = jnp.where(program.is_fixed, 0.0, 1 / jnp.maximum(curvature, jnp.finfo(curvature.dtype).eps ** 0.5))
-    solve = _factor(program, inverse)
-    push, target = _right_hand_side(program, inverses, residual, targets, jnp.ones((), curvature.dtype))
-    unit_push = jnp.where(program.is_fixed, 0.0, slope - program.cost)
-    both = solve(jnp.stack([unit_push, push], axis=1), jnp.stack([-forward(program, program.level), target], axis=1))
-    unit, towards = (_Pair(*(part[:, column] for part in both)) for column in range(2))
-    unit = unit._replace(primal=unit.primal + program.level)
-    pivot = jnp.sum(_pull(program, slope, unit) - bend) - point.gap_dual * inverses.scale
-    return _Newton(solve, slope, unit, pivot), towards
+    return _Iterate(program, point, image, residuals(program, point, image), level_image, slope, _factor(program, inverse))
 
 
-def _right_hand_side(program: Embedded, inverses: _Inverses, residual: Residuals, targets: _Targets, share: Array) -> tuple[Array, Array]:
-    push = jnp.sum(sides(targets.sides * inverses.slack), axis=0) - share * residual.dual
-    return jnp.where(program.is_fixed, 0.0, push), -share * residual.primal
+def _by_slack(program: Embedded, point: Point, values: Array) -> Array:
+    """values [2, n + m] * bound / slack, with a quotient of about 1 for a bound that is far, whose square no float may hold."""
+    return values * (program.bound / point.slack)
 
 
-def _pull(program: Embedded, slope: Array, pair: _Pair) -> Array:
+def _right_hand_side(now: _Iterate, turn: Array, targets: _Targets, share: Array) -> tuple[Array, Array]:
+    """Push [n + m] and target [m], for a unit of tau, or towards targets and a share of what is missing at a fixed tau."""
+    push = jnp.sum(sides(targets.sides / now.point.slack), axis=0) - share * now.residual.dual
+    push = jnp.where(turn == _UNIT, now.slope - now.program.cost, push)
+    target = jnp.where(turn == _UNIT, -now.level_image, -share * now.image.rows)
+    return jnp.where(now.program.is_fixed, 0.0, push), target
+
+
+def _pull(now: _Iterate, pair: _Pair) -> Array:
     """What a direction changes the gap by, less what tau does, [n + m]."""
-    return program.level * pair.back + jnp.where(program.is_fixed, 0.0, (program.cost + slope) * pair.primal)
+    program = now.program
+    return program.level * pair.back + jnp.where(program.is_fixed, 0.0, (program.cost + now.slope) * pair.primal)
 
 
-def _complete(
-    program: Embedded, point: Point, inverses: _Inverses, residual: Residuals, targets: _Targets, share: Array, newton: _Newton, pair: _Pair
-) -> Point:
+def _take_unit(now: _Iterate, search: _Search, pair: _Pair) -> _Search:
+    program, point = now.program, now.point
+    unit = pair._replace(primal=pair.primal + program.level)
+    bend = jnp.sum(_by_slack(program, point, point.multiplier) * program.bound, axis=0)
+    return search._replace(unit=unit, pivot=reduce.total(_pull(now, unit) - bend) - point.gap_dual / point.scale)
+
+
+def _complete(now: _Iterate, search: _Search, pair: _Pair, targets: _Targets, share: Array) -> Point:
     """All parts of a direction from its parts in w and y at a fixed tau; a `Point` of changes."""
-    paid = jnp.sum(sides(program.bound * targets.sides * inverses.slack))
-    missing = -share * residual.gap - targets.gap * inverses.scale + paid - jnp.sum(_pull(program, newton.slope, pair))
-    scale = missing / newton.pivot
-    primal = pair.primal + scale * newton.unit.primal
+    program, point = now.program, now.point
+    paid = jnp.sum(sides(_by_slack(program, point, targets.sides)), axis=0)
+    missing = reduce.total(paid - _pull(now, pair)) - share * now.residual.gap - targets.gap / point.scale
+    scale = missing / search.pivot
+    primal = pair.primal + scale * search.unit.primal
     slack = jnp.where(program.has_bound, sides(primal[None, :] - program.bound * scale), 0.0)
     return Point(
         primal=primal,
-        dual=pair.dual + scale * newton.unit.dual,
+        dual=pair.dual + scale * search.unit.dual,
         slack=slack,
-        multiplier=(targets.sides - point.multiplier * slack) * inverses.slack,
+        multiplier=(targets.sides - point.multiplier * slack) / point.slack,
         scale=scale,
-        gap_dual=(targets.gap - point.gap_dual * scale) * inverses.scale,
+        gap_dual=(targets.gap - point.gap_dual * scale) / point.scale,
     )
 
 
-def _longest(inverses: _Inverses, direction: Point) -> Array:
+def _longest(program: Embedded, point: Point, direction: Point) -> Array:
     """The step at which the first complementary part reaches 0; 1e30 where none does."""
-    slack, multiplier = jnp.min(direction.slack * inverses.slack), jnp.min(direction.multiplier * inverses.multiplier)
-    scale, gap_dual = direction.scale * inverses.scale, direction.gap_dual * inverses.gap_dual
-    fastest = jnp.minimum(jnp.minimum(slack, multiplier), jnp.minimum(scale, gap_dual))
-    return 1 / jnp.maximum(-fastest, 1e-30)
+    shrinking = direction.multiplier / jnp.where(program.has_bound, point.multiplier, 1.0)
+    parts = jnp.minimum(direction.slack / point.slack, jnp.where(program.has_bound, shrinking, 0.0))
+    fastest = jnp.minimum(direction.scale / point.scale, direction.gap_dual / point.gap_dual)
+    return 1 / jnp.maximum(-jnp.minimum(reduce.least(jnp.min(parts, axis=0)), fastest), 1e-30)
 
 
-def advance(program: Embedded, point: Point, residual: Residuals, *, num_correctors: int) -> tuple[Point, Array]:
-    """A predictor, a corrector and further ones, from a point and what it misses; returns the next iterate and the length of the step.
+def advance(program: Embedded, point: Point, image: Images, level_image: Array, *, num_correctors: int) -> tuple[Point, Array]:
+    """A predictor, a corrector and further ones, from a point and its images; returns the next iterate and the length of the step.
 
-    Corrector 0 is Mehrotra's, taken as it is; the others begin at the best so far, and count where they reach further.
+    The first corrector is Mehrotra's, taken as it is; the others begin at the best so far, and count where they reach further.
     """
-    one = jnp.ones((), point.scale.dtype)
-    products = _Targets(jnp.where(program.has_bound, point.slack * point.multiplier, 0.0), point.scale * point.gap_dual)
-    to_zero = _Targets(-products.sides, -products.gap)
-    inverses = _invert(program, point)
-    newton, pair = _prepare_newton(program, point, inverses, residual, to_zero)
-    affine = _complete(program, point, inverses, residual, to_zero, one, newton, pair)
-    left = 1 - jnp.minimum(_longest(inverses, affine), 1.0)
-    centring = jnp.clip(left**2 * jnp.minimum(left, 0.1), 1e-6, 1.0)
-    goal = centring * (products.gap + jnp.sum(products.sides)) / (1 + jnp.sum(program.has_bound, dtype=one.dtype))
+    now = _prepare(program, point, image, level_image)
 
-    def aim(targets: _Targets) -> Point:
-        push, right = _right_hand_side(program, inverses, residual, targets, 1 - centring)
-        solved = newton.solve(push[:, None], right[:, None])
-        return _complete(program, point, inverses, residual, targets, 1 - centring, newton, _Pair(*(part[:, 0] for part in solved)))
+    def solve(turn: Array, search: _Search) -> _Search:
+        targets, share = _next_targets(now, search, turn), 1 - search.centring
+        pair = now.solve(*_right_hand_side(now, turn, targets, share))
+        return loops.cond(turn == _UNIT, lambda: _take_unit(now, search, pair), lambda: _take(now, search, turn, pair, targets, share))
 
-    corrected = _Targets(
-        jnp.where(program.has_bound, goal - products.sides - affine.slack * affine.multiplier, 0.0),
-        goal - products.gap - affine.scale * affine.gap_dual,
-    )
-
-    def correct(index: Array, best: tuple[_Targets, Point, Array]) -> tuple[_Targets, Point, Array]:
-        targets, direction, length = best
-        step = jnp.minimum(length + _AMBITION, 1.0)
-        ahead = jax.tree.map(lambda value, change: value + step * change, point, direction)
-        trial = _Targets(
-            targets.sides + jnp.where(program.has_bound, _nearer(ahead.slack * ahead.multiplier, goal), 0.0),
-            targets.gap + _nearer(ahead.scale * ahead.gap_dual, goal),
-        )
-        trial = jax.tree.map(lambda first, further: jnp.where(index == 0, first, further), corrected, trial)
-        aimed = aim(trial)
-        reach = _longest(inverses, aimed)
-        return jax.tree.map(lambda new, old: jnp.where((index == 0) | (reach > 1.01 * length), new, old), (trial, aimed, reach), best)
-
-    begun = (corrected, affine, jnp.zeros_like(one))
-    _, direction, length = loops.fori_loop(0, 1 + num_correctors, correct, begun)
-    step = jnp.minimum(_TO_BOUNDARY * length, 1.0)
-    return _normalised(program, jax.tree.map(lambda value, change: value + step * change, point, direction)), step
+    search = loops.fori_loop(0, _CORRECTOR + 1 + num_correctors, solve, _begin(point, image))
+    step = jnp.minimum(_TO_BOUNDARY * search.length, 1.0)
+    return _normalised(program, jax.tree.map(lambda value, change: value + step * change, point, search.direction)), step
 
 
-def _nearer(product: Array, goal: Array) -> Array:
-    """What takes complementary products to between a tenth of the goal and ten times it, and large ones no further than that at once."""
-    return jnp.maximum(jnp.clip(product, 0.1 * goal, 10 * goal) - product, -10 * goal)
+def _begin(point: Point, image: Images) -> _Search:
+    nothing: Point = jax.tree.map(jnp.zeros_like, point)
+    none, parts = jnp.zeros_like(point.scale), jnp.zeros_like(image.columns)
+    return _Search(_Pair(parts, nothing.dual, parts), none, _Targets(nothing.slack, none), nothing, none, none)
+
+
+def _next_targets(now: _Iterate, search: _Search, turn: Array) -> _Targets:
+    """Of the predictor 0; of Mehrotra's corrector the goal, less what the predictor changes by its square; then nearer to the goal where missed."""
+    point, direction, goal = now.point, search.direction, search.centring * now.residual.mean_product
+    step = jnp.minimum(search.length + _AMBITION, 1.0)
+
+    def aim(so_far: Array, parts: tuple[Array, Array], changes: tuple[Array, Array]) -> Array:
+        product = parts[0] * parts[1]
+        ahead = (parts[0] + step * changes[0]) * (parts[1] + step * changes[1])
+        corrected = goal - product - changes[0] * changes[1]
+        further = so_far + jnp.maximum(jnp.clip(ahead, 0.1 * goal, 10 * goal) - ahead, -10 * goal)  # large ones no further at once
+        return jnp.where(turn <= _CORRECTOR, corrected, further)
+
+    sides = aim(search.targets.sides, (point.slack, point.multiplier), (direction.slack, direction.multiplier))
+    gap = aim(search.targets.gap, (point.scale, point.gap_dual), (direction.scale, direction.gap_dual))
+    return _Targets(jnp.where(now.program.has_bound, sides, 0.0), gap)
+
+
+def _take(now: _Iterate, search: _Search, turn: Array, pair: _Pair, targets: _Targets, share: Array) -> _Search:
+    """The search with the direction to these targets, if it is the better one."""
+    direction = _complete(now, search, pair, targets, share)
+    length = _longest(now.program, now.point, direction)
+    left = 1 - jnp.minimum(length, 1.0)
+    centring = jnp.where(turn == _PREDICTOR, jnp.clip(left**2 * jnp.minimum(left, 0.1), 1e-6, 1.0), search.centring)
+    is_taken = (turn <= _CORRECTOR) | (length > 1.01 * search.length)
+    return loops.cond(is_taken, lambda: search._replace(targets=targets, direction=direction, length=length, centring=centring), lambda: search)
 
 
 def _normalised(program: Embedded, point: Point) -> Point:

@@ -5,6 +5,7 @@ minimise objective . x  subject to  row_lower <= A x <= row_upper,  lower <= x <
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import operators
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.types import Array, ArrayLike
 
 _MOST_ENTRIES = 4_000_000
@@ -82,15 +83,19 @@ def is_valid(problem: LinearProgram) -> Array:
 
     Numbers below the normal range are not, as processors take them for 0 here and not there.
     """
-    arrays = [leaf for leaf in jax.tree.leaves(problem) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    are_normal = jnp.stack([~jnp.any(numerics.is_subnormal(leaf)) for leaf in arrays])
-    entries = [leaf for leaf in jax.tree.leaves(problem.operator) if jnp.issubdtype(leaf.dtype, jnp.floating)]
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in [problem.objective, *entries]]))
-    return jnp.all(are_normal) & finite & _in_order(problem.row_lower, problem.row_upper) & _in_order(problem.lower, problem.upper)
+    entries = [jnp.ravel(leaf) for leaf in jax.tree.leaves(problem.operator) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    parts = [_are_in_order(problem.row_lower, problem.row_upper), *(_are_proper(leaf) for leaf in entries)]
+    parts.append(_are_in_order(problem.lower, problem.upper) & _are_proper(problem.objective))
+    return functools.reduce(jnp.logical_and, [reduce.all_true(part) for part in parts])
 
 
-def _in_order(low: Array, high: Array) -> Array:
-    return jnp.all((low <= high) & (low < jnp.inf) & (high > -jnp.inf))
+def _are_in_order(low: Array, high: Array) -> Array:
+    is_normal = ~numerics.is_subnormal(low) & ~numerics.is_subnormal(high)
+    return is_normal & (low <= high) & (low < jnp.inf) & (high > -jnp.inf)
+
+
+def _are_proper(values: Array) -> Array:
+    return jnp.isfinite(values) & ~numerics.is_subnormal(values)
 
 
 def validate(problem: LinearProgram) -> None:

@@ -15,9 +15,8 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jboost.base import brackets, loops, numerics
+from jboost.base import brackets, cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
@@ -40,8 +39,19 @@ class _Rows(NamedTuple):
     is_chosen: Array  # [k] bool
     low: Array  # [m] at or below A x
     high: Array  # [m] at or above A x
+    worst: Array  # [] the most by which a row may be missed
     missing: Array  # [k] by how much x is off at most, with its sign; 0 where not chosen
     inward: Array  # [k] the sign that leads from the bound of an inequality into what it allows; 0 for equalities and where not chosen
+
+
+class _Chosen(NamedTuple):
+    """The entries of the chosen rows, and sums over each row; a row of zeros for each that is not chosen."""
+
+    matrix: Array  # [k, n]
+    weights: Array  # [n] W: how far variables may move, squared
+    size: Array  # [k] sum_j |a_ij x_j|
+    can_move: Array  # [k] bool, whether a variable moves that has an entry, however small
+    largest: Array  # [k] the largest |a_ij|
 
 
 def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
@@ -54,13 +64,17 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
         return Repaired(primal, _as_it_is(problem, primal))
     matrix = problem.operator.to_dense()
 
-    def improve(number: Array, carry: tuple[Array, Repaired]) -> tuple[Array, Repaired]:
-        point, best = carry
-        moved, upper = _prove_and_move(problem, matrix, point, num_chosen, _nearness(number))
-        return moved, Repaired(jnp.where(upper < best.upper_bound, point, best.primal), jnp.minimum(upper, best.upper_bound))
+    def improve(number: Array, point: Array, best: Repaired, num_refused: Array) -> tuple[Array, Repaired, Array]:
+        moved, upper, is_refused = _prove_and_move(problem, matrix, point, num_chosen, _nearness(number))
+        best = loops.cond(upper < best.upper_bound, lambda: Repaired(point, upper), lambda: best)
+        return moved, best, jnp.where(is_refused, num_refused + 1, 0)
 
-    start = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
-    last, best = loops.fori_loop(0, _NUM_MOVES, improve, (primal, start))
+    def turn(number: Array, carry: tuple[Array, Repaired, Array]) -> tuple[Array, Repaired, Array]:
+        """One move, unless two in a row were refused, after which all are; in a branch, before which XLA takes no part of the work."""
+        return loops.cond(carry[2] < 2, lambda: improve(number, *carry), lambda: carry)
+
+    begun = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
+    last, best, _ = loops.fori_loop(0, _NUM_MOVES, turn, (primal, begun, jnp.zeros((), jnp.int32)))
     return best._replace(primal=jnp.where(jnp.isfinite(best.upper_bound), best.primal, last))
 
 
@@ -84,8 +98,9 @@ def _num_chosen(problem: LinearProgram, max_rows: int) -> int:
 
 def _as_it_is(problem: LinearProgram, primal: Array) -> Array:
     """The objective [] of a feasible point [n], rounded up; +inf of any other."""
-    none = jnp.zeros((problem.operator.shape[0],), bool)
-    return _judge(problem, primal, _choose(problem, primal, 0, jnp.zeros(())), jnp.zeros_like(primal), none, jnp.zeros((), bool))
+    low, high = problem.operator.bracket_matvec(primal)
+    meets = (low >= problem.row_lower) & (high <= problem.row_upper)
+    return _largest_objective(problem, primal, jnp.zeros_like(primal), meets)
 
 
 def _nearness(number: Array) -> Array:
@@ -93,50 +108,83 @@ def _nearness(number: Array) -> Array:
     return jnp.where(number % 2 == 0, _NEAR, 0.0)
 
 
-def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array]:
-    """The point [n] moved onto the rows in floats, if that does not take it further off, and what is proven next to where it was."""
+def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array, Array]:
+    """The point [n] moved onto the rows in floats, what is proven next to where it was, and whether the move is refused as it leads further off."""
     rows = _choose(problem, primal, num_chosen, near)
+    chosen = _take(problem, matrix, primal, rows)
+    normal, unit = _normal_matrix(chosen)
+    extremes = _extremes(rows, chosen, unit)
+    inverse, push = _invert_and_solve(normal, unit * _aim(rows, chosen, extremes.missing))
+    radius, is_proven = _radius(chosen, normal, unit, inverse, extremes)
+    meets = _are_met(problem, matrix, rows, radius, is_proven)
+    step = chosen.weights * reduce.total((unit * push)[:, None] * chosen.matrix, axis=0)
+    moved, is_refused = _move(problem, primal, step, rows.worst)
+    return moved, _largest_objective(problem, primal, radius, meets), is_refused
+
+
+def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _Rows) -> _Chosen:
     weights = _normal(jnp.minimum(_room(problem, primal), 1.0) ** 2)
     chosen = jnp.where(rows.is_chosen[:, None], matrix[rows.index], 0.0)
-    normal, unit = _normal_matrix(chosen, weights)
-    inverse = cho_solve((lax.linalg.cholesky(normal, symmetrize_input=False), True), jnp.eye(num_chosen, dtype=normal.dtype))
-
-    entries = jnp.max(jnp.abs(chosen), initial=0.0)
-    reach = _reach(normal, inverse, _underflow(unit, entries, matrix.shape[1]), _largest_missing(unit, rows.missing), matrix.shape[1])
-    lengths = jnp.matmul(unit, jnp.abs(chosen), precision=lax.Precision.HIGHEST)
-    moves = (weights > 0) & jnp.any(brackets.is_nonzero(chosen), axis=0) & (reach > 0)
-    radius = jnp.where(moves, _raised(weights * (_raised(lengths, num_chosen) * reach), 4), 0.0)
-    is_still = (rows.missing == 0) & ~_touches(chosen, weights > 0)
-    can_move = jnp.all((unit > 0) | is_still) & jnp.all(jnp.isfinite(inverse))  # a maximum may lose NaN
-    is_proven = can_move & jnp.isfinite(reach) & jnp.all(jnp.isfinite(radius))
-    radius = jnp.where(is_proven, radius, 0.0)
-    upper = _judge(problem, primal, rows, radius, _touches(matrix, radius > 0), is_proven)
-
-    aim = rows.missing + rows.inward * _clearance(chosen, primal, rows.missing)
-    pushed = unit * cho_solve((lax.linalg.cholesky(normal + _ridge(normal), symmetrize_input=False), True), unit * aim)
-    moved = jnp.clip(primal + weights * jnp.matmul(pushed, chosen, precision=lax.Precision.HIGHEST), problem.lower, problem.upper)
-    is_better = _worst(problem, problem.operator.matvec(moved)) <= _worst(problem, problem.operator.matvec(primal))
-    return jnp.where(is_better & jnp.all(jnp.isfinite(moved)), moved, primal), upper
+    largest, size, weight = reduce.several(
+        (reduce.LARGEST, jnp.abs(chosen)),
+        (reduce.SUM, jnp.abs(chosen * primal[None, :])),
+        (reduce.LARGEST, jnp.where(brackets.is_nonzero(chosen), weights[None, :], 0.0)),
+        axis=1,
+    )
+    return _Chosen(chosen, weights, size, weight > 0, largest)
 
 
-def _clearance(chosen: Array, primal: Array, missing: Array) -> Array:
-    """How far [k] inside of an inequality a point is to come to be there for sure: more than it missed, and than it is rounded by."""
-    sizes = jnp.matmul(jnp.abs(chosen), jnp.abs(primal), precision=lax.Precision.HIGHEST)
-    return 4 * jnp.max(jnp.abs(missing), initial=0.0) + _CLEAR * jnp.finfo(primal.dtype).eps * sizes
+class _Extremes(NamedTuple):
+    """Of the chosen rows."""
+
+    missing: Array  # [] the most that a row misses
+    unit: Array  # [] the largest
+    entry: Array  # [] the largest |a_ij|
+    scaled_missing: Array  # [] the most that a scaled row misses, rounded up; 0 only where none misses anything
+    can_meet: Array  # [] bool, whether there is a variable to move for each row that needs one
 
 
-def _ridge(normal: Array) -> Array:
-    """On the diagonal of ones, so that rows may depend on one another: what they ask for in common is met all the same."""
-    return jnp.finfo(normal.dtype).eps ** 0.5 * jnp.eye(normal.shape[0], dtype=normal.dtype)
+def _extremes(rows: _Rows, chosen: _Chosen, unit: Array) -> _Extremes:
+    is_still = (rows.missing == 0) & ~chosen.can_move
+    return _Extremes(
+        *reduce.several(
+            (reduce.LARGEST, jnp.abs(rows.missing)),
+            (reduce.LARGEST, unit),
+            (reduce.LARGEST, chosen.largest),
+            (reduce.LARGEST, jnp.where(rows.missing != 0, _raised(jnp.abs(unit * rows.missing), 1), 0.0)),
+            (reduce.ALL, (unit > 0) | is_still),
+        )
+    )
 
 
-def _touches(matrix: Array, moves: Array) -> Array:
-    """Which rows [k] have an entry, however small, in a column that moves [n]."""
-    return jnp.any(brackets.is_nonzero(matrix) & moves[None, :], axis=1)
+def _radius(chosen: _Chosen, normal: Array, unit: Array, inverse: Array, extremes: _Extremes) -> tuple[Array, Array]:
+    """How far variables [n] are from a point that meets the chosen rows, and whether it is proven that there is one; without a proof 0."""
+    num_chosen, num_columns = chosen.matrix.shape
+    underflow = _underflow(extremes.unit, extremes.entry, num_columns)
+    reach = _reach(normal, inverse, underflow, extremes.scaled_missing, num_columns)
+    lengths, has_entry = reduce.several(
+        (reduce.SUM, unit[:, None] * jnp.abs(chosen.matrix)), (reduce.ANY, brackets.is_nonzero(chosen.matrix)), axis=0
+    )
+    moves = (chosen.weights > 0) & has_entry & (reach > 0)
+    radius = jnp.where(moves, _raised(chosen.weights * (_raised(lengths, num_chosen) * reach), 4), 0.0)
+    is_proven = extremes.can_meet & jnp.isfinite(reach) & reduce.all_true(jnp.isfinite(radius))
+    return jnp.where(is_proven, radius, 0.0), is_proven
 
 
-def _worst(problem: LinearProgram, reached: Array) -> Array:
-    return jnp.max(jnp.maximum(problem.row_lower - reached, reached - problem.row_upper), initial=0.0)
+def _aim(rows: _Rows, chosen: _Chosen, missing: Array) -> Array:
+    """By how much each chosen row is to change [k]; of an inequality by more than any missed and than it is rounded by, to be inside for sure."""
+    clearance = 4 * missing + _CLEAR * jnp.finfo(chosen.size.dtype).eps * chosen.size
+    return rows.missing + rows.inward * clearance
+
+
+def _move(problem: LinearProgram, primal: Array, step: Array, worst: Array) -> tuple[Array, Array]:
+    """The point [n] a step further and within its bounds; or as it is, and True, where that would miss a row by more than `worst` []."""
+    moved = jnp.clip(primal + step, problem.lower, problem.upper)
+    reached = problem.operator.matvec(moved)
+    missed = _missed(problem.row_lower, problem.row_upper, reached, reached)
+    missed, is_finite = reduce.several((reduce.LARGEST, missed), (reduce.ALL, jnp.isfinite(reached)))
+    is_taken = is_finite & (missed <= worst)
+    return loops.cond(is_taken, lambda: moved, lambda: primal), ~is_taken
 
 
 def _room(problem: LinearProgram, primal: Array) -> Array:
@@ -147,39 +195,53 @@ def _room(problem: LinearProgram, primal: Array) -> Array:
 
 def _choose(problem: LinearProgram, primal: Array, num_chosen: int, near: Array) -> _Rows:
     """Equalities first, then rows that are missed, then those met by no more than `near` [] times what the worst is missed by."""
-    low, high = problem.operator.bracket_matvec(primal)
-    is_equality = problem.row_lower == problem.row_upper
-    slack = jnp.where(is_equality, -jnp.inf, jnp.minimum(low - problem.row_lower, problem.row_upper - high))
-    worst = jnp.max(jnp.where(is_equality, 0.0, -slack), initial=0.0)
-    tightest, index = numerics.top_k(-slack, num_chosen)
-    row_lower, row_upper, above, below = problem.row_lower[index], problem.row_upper[index], high[index], low[index]
-    is_chosen = tightest > -near * worst
+    sides = jnp.stack([problem.row_lower, problem.row_upper, *problem.operator.bracket_matvec(primal)])
+    sides = lax.optimization_barrier(sides)  # else each of its consumers rounds the products outwards anew
+    is_equality, missed = problem.row_lower == problem.row_upper, _missed(*sides)
+    of_inequalities, of_all = reduce.several((reduce.LARGEST, jnp.where(is_equality, 0.0, missed)), (reduce.LARGEST, missed))
+    tightest, index = numerics.top_k(jnp.where(is_equality, jnp.inf, missed), num_chosen)
+    row_lower, row_upper, below, above = sides.T[index].T
+    is_chosen = tightest > -near * jnp.maximum(of_inequalities, 0.0)
     target = jnp.where(is_chosen, jnp.where(below - row_lower < row_upper - above, row_lower, row_upper), 0.0)
     most, least = target - below, target - above
-    missing = jnp.where(jnp.abs(most) > jnp.abs(least), most, least) * (1 + 2 * jnp.finfo(low.dtype).eps)
-    missing = missing + jnp.copysign(jnp.finfo(low.dtype).tiny, missing)
+    missing = jnp.where(jnp.abs(most) > jnp.abs(least), most, least) * (1 + 2 * jnp.finfo(below.dtype).eps)
+    missing = missing + jnp.copysign(jnp.finfo(below.dtype).tiny, missing)
+    missing = jnp.where(is_chosen & ((below != target) | (above != target)), missing, 0.0)
     inward = jnp.where(is_chosen & (row_lower < row_upper), jnp.where(target == row_lower, 1.0, -1.0), 0.0)
-    return _Rows(index, is_chosen, low, high, jnp.where(is_chosen & ((below != target) | (above != target)), missing, 0.0), inward)
+    return _Rows(index, is_chosen, sides[2], sides[3], jnp.maximum(of_all, 0.0), missing, inward)
 
 
-def _normal_matrix(chosen: Array, weights: Array) -> tuple[Array, Array]:
+def _missed(row_lower: Array, row_upper: Array, low: Array, high: Array) -> Array:
+    """By how much rows may be missed [m], negative where they are met for sure."""
+    return jnp.maximum(row_lower - low, high - row_upper)
+
+
+def _normal_matrix(chosen: _Chosen) -> tuple[Array, Array]:
     """unit_i unit_k sum_j a_ij w_j a_kj with ones on its diagonal [k, k], and unit [k], 0 for rows that cannot be moved."""
-    normal = jnp.matmul(chosen * weights[None, :], chosen.T, precision=lax.Precision.HIGHEST)
-    diagonal = jnp.diagonal(normal)
+    normal = jnp.matmul(chosen.matrix * chosen.weights[None, :], chosen.matrix.T, precision=lax.Precision.HIGHEST)
+    diagonal = cholesky.diagonal(normal)
     is_movable = diagonal > 0
     unit = jnp.where(is_movable, lax.rsqrt(jnp.where(is_movable, diagonal, 1.0)), 0.0)
-    return normal * unit[:, None] * unit[None, :] + jnp.diag(jnp.where(is_movable, 0.0, 1.0)), unit
+    return normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(jnp.where(is_movable, 0.0, 1.0)), unit
+
+
+def _invert_and_solve(normal: Array, right: Array) -> tuple[Array, Array]:
+    """An approximate inverse [k, k] of a matrix with ones on its diagonal, and the solution [k] for a right side, with a ridge on the diagonal.
+
+    With the ridge rows may depend on one another: what they ask for in common is met all the same.
+    """
+    size = normal.shape[0]
+    identity = jnp.eye(size, dtype=normal.dtype)
+    ridges = jnp.array([0.0, jnp.finfo(normal.dtype).eps ** 0.5], normal.dtype)
+    lower = cholesky.factor(normal[None] + ridges[:, None, None] * identity[None])
+    sides = jnp.concatenate([identity, right[:, None]], axis=1)
+    solved = cholesky.solve(lower, jnp.broadcast_to(sides, (2, *sides.shape)))
+    return solved[0, :, :size], solved[1, :, size]
 
 
 def _underflow(unit: Array, entries: Array, num_columns: int) -> Array:
-    """What an entry [] of the scaled normal matrix may lose to numbers too small for a float, where no |a_ij| exceeds `entries`."""
-    largest = jnp.max(unit, initial=0.0)
-    return jnp.finfo(unit.dtype).tiny * (4 * (num_columns + 1) * (1 + entries) * (1 + largest) * (1 + largest))
-
-
-def _largest_missing(unit: Array, missing: Array) -> Array:
-    """The largest [] of what the scaled rows miss, rounded up; 0 only where none misses anything."""
-    return jnp.max(jnp.where(missing != 0, _raised(jnp.abs(unit * missing), 1), 0.0), initial=0.0)
+    """What an entry [] of the scaled normal matrix may lose to numbers too small for a float, where no unit and no |a_ij| exceeds these."""
+    return jnp.finfo(unit.dtype).tiny * (4 * (num_columns + 1) * (1 + entries) * (1 + unit) * (1 + unit))
 
 
 def _reach(normal: Array, inverse: Array, underflow: Array, missing: Array, num_columns: int) -> Array:
@@ -187,30 +249,39 @@ def _reach(normal: Array, inverse: Array, underflow: Array, missing: Array, num_
     size = normal.shape[0]
     eps = float(jnp.finfo(normal.dtype).eps)
     left = jnp.matmul(inverse, normal, precision=lax.Precision.HIGHEST) - jnp.eye(size, dtype=normal.dtype)
-    inverse_norm = _raised(jnp.max(jnp.sum(jnp.abs(inverse), axis=1), initial=0.0), size)
-    normal_norm = _raised(jnp.max(jnp.sum(jnp.abs(normal), axis=1), initial=0.0), size)
-    alpha = _raised(jnp.max(jnp.sum(jnp.abs(left), axis=1), initial=0.0), size)
+    sums = reduce.total(jnp.abs(jnp.stack([inverse, normal, left])), axis=-1)
+    norms, is_finite = reduce.several((reduce.LARGEST, sums), (reduce.ALL, jnp.isfinite(sums)))  # a maximum may lose NaN
+    inverse_norm, normal_norm, alpha = _raised(norms, size)
     alpha = alpha + inverse_norm * (2 * (size + 4) * eps * normal_norm + 2 * size * (num_columns + 10) * eps + 2 * size * underflow)
     reach = jnp.where(missing > 0, _raised(inverse_norm * missing / jnp.where(alpha < 0.5, 1 - alpha, 1.0), 4), 0.0)
-    return jnp.where(alpha < 0.5, reach, jnp.inf)
+    return jnp.where(is_finite[0] & (alpha < 0.5), reach, jnp.inf)
 
 
-def _judge(problem: LinearProgram, primal: Array, rows: _Rows, radius: Array, is_moved: Array, is_proven: Array) -> Array:
-    """The objective [] of all points within the radius [n], rounded up, if all that meet the chosen rows are feasible; rows not moved [m] stay."""
-    limits = jnp.finfo(primal.dtype)
-    eps = limits.eps
-    spread = jnp.where(is_moved, _raised(problem.operator.row_norms(radius), problem.operator.shape[1] + 1), 0.0)
+def _are_met(problem: LinearProgram, matrix: Array, rows: _Rows, radius: Array, is_proven: Array) -> Array:
+    """Which rows [m] all points within the radius [n] meet that meet the chosen ones; rows of variables that do not move stay as they are."""
+    limits = jnp.finfo(radius.dtype)
+    spread, longest = reduce.several(
+        (reduce.SUM, jnp.abs(matrix) * radius[None, :]),
+        (reduce.LARGEST, jnp.where(brackets.is_nonzero(matrix), radius[None, :], 0.0)),
+        axis=1,
+    )
+    is_moved = longest > 0
+    spread = jnp.where(is_moved, _raised(spread, matrix.shape[1] + 1), 0.0)
     low, high = rows.low - spread, rows.high + spread
-    slack = jnp.where(is_moved, 2 * eps * jnp.maximum(jnp.abs(low), jnp.abs(high)) + 4 * limits.tiny, 0.0)
+    slack = jnp.where(is_moved, 2 * limits.eps * jnp.maximum(jnp.abs(low), jnp.abs(high)) + 4 * limits.tiny, 0.0)
     meets = (low - slack >= problem.row_lower) & (high + slack <= problem.row_upper)
-    is_met = jnp.zeros_like(meets).at[rows.index].set(rows.is_chosen & is_proven)
-    in_rows = jnp.all(meets | is_met)
-    in_bounds = jnp.all((radius <= _room(problem, primal)) & (primal >= problem.lower) & (primal <= problem.upper))
-    _, objective = brackets.bracket_dot(problem.objective, primal)
-    _, change = brackets.bracket_dot(jnp.abs(problem.objective), radius)
-    total = objective + change
-    total = jnp.where(change > 0, total + 2 * eps * (jnp.abs(objective) + change), objective)
-    return jnp.where(in_rows & in_bounds, total, jnp.inf)
+    numbers = lax.iota(jnp.int32, matrix.shape[0])
+    is_chosen = reduce.any_true((numbers[:, None] == rows.index[None, :]) & rows.is_chosen[None, :], axis=1)
+    return meets | (is_chosen & is_proven)
+
+
+def _largest_objective(problem: LinearProgram, primal: Array, radius: Array, meets: Array) -> Array:
+    """The objective [] of all points within the radius [n], rounded up, if they meet all rows and keep within their bounds; else +inf."""
+    in_bounds = (radius <= _room(problem, primal)) & (primal >= problem.lower) & (primal <= problem.upper)
+    factors = jnp.stack([problem.objective, jnp.abs(problem.objective)])
+    _, (objective, change) = brackets.bracket_dot(factors, jnp.stack([primal, radius]))
+    total = jnp.where(change > 0, objective + change + 2 * jnp.finfo(radius.dtype).eps * (jnp.abs(objective) + change), objective)
+    return jnp.where(reduce.all_true(meets) & reduce.all_true(in_bounds), total, jnp.inf)
 
 
 def _raised(value: Array, num_roundings: int) -> Array:

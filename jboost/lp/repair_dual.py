@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jboost.base import loops, numerics
+from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp import certify
-from jboost.lp.assess import Side, dual_side, either, lean
+from jboost.lp.assess import Side, dual_side, lean
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
 _ROUNDINGS = 4  # of the size of a sum's terms, in units of rounding: by how much a sign is right to be sure of it, with what the proof loses
-_NUM_MOVES = 3
+_NUM_SHARES, _NUM_MOVES = 3, 3
 _NEAR = 16.0  # times the worst miss: reduced costs that a move would spoil
 
 
@@ -35,8 +33,8 @@ class _Signs(NamedTuple):
     margin: Array  # [n] what is sure
 
 
-def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Side, *, max_columns: int) -> Side:
-    """The dual itself, multiplied, or moved: the one that proves most.
+def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Array, *, max_columns: int) -> Array:
+    """The dual itself, multiplied, or moved: the one that proves most, [m].
 
     Args:
       problem: m rows, n variables.
@@ -44,23 +42,47 @@ def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Side, *, max
       dual: [m] allowed.
       max_columns: static; so many reduced costs, at most, are moved at once. Of matrices with more than 4 million entries none is.
     """
-    shares = _shares(problem, dual)
-    proven = jax.vmap(lambda share: _proven(tight, _shrunk(dual, share)))(shares)
-    best = _shrunk(dual, shares[jnp.argmax(proven)])
     num_rows, num_columns = problem.operator.shape
-    num_chosen = min(num_columns, num_rows, max_columns)
-    if num_chosen == 0 or not fits_in_memory(problem):
-        return best
-    matrix = problem.operator.to_dense()
+    num_chosen = min(num_columns, num_rows, max_columns) if fits_in_memory(problem) else 0
+    num_candidates = _NUM_SHARES + (_NUM_MOVES if num_chosen else 0)
 
-    def improve(_: Array, so_far: tuple[Side, Side, Array]) -> tuple[Side, Side, Array]:
-        moved, best, most = so_far
-        moved = _moved(tight, matrix, moved, num_chosen)
-        proven = _proven(tight, moved)
-        return moved, either(proven > most, moved, best), jnp.maximum(proven, most)
+    def consider(number: Array, so_far: _Search) -> _Search:
+        side = dual_side(problem, so_far.now)
+        share = jnp.where(number == 1, so_far.enough, jnp.where(number == 2, so_far.growth, 0.0))
+        candidate = _value(problem, tight, side, share)
+        best, most = loops.cond(
+            candidate.proven > so_far.most, lambda: ((1 - share) * so_far.now, candidate.proven), lambda: (so_far.best, so_far.most)
+        )
+        moves = (number >= _NUM_SHARES - 1) & (number < num_candidates - 1)
+        now = loops.cond(moves, lambda: _moved(tight, side, num_chosen), lambda: so_far.now)
+        return _Search(now, best, most, candidate.enough, candidate.growth, candidate.is_short)
 
-    _, best, _ = loops.fori_loop(0, _NUM_MOVES, improve, (dual, best, jnp.max(proven)))
-    return best
+    def turn(number: Array, so_far: _Search) -> _Search:
+        """One candidate, unless no sign is missing, when all are equal; in a branch, before which XLA takes no part of the work."""
+        return loops.cond(so_far.is_short, lambda: consider(number, so_far), lambda: so_far)
+
+    none = jnp.zeros((), dual.dtype)
+    return loops.fori_loop(0, num_candidates, turn, _Search(dual, dual, none - jnp.inf, none, none, jnp.ones((), bool))).best
+
+
+class _Search(NamedTuple):
+    """The duals so far."""
+
+    now: Array  # [m] moved so far
+    best: Array  # [m]
+    most: Array  # [] what the best proves
+    enough: Array  # [] the share by which to shrink the dual
+    growth: Array  # [] minus the share by which to let it grow
+    is_short: Array  # [] bool, whether a reduced cost misses its sign
+
+
+class _Candidate(NamedTuple):
+    """What is known of a dual, multiplied by 1 - t."""
+
+    proven: Array  # [] but for rounding; -inf where rounding may leave a sign wrong, that is, where it may prove nothing
+    enough: Array  # [] the t that shrinks the dual as it was enough, 0 where none does
+    growth: Array  # [] the t < 0 with which it grows enough
+    is_short: Array  # [] bool, whether a reduced cost misses its sign
 
 
 def _signs(problem: LinearProgram, dual: Side) -> _Signs:
@@ -71,50 +93,56 @@ def _signs(problem: LinearProgram, dual: Side) -> _Signs:
     return _Signs(toward, jnp.isinf(problem.upper) != jnp.isinf(problem.lower), short, margin)
 
 
-def _shrunk(dual: Side, share: Array) -> Side:
-    return Side(*((1 - share) * part for part in dual))
-
-
-def _shares(problem: LinearProgram, dual: Side) -> Array:
-    """0, the t that shrinks the dual enough, and the one that makes it grow enough, [3]; 0 where none does."""
-    signs = _signs(problem, dual)
+def _value(problem: LinearProgram, tight: LinearProgram, dual: Side, share: Array) -> _Candidate:
+    """What the dual proves with the tight bounds, multiplied by 1 - share, and what shares it needs."""
+    signs, multiplied = _signs(problem, dual), Side(*((1 - share) * part for part in dual))
     slope = signs.toward * dual.product  # of the reduced cost, that way, in t
     needed = jnp.where(slope != 0, (signs.short + signs.margin) / jnp.where(slope != 0, slope, 1.0), 0.0)
-    counts = signs.is_one_sided & (signs.short > 0) & (jnp.abs(needed) <= 1)
-    needed = jnp.where(counts, needed, 0.0)
-    return jnp.stack([jnp.zeros_like(needed[0]), jnp.max(needed), jnp.min(needed)])
+    is_short = signs.is_one_sided & (signs.short > 0)
+    needed = jnp.where(is_short & (jnp.abs(needed) <= 1), needed, 0.0)
+
+    tight_signs = _signs(tight, multiplied)
+    paid, _ = lean(multiplied.point, tight.row_lower, tight.row_upper)
+    saved, wrong = lean(tight.objective - multiplied.product, tight.lower, tight.upper)
+    misses = tight_signs.is_one_sided & (tight_signs.short > 0)
+    all_saved, is_unsure, any_short, growth, enough = reduce.several(
+        (reduce.SUM, saved),
+        (reduce.ANY, (wrong > 0) | misses),
+        (reduce.ANY, is_short | misses),
+        (reduce.LEAST, needed),
+        (reduce.LARGEST, needed),
+    )
+    total = reduce.total(paid) + all_saved
+    return _Candidate(jnp.where(is_unsure | jnp.isnan(total), -jnp.inf, total), enough, growth, any_short)
 
 
-def _moved(problem: LinearProgram, matrix: Array, dual: Side, num_chosen: int) -> Side:
-    """The dual after one move; the same where there is nothing to move or no way to."""
+def _moved(problem: LinearProgram, dual: Side, num_chosen: int) -> Array:
+    """The dual [m] after one move; the same where there is nothing to move or no way to."""
+    if num_chosen == 0:
+        return dual.point
     signs = _signs(problem, dual)
     size = jnp.maximum(signs.margin, jnp.finfo(signs.margin.dtype).tiny)
     missing = jnp.where(signs.is_one_sided, signs.short / size, -jnp.inf)
-    worst, places = jnp.max(missing), numerics.top_k(missing, num_chosen)[1]
-    is_chosen = (missing[places] >= -_NEAR * worst) & (worst > 0)
-    wanted = jnp.where(is_chosen, jnp.maximum(signs.short + signs.margin, 0.0)[places] * signs.toward[places], 0.0)
+    worst, short = reduce.several((reduce.LARGEST, missing), (reduce.LARGEST, jnp.where(signs.is_one_sided, signs.short, 0.0)))
+    largest, places = numerics.top_k(missing, num_chosen)
+    is_chosen = (largest >= -_NEAR * worst) & (worst > 0)
+    wanted = jnp.where(is_chosen, (jnp.maximum(signs.short + signs.margin, 0.0) * signs.toward)[places], 0.0)
 
     is_free = jnp.isfinite(problem.row_lower) & jnp.isfinite(problem.row_upper)
-    is_dust = ~is_free & (jnp.abs(dual.point) <= _NEAR * jnp.max(jnp.where(signs.is_one_sided, signs.short, 0.0)))
-    lengths = jnp.where(is_free, jnp.max(jnp.abs(dual.point), initial=1.0), jnp.where(is_dust, 0.0, jnp.abs(dual.point)))
-    chosen = jnp.where(is_chosen[None, :], matrix[:, places] * lengths[:, None], 0.0)
-    normal = jnp.matmul(chosen.T, chosen, precision=lax.Precision.HIGHEST)
-    diagonal = jnp.diagonal(normal)
-    unit = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
-    shift = 4 * num_chosen * jnp.finfo(normal.dtype).eps
-    scaled = normal * unit[:, None] * unit[None, :] + jnp.diag(jnp.where(unit > 0, shift, 1.0))
-    amounts = cho_solve((lax.linalg.cholesky(scaled, symmetrize_input=False), True), unit * wanted) * unit
-    move = -lengths * jnp.matmul(chosen, amounts, precision=lax.Precision.HIGHEST)
+    dual_size = jnp.abs(dual.point)
+    is_dust = ~is_free & (dual_size <= _NEAR * short)
+    lengths = jnp.where(is_free, jnp.maximum(reduce.largest(dual_size), 1.0), jnp.where(is_dust, 0.0, dual_size))
+    chosen = jnp.where(is_chosen[None, :], problem.operator.to_dense()[:, places] * lengths[:, None], 0.0)
+    move = -lengths * reduce.total(chosen * _solve_normal(chosen, wanted)[None, :], axis=1)
     kept = jnp.where(is_dust, 0.0, dual.point)
-    moved = certify.allowed_dual(problem, kept + jnp.where(jnp.all(jnp.isfinite(move)), move, 0.0))
-    return dual_side(problem, moved)
+    return certify.allowed_dual(problem, kept + jnp.where(reduce.all_true(jnp.isfinite(move)), move, 0.0))
 
 
-def _proven(tight: LinearProgram, dual: Side) -> Array:
-    """What the dual proves, but for rounding, []; -inf where rounding may leave a sign wrong, that is, where it may prove nothing."""
-    paid, _ = lean(dual.point, tight.row_lower, tight.row_upper)
-    saved, wrong = lean(tight.objective - dual.product, tight.lower, tight.upper)
-    signs = _signs(tight, dual)
-    total = jnp.sum(paid) + jnp.sum(saved)
-    is_sure = ~jnp.any((wrong > 0) | (signs.is_one_sided & (signs.short > 0))) & ~jnp.isnan(total)
-    return jnp.where(is_sure, total, -jnp.inf)
+def _solve_normal(chosen: Array, right: Array) -> Array:
+    """(B' B)^-1 times the right side [k], of a matrix B [m, k]; columns may depend on one another."""
+    normal = jnp.matmul(chosen.T, chosen, precision=lax.Precision.HIGHEST)
+    diagonal = cholesky.diagonal(normal)
+    unit = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
+    shift = 4 * normal.shape[0] * jnp.finfo(normal.dtype).eps
+    scaled = normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(jnp.where(unit > 0, shift, 1.0))
+    return unit * cholesky.solve(cholesky.factor(scaled), unit * right)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, bounds_nothing, row_sizes
@@ -65,9 +65,9 @@ def equilibrate(problem: LinearProgram, rounds: int) -> Scaling:
 
 def _norm(vector: Array) -> Array:
     """The length [], of entries whose squares may overflow."""
-    size = jnp.max(jnp.abs(vector), initial=0.0)
+    size = jnp.maximum(reduce.largest(jnp.abs(vector)), 0.0)
     unit = jnp.where(size > 0, size, 1.0)
-    return size * jnp.sqrt(jnp.sum((vector / unit) ** 2))
+    return size * jnp.sqrt(reduce.total((vector / unit) ** 2))
 
 
 def scale(problem: LinearProgram, scaling: Scaling) -> LinearProgram:

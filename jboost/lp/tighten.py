@@ -7,11 +7,11 @@ bits; what is left is widened by what they may be off.
 from __future__ import annotations
 
 import functools
+from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import brackets, loops, numerics
+from jboost.base import brackets, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram, fits_in_memory
 
@@ -30,36 +30,55 @@ def tighten(problem: LinearProgram, num_passes: int) -> LinearProgram:
 
 def _tighten(num_passes: int, matrix: Array, row_lower: Array, row_upper: Array, lower: Array, upper: Array) -> tuple[Array, Array]:
     dtype = lower.dtype
-    matrix, row_lower, row_upper = (brackets.widen(part) for part in (matrix, row_lower, row_upper))
-    low, high = brackets.widen(lower), brackets.widen(upper)
-    signs = jnp.array([1.0, -1.0, -1.0, 1.0], matrix.dtype)  # A x <= row_upper and -A x <= -row_lower in x, then in -x
-    rights = jnp.stack([row_upper, -row_lower, row_upper, -row_lower])
+    matrix, row_lower, row_upper, low, high = (brackets.widen(part) for part in (matrix, row_lower, row_upper, lower, upper))
 
     def tighten_once(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
-        lows, highs = jnp.stack([low, low, -high, -high]), jnp.stack([high, high, -low, -low])
-        ceilings = lax.map(lambda part: _ceiling(part[0] * matrix, *part[1:]), (signs, rights, lows, highs))
-        implied_high, implied_low = jnp.min(ceilings[:2], axis=0), -jnp.min(ceilings[2:], axis=0)
-        return jnp.where(low == -jnp.inf, implied_low, low), jnp.where(high == jnp.inf, implied_high, high)
+
+        def take_implied() -> tuple[Array, Array]:
+            implied_low, implied_high = _implied(matrix, row_lower[:, None], row_upper[:, None], low[None, :], high[None, :])
+            return jnp.where(low == -jnp.inf, implied_low, low), jnp.where(high == jnp.inf, implied_high, high)
+
+        return loops.cond(reduce.any_true((low == -jnp.inf) | (high == jnp.inf)), take_implied, lambda: ends)
 
     low, high = loops.fori_loop(0, num_passes, tighten_once, (low, high))
     return numerics.round_down(low, dtype), numerics.round_up(high, dtype)
 
 
-def _ceiling(matrix: Array, row_upper: Array, low: Array, high: Array) -> Array:
-    """What sum_k a_ik x_k <= row_upper_i leaves for each x_j at most, over the rows in which a_ij > 0, [n]."""
-    least = jnp.where(matrix > 0, matrix * _finite(low)[None, :], matrix * _finite(high)[None, :])
-    is_open = ((matrix > 0) & (low == -jnp.inf)[None, :]) | ((matrix < 0) & (high == jnp.inf)[None, :])
-    least = jnp.where(is_open, 0.0, least)
-    others_open = jnp.sum(is_open, axis=1, keepdims=True, dtype=jnp.int32) - is_open.astype(jnp.int32)
-    total, size = jnp.sum(least, axis=1, keepdims=True), jnp.sum(jnp.abs(least), axis=1, keepdims=True)
-    right = row_upper[:, None]
-    slack = (matrix.shape[1] + 8) * (2.0**-52 * (jnp.abs(_finite(right)) + size) + 2.0**-1021)
-    left = _finite(right) - (total - least) + slack
-    quotient = left / jnp.where(matrix > 0, matrix, 1.0)
-    quotient = quotient + 2.0**-51 * jnp.abs(quotient) + 2.0**-1000
-    is_usable = (matrix > 0) & (others_open == 0) & (right < jnp.inf)
-    return jnp.min(jnp.where(is_usable, quotient, jnp.inf), axis=0)
+def _implied(matrix: Array, row_lower: Array, row_upper: Array, low: Array, high: Array) -> tuple[Array, ...]:
+    """The bounds [n] that rows [m, 1] leave each variable, given those of the others [1, n]; infinite where they leave none."""
+    is_positive = matrix > 0
+    least, most = _terms(matrix, jnp.where(is_positive, low, high)), _terms(matrix, jnp.where(is_positive, high, low))
+    most_left = jnp.where(least.is_bounded, row_upper - least.others + _slack(matrix, row_upper, least), jnp.inf)  # for a_ij x_j
+    least_left = jnp.where(most.is_bounded, row_lower - most.others - _slack(matrix, row_lower, most), -jnp.inf)
+    ceilings, floors = jnp.where(is_positive, most_left, least_left) / matrix, jnp.where(is_positive, least_left, most_left) / matrix
+    ceilings, floors = jnp.where(matrix == 0, jnp.inf, ceilings + _rounding(ceilings)), jnp.where(matrix == 0, -jnp.inf, floors - _rounding(floors))
+    return reduce.several((reduce.LARGEST, floors), (reduce.LEAST, ceilings), axis=0)
+
+
+class _Terms(NamedTuple):
+    """The terms a_ij x_j of sums over rows, where each x_j is at one of its bounds."""
+
+    others: Array  # [m, n] the sum of the other terms, those aside that are infinite
+    is_bounded: Array  # [m, n] bool, whether none of the others is infinite
+    size: Array  # [m, 1] the sum of the sizes
+
+
+def _terms(matrix: Array, bounds: Array) -> _Terms:
+    is_open = (matrix != 0) & jnp.isinf(bounds)
+    terms = matrix * _finite(bounds)
+    total, size, num_open = reduce.several((reduce.SUM, terms), (reduce.SUM, jnp.abs(terms)), (reduce.SUM, is_open.astype(matrix.dtype)), axis=1)
+    return _Terms(total[:, None] - terms, num_open[:, None] == is_open, size[:, None])
+
+
+def _slack(matrix: Array, right: Array, terms: _Terms) -> Array:
+    """How far the right side [m, 1] less the other terms may be off."""
+    return (matrix.shape[1] + 8) * (2.0**-52 * (jnp.abs(_finite(right)) + terms.size) + 2.0**-1021)
+
+
+def _rounding(quotient: Array) -> Array:
+    """How far a quotient may be off that is not infinite."""
+    return 2.0**-51 * jnp.abs(_finite(quotient)) + 2.0**-1000
 
 
 def _finite(values: Array) -> Array:
