@@ -26,7 +26,7 @@ from jboost.base.types import Array
 
 _TO_BOUNDARY = 0.97
 MOST_STALLED = 8  # iterations without progress, after which rounding is to blame
-LIFT = 0.1  # of the usual start, below which no part of a warm one lies
+_LIFT = 0.1  # of the usual start, below which no part of a warm one lies
 _MOST_CAP = 2.0  # with a cap of 1 or more nothing is capped
 _START_SHARE, _RESTART_SHARE = 0.7, 0.9  # of the way from even row weights to the cap, as far as those of a start go
 
@@ -376,9 +376,9 @@ def restart(game: Game, before: Point) -> Point:
     fresh = start(game)
 
     def lift(value: Array, usual: Array) -> Array:
-        return jnp.maximum(value, LIFT * usual)
+        return jnp.maximum(value, _LIFT * usual)
 
-    shift = LIFT * numerics.masked_min(fresh.column_slacks, game.column_labels != 0, fill=jnp.inf)
+    shift = _LIFT * numerics.masked_min(fresh.column_slacks, game.column_labels != 0, fill=jnp.inf)
     shift = jnp.where(jnp.isfinite(shift), shift, 0.0)
     lifted = before._replace(
         weights=lift(before.weights, fresh.weights),

@@ -65,14 +65,14 @@ def solve(game: Game, *, tolerance: Array, floor: Array, max_iterations: int, pr
     """
     first, aim = whole.begin(game, initial), _Aim(tolerance, floor)
     size = num_at_hand(game.column_labels.shape[0])
-    first_scores = _evenness(game, size) if size is not None and initial is None else None
+    first_few = None if size is None else _first_few(game, first, size, initial)
 
     def stage(number: Array, stages: _Stages) -> _Stages:
         is_pruning, state = number > 0, stages.state
         is_open = jnp.ones((), bool)
-        if size is not None:
+        if size is not None and first_few is not None:
             limit = jnp.where(is_pruning, _MOST_REPAIRS, min(max_iterations, _MOST_ITERATIONS))
-            found = _over_few(game, state, size, is_pruning, first_scores, aim, num_iterations=limit)
+            found = _over_few(game, state, size, is_pruning, first_few, aim, num_iterations=limit)
             state, is_taken = _take_if_near(found, state, is_pruning, aim)
             is_open = jnp.where(is_pruning, ~is_taken, whole.is_open(state, tolerance, floor))
         begun = _begin_over_all(first, state, is_pruning)
@@ -108,9 +108,9 @@ class _Few(NamedTuple):
     state: State
 
 
-def _over_few(game: Game, before: State, size: int, is_pruning: Array, first_scores: Array | None, aim: _Aim, *, num_iterations: Array) -> State:
+def _over_few(game: Game, before: State, size: int, is_pruning: Array, first_few: _Few, aim: _Aim, *, num_iterations: Array) -> State:
     """The state, over all columns, in which iterations over few at a time end."""
-    begun = _begin_over_few(game, before, size, is_pruning, first_scores)
+    begun = _begin_over_few(game, before, size, is_pruning, first_few)
     end = before.num_iterations + num_iterations
 
     def step(few: _Few) -> _Few:
@@ -132,23 +132,38 @@ def _over_few(game: Game, before: State, size: int, is_pruning: Array, first_sco
     return few.state._replace(point=_widen(game, few.columns, few.state.point), weights=_spread(game, few.best, few.state.weights))
 
 
-def _begin_over_few(game: Game, before: State, size: int, is_pruning: Array, first_scores: Array | None) -> _Few:
-    """The state before iterations over few columns, those of the best bound among them: pruned, or with weights that sum to about one."""
-    active = jnp.where(game.column_labels != 0, before.point.weights / before.point.column_slacks, -1.0)
-    first = active if first_scores is None else first_scores
-    scores = jnp.where(is_pruning, active, jnp.where(before.weights > 0, jnp.inf, first))
-    columns = numerics.top_k(scores, size)[1]
-    weights, slacks, best, labels = jnp.stack([before.point.weights, before.point.column_slacks, before.weights, game.column_labels])[:, columns]
-    share = whole.LIFT if first_scores is None else 1.0
-    raised = before.point._replace(weights=jnp.maximum(weights, share * whole.balanced(labels)), column_slacks=slacks)
-    as_it_is = before._replace(point=before.point._replace(weights=weights, column_slacks=slacks), weights=best)
-    state: State = loops.cond(is_pruning, lambda: whole.pruned(as_it_is), lambda: as_it_is._replace(point=raised))
-    return _Few(columns, columns, state)
+def _first_few(game: Game, first: State, size: int, initial: Point | None) -> _Few:
+    """The first few columns, and the state before iterations over them; its weights are those of the column of the best bound."""
+    active = None if initial is None else _activity(game, initial)
+    columns = numerics.top_k(_evenness(game, size) if active is None else active, size)[1]
+    before = None if initial is None else initial._replace(weights=initial.weights[columns], column_slacks=initial.column_slacks[columns])
+    point = whole.first_point(whole.take(game, columns), before)
+    best = jnp.full_like(columns, jnp.argmax(first.weights))
+    weights = jnp.where(jnp.arange(size) == 0, 1.0, jnp.zeros_like(point.weights))
+    return _Few(columns, best, first._replace(point=point, weights=weights))
+
+
+def _activity(game: Game, point: Point) -> Array:
+    """Scores [n]: weights for their slacks."""
+    return jnp.where(game.column_labels != 0, point.weights / point.column_slacks, -1.0)
+
+
+def _begin_over_few(game: Game, before: State, size: int, is_pruning: Array, first_few: _Few) -> _Few:
+    """The state before iterations over few columns: the first ones, or the most active ones, pruned."""
+
+    def prune() -> _Few:
+        columns = numerics.top_k(_activity(game, before.point), size)[1]
+        weights, slacks = jnp.stack([before.point.weights, before.point.column_slacks])[:, columns]
+        narrow = before._replace(point=before.point._replace(weights=weights, column_slacks=slacks))
+        return _Few(columns, columns, whole.pruned(narrow))
+
+    few: _Few = loops.cond(is_pruning, prune, lambda: first_few)
+    return few
 
 
 def _spread(game: Game, columns: Array, values: Array) -> Array:
-    """Values [k] or [k, r] of some columns beside zeros for the others, [n] or [n, r]."""
-    return jnp.zeros((game.column_labels.shape[0], *values.shape[1:]), values.dtype).at[columns].set(values)
+    """Values [k] or [k, r] of some columns beside zeros for the others, [n] or [n, r]; those of a column that is there twice are added."""
+    return jnp.zeros((game.column_labels.shape[0], *values.shape[1:]), values.dtype).at[columns].add(values)
 
 
 def _widen(game: Game, columns: Array, point: Point) -> Point:
