@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.brackets import along, round_outwards, sum_and_slack, widen
 from jboost.base.types import Array
 from jboost.example_weights import certify
@@ -51,7 +51,7 @@ def price_all(kernel: Kernel, places: Array, signs: Array, row_weights: Array) -
     def bracket(disagreement: Array, labels: Array, signed: Array, row_weights: Array) -> tuple[Array, Array]:
         tilt, tilt_slack = sum_and_slack(along(-1), size, signed, jnp.full_like(signed, 0.5))
         moved, slack = sum_and_slack(along(-1), size, disagreement, signed[None, :])
-        total = jnp.sum(widen(row_weights))
+        total = reduce.total(widen(row_weights))
         slack = (tilt_slack + slack) * (1 + 2.0**-50) + 2.0**-50 * (jnp.abs(tilt) + jnp.abs(moved))
         edge = widen(labels) * (tilt - moved)
         return round_outwards(edge / total, (slack + 2.0**-50 * jnp.abs(edge)) / total * (1 + 2.0**-50), disagreement.dtype)

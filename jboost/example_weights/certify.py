@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.brackets import along, round_outwards, sum_and_slack, widen
 from jboost.base.types import Array
 
@@ -33,8 +33,8 @@ def prove(disagreement: Array, row_labels: Array, column_labels: Array, penalty:
         total, slack = _weigh(disagreement, column_labels, row_labels, weights, over_columns=True)
         lower = _attained(total - slack, row_labels != 0, _wide_cap(penalty, row_labels))
         edge, edge_slack = _weigh(disagreement, row_labels, column_labels, row_weights, over_columns=False)
-        upper = jnp.max(jnp.where(column_labels != 0, edge + edge_slack, -jnp.inf), initial=-jnp.inf)
-        sum_d, sum_u = jnp.sum(widen(weights)), jnp.sum(widen(row_weights))
+        upper = reduce.largest(jnp.where(column_labels != 0, edge + edge_slack, -jnp.inf))
+        sum_d, sum_u = reduce.total(widen(weights)), reduce.total(widen(row_weights))
         lower, upper = (jnp.where(total > 0, bound / jnp.where(total > 0, total, 1.0), bound) for bound, total in ((lower, sum_d), (upper, sum_u)))
         return _round(lower, upper, sum_d > 0, is_allowed(row_weights, row_labels, penalty), disagreement.dtype)
 
@@ -47,8 +47,8 @@ def prove_from_margins(margins: Array, edges: Array, labels: Array, penalty: Arr
     def bounds(margins: Array, edges: Array, labels: Array, penalty: Array, weights: Array, row_weights: Array) -> tuple[Array, Array]:
         is_live = labels != 0
         lower = _attained(widen(margins), is_live, _wide_cap(penalty, labels))
-        upper = jnp.max(jnp.where(is_live, widen(edges), -jnp.inf), initial=-jnp.inf)
-        return _round(lower, upper, jnp.any(weights > 0), is_allowed(row_weights, labels, penalty), margins.dtype)
+        upper = reduce.largest(jnp.where(is_live, widen(edges), -jnp.inf))
+        return _round(lower, upper, reduce.any_true(weights > 0), is_allowed(row_weights, labels, penalty), margins.dtype)
 
     return numerics.in_64_bits(bounds)(margins, edges, labels, penalty, weights, row_weights)
 
@@ -57,7 +57,7 @@ def is_feasible(penalty: Array, row_labels: Array) -> Array:
     """Whether the penalty is 1 / m at least, up to rounding of its own type, []: below, the program is unbounded and no row weights are allowed."""
 
     def compare(penalty: Array, row_labels: Array) -> Array:
-        count = jnp.sum(row_labels != 0, dtype=jnp.int32)
+        count = reduce.count(row_labels != 0)
         return widen(penalty) * count.astype(jnp.float64) >= 1 - 4 * float(jnp.finfo(penalty.dtype).eps)
 
     return numerics.in_64_bits(compare)(penalty, row_labels)
@@ -68,8 +68,8 @@ def is_allowed(row_weights: Array, row_labels: Array, penalty: Array) -> Array:
 
     def compare(row_weights: Array, row_labels: Array, penalty: Array) -> Array:
         is_row, values, cap = row_labels != 0, widen(row_weights), _wide_cap(penalty, row_labels)
-        total, largest = jnp.sum(values), jnp.max(values, initial=0.0)
-        is_even = jnp.all(jnp.where(is_row, values, largest) == largest)
+        total, largest, least = reduce.several((reduce.SUM, values), (reduce.LARGEST, values), (reduce.LEAST, jnp.where(is_row, values, jnp.inf)))
+        is_even = least >= largest
         is_within = largest <= cap * total * (1 - (values.shape[0] + 2) * 2.0**-52)
         return is_feasible(penalty, row_labels) & (total > 0) & (is_even | is_within | (cap >= 1))
 
@@ -77,7 +77,7 @@ def is_allowed(row_weights: Array, row_labels: Array, penalty: Array) -> Array:
 
 
 def _wide_cap(penalty: Array, row_labels: Array) -> Array:
-    count = jnp.sum(row_labels != 0, dtype=jnp.int32)
+    count = reduce.count(row_labels != 0)
     return jnp.maximum(widen(penalty), 1 / jnp.maximum(count, 1).astype(jnp.float64))
 
 
@@ -103,10 +103,11 @@ def _weigh(disagreement: Array, labels: Array, other_labels: Array, weights: Arr
 
 def _attained(margins: Array, is_row: Array, cap: Array) -> Array:
     """max over gamma of gamma - C sum_i [gamma - margin_i]_+, at the gamma that is best short of rounding, rounded down; gamma is a margin."""
-    count = jnp.sum(is_row, dtype=jnp.int32)
+    count = reduce.count(is_row)
     ordered = jnp.sort(jnp.where(is_row, margins, jnp.inf))
     place = jnp.minimum(jnp.floor(1 / cap).astype(jnp.int32), jnp.maximum(count - 1, 0))
-    level = jnp.sum(jnp.where(jnp.arange(margins.shape[0], dtype=jnp.int32) == place, jnp.where(jnp.isfinite(ordered), ordered, 0.0), 0.0))
+    level = ordered[place]
+    level = jnp.where(jnp.isfinite(level), level, 0.0)
     short = jnp.where(is_row, jnp.maximum(level - margins, 0.0), 0.0)
-    paid = cap * jnp.sum(short)
+    paid = cap * reduce.total(short)
     return jnp.where(count > 0, level - paid - _ROUNDING * (margins.shape[0] + 2) * (paid + jnp.abs(level)), -jnp.inf)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, folds, loops, numerics
+from jboost.base import check, folds, loops, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
@@ -101,13 +101,13 @@ def _choose(inputs: Inputs, penalties: Array, key: Array, tolerance: Array, *, n
             wrong = numerics.masked_sum(jnp.where((scores > 0) == (labels > 0), 0.0, 1.0), is_out)
             return last, (jnp.where(jnp.isfinite(solution.upper_bound), wrong, jnp.inf), solution.status)
 
-        count = jnp.maximum(jnp.sum(training != 0, dtype=labels.dtype), 1)
+        count = jnp.maximum(reduce.count(training != 0, dtype=labels.dtype), 1)
         first = game.start(game.make(*program, jnp.maximum(penalties[0], 1 / count)))
         return loops.scan(visit, first, penalties)[1]
 
     wrong, statuses = jax.vmap(one_fold)(held_out)
-    sizes = jnp.sum(held_out, axis=1, dtype=labels.dtype)
-    losses = jnp.sum(wrong, axis=0) / jnp.maximum(jnp.sum(sizes), 1)
+    sizes = reduce.count(held_out, dtype=labels.dtype)
+    losses = reduce.total(wrong, axis=0) / jnp.maximum(reduce.total(sizes), 1)
     best = jnp.min(jnp.where(losses == jnp.min(losses), penalties, jnp.inf))
     is_chosen = jnp.isfinite(jnp.min(losses))
     falls_short = ((statuses != int(Status.OPTIMAL)) & ((penalties == best)[None, :] | ~is_chosen)).reshape(-1)

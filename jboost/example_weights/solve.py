@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, types
+from jboost.base import batching, check, reduce, types
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import certify, game, working_set
@@ -75,7 +75,7 @@ def solve_warm(
     initial: game.Point | None,
 ) -> tuple[Solution, game.Point]:
     """One program, from the last iterate of one like it or from none; the solution, and the last iterate."""
-    num_rows = jnp.sum(row_labels != 0, dtype=disagreement.dtype)
+    num_rows = reduce.count(row_labels != 0, dtype=disagreement.dtype)
     program = game.make(disagreement, row_labels, column_labels, jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1)))
     floor = jnp.maximum(_FLOOR * jnp.finfo(disagreement.dtype).eps, _SHARE_OF_TOLERANCE * tolerance)
     aim = {"tolerance": 0.5 * tolerance, "floor": floor}
@@ -83,12 +83,12 @@ def solve_warm(
     last, is_used_up = state.point, game.is_open(state, **aim) & game.helps(state)
     if config.sparse:
         state = working_set.prune(program, state, **aim)
-    weights = state.weights / jnp.sum(state.weights)
+    weights = state.weights / reduce.total(state.weights)
     rows = game.allowed(program, state.row_weights)
     lower, upper = certify.prove(disagreement, row_labels, column_labels, penalty, weights, rows)
     nothing = _NOTHING[disagreement.dtype.itemsize] * program.scale
     status = _judge(lower, upper, tolerance, floor * program.scale, nothing, is_used_up)
-    has_rows = jnp.any(row_labels != 0) & jnp.any(column_labels != 0)
+    has_rows = reduce.any_true(row_labels != 0) & reduce.any_true(column_labels != 0)
     is_valid = is_valid & has_rows
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     status = jnp.where(certify.is_feasible(penalty, row_labels), status, int(Status.INFEASIBLE))
@@ -194,8 +194,8 @@ def prepare(
 
 
 def _mean(points: Array, mask: Array) -> Array:
-    count = jnp.maximum(jnp.sum(mask, dtype=points.dtype), 1)
-    return jnp.sum(jnp.where(mask[:, None], points, 0.0), axis=0) / count
+    count = jnp.maximum(reduce.count(mask, dtype=points.dtype), 1)
+    return reduce.total(jnp.where(mask[:, None], points, 0.0), axis=0) / count
 
 
 def judge_penalty(penalty: ArrayLike, mask: Array) -> Array:
@@ -266,14 +266,14 @@ def _rounded_up(value: float) -> str:
 
 def is_sound(inputs: Inputs) -> Array:
     """Whether all values of examples and measure are allowed, []."""
-    rows = jnp.all(jnp.isfinite(inputs.points), axis=1) & (jnp.abs(inputs.labels) == 1)
+    rows = reduce.all_true(jnp.isfinite(inputs.points), axis=1) & (jnp.abs(inputs.labels) == 1)
     rows = rows & inputs.kernel.is_inside(inputs.points - inputs.centre[None, :])
     numbers = [
         jnp.all(jnp.isfinite(leaf))
         for leaf in (*jax.tree.leaves(inputs.kernel), inputs.centre)
         if jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
     ]
-    return jnp.all(rows | ~inputs.mask) & jnp.all(jnp.stack(numbers))
+    return reduce.all_true(rows | ~inputs.mask) & jnp.all(jnp.stack(numbers))
 
 
 def is_price(penalty: Array) -> Array:
@@ -311,7 +311,7 @@ def make_model(inputs: Inputs, points: Array, labels: Array, penalty: Array, sol
         penalty=penalty,
         lower_bound=solution.lower_bound,
         upper_bound=solution.upper_bound,
-        num_support=jnp.sum(weights > 0, dtype=jnp.int32),
+        num_support=reduce.count(weights > 0),
         num_iterations=solution.num_iterations,
         status=solution.status,
     )
