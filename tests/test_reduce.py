@@ -86,3 +86,31 @@ def test_derivatives_are_those_of_jax_numpy(derivative, x64):
     ours = jax.jit(derivative(lambda x: reduce.largest(x) ** 2 + reduce.total(jnp.exp(x)) * reduce.totals(x, x**3)[1]))(values)
     plain = jax.jit(derivative(lambda x: jnp.max(x) ** 2 + jnp.sum(jnp.exp(x)) * jnp.sum(x**3)))(values)
     np.testing.assert_allclose(ours, plain, rtol=1e-12)
+
+
+def test_lexicographic_least_matches_sorted_tuples():
+    rng = np.random.default_rng(0)
+    keys = rng.integers(0, 3, (2, 4, 50)).astype(np.float32), np.tile(rng.permutation(50).astype(np.int32), (2, 4, 1))
+    carried = rng.random((2, 4, 50)) < 0.5, rng.normal(size=(2, 4, 50)).astype(np.float32)
+    for axis in range(3):
+        arrays = [np.moveaxis(array, 2, axis) for array in (*keys, *carried)]
+        found = jax.jit(lambda *arrays, axis=axis: reduce.lexicographic_least(*arrays[:2], carried=arrays[2:], axis=axis))(*arrays)
+        for row in np.ndindex(2, 4):
+            assert tuple(part[row] for part in found) == min(zip(*(array[row] for array in (*keys, *carried)), strict=True))
+    none = reduce.lexicographic_least(jnp.zeros(0), jnp.zeros(0, jnp.int32), carried=[jnp.zeros(0, bool)])
+    assert [float(part) for part in none[::2]] == [np.inf, 0]
+
+
+@pytest.mark.parametrize("values", ([3, 1, 2, 1], [5.0], [np.inf, np.inf], [-1.0, 4.0, 4.0]))
+def test_first_extremes_match_numpy(values):
+    (least, at_least), (largest, at_largest) = reduce.first_least(jnp.array(values)), reduce.first_largest(jnp.array(values))
+    assert (least, at_least, largest, at_largest) == (min(values), np.argmin(values), max(values), np.argmax(values))
+
+
+def test_sums_and_extremes_of_several_arrays_match_numpy():
+    arrays = [_numbers((3, 200), dtype) for dtype in (np.int32, np.float32, np.int32)]
+    for ours, array in zip(reduce.sums(*arrays), arrays, strict=True):
+        np.testing.assert_array_equal(ours, array.sum(-1))
+    least, largest = reduce.extremes(arrays[0], arrays[1])
+    np.testing.assert_array_equal(least, arrays[0].min(-1))
+    np.testing.assert_array_equal(largest, arrays[1].max(-1))

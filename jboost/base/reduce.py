@@ -9,7 +9,7 @@ Values and derivatives are those of `jax.numpy` (a sum takes its terms in anothe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +41,13 @@ def total(values: Array, *, axis: Axis = -1) -> Array:
 
 def totals(first: Array, second: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
     """The sums of two arrays of one shape over an axis or several, each in its own dtype."""
-    return _both((_SUM, _SUM), (first, second), axis)
+    one, other = sums(first, second, axis=axis)
+    return one, other
+
+
+def sums(*values: Array, axis: Axis = -1) -> tuple[Array, ...]:
+    """The sums of two or more arrays, likewise."""
+    return _each((_SUM,) * len(values), values, axis)
 
 
 def largest(values: Array, *, axis: Axis = -1) -> Array:
@@ -54,9 +60,51 @@ def least(values: Array, *, axis: Axis = -1) -> Array:
     return _reduced(_LEAST, values, axis)
 
 
-def extremes(values: Array, *, axis: Axis = -1) -> tuple[Array, Array]:
-    """`least` and `largest`."""
-    return _both((_LEAST, _LARGEST), (values, values), axis)
+def extremes(low: Array, high: Array | None = None, *, axis: Axis = -1) -> tuple[Array, Array]:
+    """`least` of one array and `largest` of another of its shape, or of the same one."""
+    least, largest = _each((_LEAST, _LARGEST), (low, low if high is None else high), axis)
+    return least, largest
+
+
+def lexicographic_least(*keys: Array, carried: Sequence[Array] = (), axis: int = -1) -> tuple[Array, ...]:
+    """The least entry along an axis: by the first key, of equal ones by the second, and so on.
+
+    Args:
+      keys: arrays of one shape without NaN; the last is to tell any two entries apart.
+      carried: arrays of that shape that do not matter for the order.
+      axis: of the entries.
+
+    Returns:
+      The keys of the entry, and what it carries. Of no entries the largest keys, and zeros.
+    """
+
+    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        is_less, is_tied = other[0] < one[0], other[0] == one[0]
+        for mine, theirs in zip(one[1 : len(keys)], other[1 : len(keys)], strict=True):
+            is_less |= is_tied & (theirs < mine)
+            is_tied &= theirs == mine
+        return tuple(jnp.where(is_less, theirs, mine) for mine, theirs in zip(one, other, strict=True))
+
+    starts = [np.asarray(_highest(key.dtype), key.dtype) for key in keys]
+    starts += [np.zeros((), each.dtype) for each in carried]
+    found: tuple[Array, ...] = lax.reduce((*keys, *carried), tuple(starts), combine, _axes(keys[0], axis))
+    return found
+
+
+def first_least(values: Array) -> tuple[Array, Array]:
+    """The least of numbers [..., k] without NaN, and the index of the first that is so, int32.
+
+    It is legal in the 64-bit scope, where `argmin` is not.
+    """
+    place = lax.broadcasted_iota(jnp.int32, values.shape, values.ndim - 1)
+    least, index = lexicographic_least(values, place)
+    return least, index
+
+
+def first_largest(values: Array) -> tuple[Array, Array]:
+    """The largest of floats or signed integers [..., k], likewise; not of the least integer."""
+    least, index = first_least(-values)
+    return -least, index
 
 
 def any_true(mask: Array, *, axis: Axis = -1) -> Array:
@@ -93,15 +141,15 @@ def _reduced(monoid: _Monoid, values: Array, axis: Axis) -> Array:
     axes = _axes(values, axis)
     if _is_one_kernel(values, axes):
         return monoid.plain(values, axis=axes)
-    first, _ = lax.optimization_barrier(_pair((monoid, monoid), (values, values), axes))
+    first, _ = lax.optimization_barrier(_at_once((monoid, monoid), (values, values), axes))
     return first
 
 
-def _both(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axis: Axis) -> tuple[Array, Array]:
+def _each(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -> tuple[Array, ...]:
     axes = _axes(values[0], axis)
     if all(_is_for_library(each) for each in values):
-        return monoids[0].plain(values[0], axis=axes), monoids[1].plain(values[1], axis=axes)
-    return _pair(monoids, values, axes)
+        return tuple(monoid.plain(each, axis=axes) for monoid, each in zip(monoids, values, strict=True))
+    return _at_once(monoids, values, axes)
 
 
 def _axes(values: Array, axis: Axis) -> tuple[int, ...]:
@@ -119,10 +167,10 @@ def _is_for_library(values: Array) -> bool:
     return is_large or jax.default_backend() != "cpu"
 
 
-def _pair(monoids: tuple[_Monoid, _Monoid], values: tuple[Array, Array], axes: tuple[int, ...]) -> tuple[Array, Array]:
-    def combine(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
-        return monoids[0].combine(one[0], other[0]), monoids[1].combine(one[1], other[1])
+def _at_once(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
+    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        return tuple(monoid.combine(mine, theirs) for monoid, mine, theirs in zip(monoids, one, other, strict=True))
 
     starts = tuple(np.asarray(monoid.identity(each.dtype), each.dtype) for monoid, each in zip(monoids, values, strict=True))
-    found: tuple[Array, Array] = lax.reduce(values, starts, combine, axes)
+    found: tuple[Array, ...] = lax.reduce(tuple(values), starts, combine, axes)
     return found
