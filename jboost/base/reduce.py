@@ -77,18 +77,14 @@ def lexicographic_least(*keys: Array, carried: Sequence[Array] = (), axis: int =
     Returns:
       The keys of the entry, and what it carries. Of no entries the largest keys, and zeros.
     """
-
-    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
-        is_less, is_tied = other[0] < one[0], other[0] == one[0]
-        for mine, theirs in zip(one[1 : len(keys)], other[1 : len(keys)], strict=True):
-            is_less |= is_tied & (theirs < mine)
-            is_tied &= theirs == mine
-        return tuple(jnp.where(is_less, theirs, mine) for mine, theirs in zip(one, other, strict=True))
-
-    starts = [np.asarray(_highest(key.dtype), key.dtype) for key in keys]
-    starts += [np.zeros((), each.dtype) for each in carried]
-    found: tuple[Array, ...] = lax.reduce((*keys, *carried), tuple(starts), combine, _axes(keys[0], axis))
+    (found,) = _lexicographic_leasts([keys], carried, axis)
     return found
+
+
+def lexicographic_leasts(first: Sequence[Array], second: Sequence[Array], *, axis: int = -1) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    """The least entry along an axis by some keys, and that by others, in one pass over arrays of one shape."""
+    one, other = _lexicographic_leasts([first, second], (), axis)
+    return one, other
 
 
 def first_least(values: Array) -> tuple[Array, Array]:
@@ -174,3 +170,34 @@ def _at_once(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[in
     starts = tuple(np.asarray(monoid.identity(each.dtype), each.dtype) for monoid, each in zip(monoids, values, strict=True))
     found: tuple[Array, ...] = lax.reduce(tuple(values), starts, combine, axes)
     return found
+
+
+def _lexicographic_leasts(orders: Sequence[Sequence[Array]], carried: Sequence[Array], axis: int) -> list[tuple[Array, ...]]:
+    """Least entries by the keys of several orders; the last one's carries something."""
+    num_carried = [0] * (len(orders) - 1) + [len(carried)]
+    cuts = np.cumsum([len(keys) + more for keys, more in zip(orders, num_carried, strict=True)])[:-1]
+
+    def divide(values: Sequence[Array]) -> list[Sequence[Array]]:
+        return [values[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
+
+    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        chosen: list[Array] = []
+        for keys, mine, theirs in zip(orders, divide(one), divide(other), strict=True):
+            is_less = _is_less(theirs[: len(keys)], mine[: len(keys)])
+            chosen += [jnp.where(is_less, new, old) for new, old in zip(theirs, mine, strict=True)]
+        return tuple(chosen)
+
+    values = [key for keys in orders for key in keys] + list(carried)
+    starts = [np.asarray(_highest(key.dtype), key.dtype) for keys in orders for key in keys]
+    starts += [np.zeros((), each.dtype) for each in carried]
+    found: tuple[Array, ...] = lax.reduce(tuple(values), tuple(starts), combine, _axes(values[0], axis))
+    return [tuple(part) for part in divide(found)]
+
+
+def _is_less(one: Sequence[Array], other: Sequence[Array]) -> Array:
+    """Whether one tuple of numbers comes before another."""
+    is_less, is_tied = one[0] < other[0], one[0] == other[0]
+    for mine, theirs in zip(one[1:], other[1:], strict=True):
+        is_less |= is_tied & (mine < theirs)
+        is_tied &= mine == theirs
+    return is_less
