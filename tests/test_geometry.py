@@ -88,7 +88,7 @@ def test_orientation_is_exact(dtype):
     along = rng.standard_normal(3000).astype(dtype)
     corners[4, :3000] = (corners[0] + 1)[:3000] + along * (corners[2] - corners[0])[:3000] - 1  # on the line but for rounding
     corners[5, :3000] = corners[1, :3000] + along * (corners[3] - corners[1])[:3000]
-    signs = np.asarray(jax.jit(exact.orientation)(*corners))
+    signs = np.asarray(jax.jit(exact.orientation)(*corners.reshape(3, 2, -1)))
 
     def wanted(ax, ay, bx, by, cx, cy):
         turn = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)

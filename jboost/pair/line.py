@@ -107,11 +107,11 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
 
 def misclassified(instance: Instance, positive: Array, line: Line, unit: Array) -> Array:
     """The points that do not lie strictly on their side of a line in the units of the data, evaluated as float64 arithmetic does, [n] bool."""
-    points = instance.metric * unit
+    points, anchor, bias = instance.metric, line.anchor / unit, line.bias / unit  # in metric coordinates no difference overflows
     if points.dtype.itemsize == 8:
-        along_x, along_y = (exact.rounded_product(line.normal[axis], points[axis] - line.anchor[axis]) for axis in range(2))
-        score = along_x + along_y + line.bias
+        along_x, along_y = (exact.rounded_product(line.normal[axis], points[axis] - anchor[axis]) for axis in range(2))
+        score = along_x + along_y + bias
     else:
-        height = _height(line.normal, points, line.anchor)
-        score = exact.wide_add(height, exact.Wide(line.bias, jnp.zeros_like(line.bias))).hi
+        height = _height(line.normal, points, anchor)
+        score = exact.wide_add(height, exact.Wide(bias, jnp.zeros_like(bias))).hi
     return instance.live & ~jnp.where(positive, score > 0, score < 0)

@@ -56,7 +56,8 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
 
 def misclassified(problem: Problem, positive: Array, plane: Line, unit: Array) -> Array:
     """The points that do not lie strictly on their side of a plane in the units of the data, evaluated as float64 arithmetic does, [n] bool."""
-    score = hulls.dot(plane.normal[None], problem.metric * unit - plane.anchor[None]) + plane.bias
+    anchor, bias = plane.anchor / unit, plane.bias / unit  # in metric coordinates no difference overflows
+    score = hulls.dot(plane.normal[None], problem.metric - anchor[None]) + bias
     return problem.live & ~jnp.where(positive, score > 0, score < 0)
 
 
