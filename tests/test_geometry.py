@@ -88,7 +88,7 @@ def test_orientation_is_exact(dtype):
     along = rng.standard_normal(3000).astype(dtype)
     corners[4, :3000] = (corners[0] + 1)[:3000] + along * (corners[2] - corners[0])[:3000] - 1  # on the line but for rounding
     corners[5, :3000] = corners[1, :3000] + along * (corners[3] - corners[1])[:3000]
-    signs = np.asarray(jax.jit(exact.orientation)(*corners))
+    signs = np.asarray(jax.jit(exact.orientation)(*corners.reshape(3, 2, -1)))
 
     def wanted(ax, ay, bx, by, cx, cy):
         turn = (bx - ax) * (cy - ay) - (by - ay) * (cx - ax)
@@ -140,11 +140,11 @@ def test_angular_orders_against_rational_arithmetic(dtype):
     for points in point_sets(rng, dtype):
         live = np.any(points != points[0], axis=1) & (rng.random(12) < 0.9)
         wanted = direction_sort([tuple(map(Fraction, map(float, point))) for point in points], tuple(map(Fraction, map(float, points[0]))), live)
-        order = slow(points[:, 0], points[:, 1], points[0, 0], points[0, 1], live)
+        order = slow(points.T, points[0], live)
         starts = np.flatnonzero(~np.asarray(order.joined)[: live.sum()])
         groups = [set(part.tolist()) for part in np.split(np.asarray(order.index)[: live.sum()], starts[1:])] if live.any() else []
         assert groups == wanted
-        order = quick(points[:, 0], points[:, 1], points[0, 0], points[0, 1], live)
+        order = quick(points.T, points[0], live)
         rank = {place: row for row, group in enumerate(wanted) for place in group}
         ranks = [rank.get(int(place), len(wanted)) for place in order.index]
         free = np.flatnonzero(~np.asarray(order.joined))
@@ -163,7 +163,7 @@ def test_keys_decide_a_large_grid_alone(x64, size):
     points[5:7] = [(side // 4, side // 4 - 1), (-(side // 4), 1 - side // 4)]
     live = np.zeros(size, bool)
     live[1:7] = True
-    order = angular.half_turn_order(jnp.asarray(points[:, 0]), jnp.asarray(points[:, 1]), 0.0, 0.0, live)
+    order = angular.half_turn_order(jnp.asarray(points.T), jnp.zeros(2), live)
     wanted = direction_sort([tuple(map(int, point)) for point in points[:7]], (0, 0), live[:7])
     starts = np.flatnonzero(~np.asarray(order.joined)[:6])
     assert [set(part.tolist()) for part in np.split(np.asarray(order.index)[:6], starts[1:])] == wanted
@@ -184,7 +184,8 @@ def exact_squared_distance(first, second):
 
 def test_hull_distance_against_rational_arithmetic(dtype):
     rng = np.random.default_rng(5)
-    distance = jax.jit(jax.vmap(lambda x, y, own, other, start: hulls.hull_distance(x, y, own, other, start=start, floor=jnp.full((), -1, x.dtype))))
+    floor = jnp.full((), -1, dtype)
+    distance = jax.jit(jax.vmap(lambda points, own, other, start: hulls.hull_distance(points, own, other, start=start, floor=floor)))
     points = np.concatenate([rng.integers(-8, 9, (100, 10, 2)), rng.integers(-(2**20), 2**20, (100, 10, 2))]).astype(dtype)
     points[150:] = rng.standard_normal((50, 10, 2)).astype(dtype)
     own = rng.random((200, 10)) < 0.5
@@ -195,7 +196,7 @@ def test_hull_distance_against_rational_arithmetic(dtype):
     if dtype == np.float64:
         points[::4, :, 1] *= 2.0**-110  # the axis along which they are apart
     start = np.zeros(200, np.int32), np.ones(200, np.int32)
-    result = distance(points[..., 0], points[..., 1], own, ~own, start)
+    result = distance(points.swapaxes(1, 2), own, ~own, start)
     for row in range(200):
         exact_points = [tuple(map(Fraction, map(float, point))) for point in points[row]]
         parts = [[point for point, side in zip(exact_points, own[row], strict=True) if side is np.bool_(wanted)] for wanted in (True, False)]
@@ -225,8 +226,8 @@ def test_directions_of_float32_enclose_any_direction(x64):
     vectors[500:550, 0] *= 1e-9
     vectors[550:, 1] *= 1e-12
     vectors[:4] = [(0, 1), (-3, 0), (5, -5), (2**20 - 1, 2**20)]
-    x, y = jax.jit(jax.vmap(lambda v: fractions.enclosing_directions(v[0], v[1], np.dtype(np.float32))))(vectors)
-    x, y = np.asarray(x), np.asarray(y)
+    found = jax.jit(jax.vmap(lambda vector: fractions.enclosing_directions(vector, np.dtype(np.float32))))(vectors)
+    x, y = np.moveaxis(np.asarray(found), 2, 0)
     assert np.array_equal(x, x.astype(np.float32))
     assert np.array_equal(y, y.astype(np.float32))
     assert np.array_equal(np.stack([x[:4, 0], y[:4, 0]], axis=1), vectors[:4])

@@ -229,7 +229,8 @@ def test_coordinates_too_far_apart_for_gaps(x64):
     nothing = jnp.zeros(2)
     for exponent, holds in ((-199, True), (-202, False)):
         for x, y in ((coordinates[0], coordinates[1] * 2.0**exponent), (jnp.array([2.0, 2.0**exponent]), nothing)):
-            instance = Instance(nothing, nothing, x, y, nothing > 0, nothing > 0, nothing, nothing[0] > 0)
+            metric = jnp.stack([x, y])
+            instance = Instance(metric, metric, nothing > 0, nothing > 0, nothing, nothing[0] > 0)
             assert bool(holds_gaps(instance)) == holds
 
 

@@ -117,6 +117,15 @@ def test_lexicographic_least_matches_sorted_tuples():
     assert [float(part) for part in none[::2]] == [np.inf, 0]
 
 
+def test_two_lexicographic_leasts_match_sorted_tuples():
+    rng = np.random.default_rng(1)
+    numbers = np.tile(rng.permutation(50).astype(np.int32), (4, 1))
+    first, second = (rng.integers(0, 3, (4, 50)).astype(np.float32), numbers), (rng.integers(0, 3, (4, 50)).astype(np.int32), -numbers)
+    for keys, found in zip((first, second), jax.jit(reduce.lexicographic_leasts)(first, second), strict=True):
+        for row in range(4):
+            assert tuple(part[row] for part in found) == min(zip(*(array[row] for array in keys), strict=True))
+
+
 @pytest.mark.parametrize("values", ([3, 1, 2, 1], [5.0], [np.inf, np.inf], [-1.0, 4.0, 4.0]))
 def test_first_extremes_match_numpy(values):
     (least, at_least), (largest, at_largest) = reduce.first_least(jnp.array(values)), reduce.first_largest(jnp.array(values))

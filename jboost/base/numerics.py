@@ -119,6 +119,12 @@ def first_true(mask: Array) -> Array:
     return masked_min(lax.broadcasted_iota(jnp.int32, (size,), 0), mask, fill=size)
 
 
+def take(values: Array, index: Array) -> Array:
+    """The entries of values [..., n] at indices [...] that are known to lie in [0, n): without the code for others that indexing compiles."""
+    taken: Array = values.at[..., index].get(mode="promise_in_bounds", wrap_negative_indices=False)
+    return taken
+
+
 def safe_divide(numerator: Array, denominator: Array, *, fill: Any = 0) -> Array:
     """numerator / denominator, and `fill` where the denominator is 0; no NaN appears in the value or in its derivative."""
     is_zero = denominator == 0

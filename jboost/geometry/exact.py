@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import reduce
 from jboost.base.types import Array
 
 
@@ -76,10 +77,15 @@ def sign_of_sum(terms: Sequence[Array]) -> Array:
     return sign
 
 
-def orientation(ax: Array, ay: Array, bx: Array, by: Array, cx: Array, cy: Array) -> Array:
-    """The exact sign of the turn a -> b -> c: +1 if c lies to the left of the ray from a through b, 0 if the three are collinear."""
-    products = [two_product(bx, cy), two_product(by, ax), two_product(ay, cx), two_product(-bx, ay), two_product(-ax, cy), two_product(-by, cx)]
-    return sign_of_sum([part for product in products for part in product])
+def orientation(a: Array, b: Array, c: Array) -> Array:
+    """The exact sign of the turn a -> b -> c of points [2, ...]: +1 if c lies to the left of the ray from a through b, 0 if all are collinear."""
+    return sign_of_sum([*_cross_product(b, c), *_cross_product(c, a), *_cross_product(a, b)])
+
+
+def _cross_product(a: Array, b: Array) -> tuple[Array, Array, Array, Array]:
+    """The cross product of vectors [2, ...] exactly, as a sum of four floats."""
+    high, low = two_product(jnp.stack([a[0], -a[1]]), b[::-1])
+    return high[0], high[1], low[0], low[1]
 
 
 def wide_difference(a: Array, b: Array) -> Wide:
@@ -105,6 +111,12 @@ def wide_multiply(a: Wide, b: Wide) -> Wide:
     return two_sum(product.hi, product.lo + (rounded_product(a.hi, b.lo) + rounded_product(a.lo, b.hi)))
 
 
+def wide_scale(a: Array, b: Wide) -> Wide:
+    """a * b to nearly twice the working precision."""
+    product = two_product(a, b.hi)
+    return two_sum(product.hi, product.lo + rounded_product(a, b.lo))
+
+
 def wide_divide(a: Wide, b: Wide) -> Wide:
     """a / b to nearly twice the working precision."""
     first = a.hi / b.hi
@@ -122,11 +134,21 @@ def wide_abs(a: Wide) -> Wide:
     return wide_where(a.hi < 0, wide_negative(a), a)
 
 
-def wide_argmin(values: Wide, mask: Array) -> Array:
-    """The index of the least value among those in `mask` of a vector [n], n where the mask is empty; ties go to the lowest index."""
-    least = jnp.min(jnp.where(mask, values.hi, jnp.inf), axis=-1, initial=jnp.inf)
-    tied = mask & (values.hi == least)
-    least_rest = jnp.min(jnp.where(tied, values.lo, jnp.inf), axis=-1, initial=jnp.inf)
-    size = values.hi.shape[-1]
-    index = lax.broadcasted_iota(jnp.int32, (size,), 0)
-    return jnp.min(jnp.where(tied & (values.lo == least_rest), index, size), axis=-1, initial=size)
+def wide_least(values: Wide, mask: Array) -> tuple[Array, Wide]:
+    """The least of values [..., n] in a mask, and the index of the first that is so, int32; n and infinite where the mask is empty."""
+    high, low, index = reduce.lexicographic_least(*_keys(values, mask))
+    return index, Wide(high, low)
+
+
+def wide_leasts(values: Wide, first: Array, second: Array) -> tuple[tuple[Array, Wide], tuple[Array, Wide]]:
+    """The same for two masks."""
+    found = reduce.lexicographic_leasts(_keys(values, first), _keys(values, second))
+    one, other = ((index, Wide(high, low)) for high, low, index in found)
+    return one, other
+
+
+def _keys(values: Wide, mask: Array) -> tuple[Array, Array, Array]:
+    """What values [..., n] are compared by; the largest keys outside of the mask."""
+    size = mask.shape[-1]
+    place = lax.broadcasted_iota(jnp.int32, mask.shape, mask.ndim - 1)
+    return jnp.where(mask, values.hi, jnp.inf), jnp.where(mask, values.lo, jnp.inf), jnp.where(mask, place, size)

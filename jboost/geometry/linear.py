@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import exact
 
+_UNROLLED = 4  # terms of a sum that need no loop
 _ROOM = 16  # of the largest float64, between it and a coordinate whose differences need no care
 
 
@@ -34,14 +35,15 @@ def score_points(points: Array, normal: Array, anchor: Array, bias: Array) -> Ar
     def evaluate(*arrays: Array) -> Array:
         points, normal, anchor, bias = (array.astype("float64") for array in arrays)
         columns, anchor = points.T, anchor[:, None]
-        largest = jnp.maximum(jnp.max(jnp.maximum(jnp.abs(columns), jnp.abs(anchor)), axis=0, initial=0.0), jnp.abs(bias))
+        largest = jnp.maximum(reduce.largest(jnp.maximum(jnp.abs(columns), jnp.abs(anchor)), axis=0), jnp.abs(bias))
         share = jnp.where(largest > jnp.finfo(largest.dtype).max / _ROOM, 1 / _ROOM, 1.0)
         terms = exact.rounded_product(normal[:, None], columns * share[None] - anchor * share[None])
         start = jnp.zeros_like(share)
-        total, _ = loops.scan(lambda total, term: (total + term, None), start, terms)  # one by one, so that it comes out the same everywhere
+        # one by one, so that it comes out the same everywhere
+        total, _ = loops.scan(lambda total, term: (total + term, None), start, terms, unroll=_UNROLLED)
         total = total + bias * share
         scores = jnp.where((total != 0) & (jnp.abs(total) < least), jnp.copysign(least, total), total / share)
-        return jnp.where(jnp.all(jnp.isfinite(columns), axis=0), scores, jnp.nan).astype(dtype)
+        return jnp.where(reduce.all_true(jnp.isfinite(columns), axis=0), scores, jnp.nan).astype(dtype)
 
     return numerics.in_64_bits(evaluate)(points, normal, anchor, bias)
 

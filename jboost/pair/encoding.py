@@ -7,12 +7,12 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.geometry.linear import score_points
 from jboost.pair.instance import Instance, bound_loss, is_kept_by_cast, is_valid, meets, scale_points, scale_weights
-from jboost.pair.line import Line, in_data_units
+from jboost.pair.line import Line
 from jboost.pair.types import Separator
 
 
@@ -58,7 +58,8 @@ def read(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dt
     valid = is_valid(points, labels, weights, mask)
     usable = mask & valid
     positive = usable & (labels > 0)
-    own_is_positive = 2 * jnp.sum(positive, dtype=jnp.int32) <= jnp.sum(usable, dtype=jnp.int32)
+    num_positive, num_usable = reduce.totals(positive.astype(jnp.int32), usable.astype(jnp.int32))
+    own_is_positive = 2 * num_positive <= num_usable
     own = usable & (positive == own_is_positive)
     points = jnp.where(usable[:, None], points, jnp.zeros((), points.dtype))
     weights = jnp.where(usable, weights, jnp.zeros((), weights.dtype)).astype(real)
@@ -79,36 +80,32 @@ def read(points: Array, labels: Array, weights: Array, mask: Array, real: jnp.dt
     return Examples(points.astype(real) + jnp.zeros((), real), own, usable, integers), encoding
 
 
-def certify(encoding: Encoding, line: Line, is_constant: Array, *, loss: Array, bound: Array, status: Array, result_dtype: jnp.dtype) -> Separator:
-    """What a line or plane in metric coordinates loses, once it is written down in the units of the data, beside what is proven.
+def certify(encoding: Encoding, line: Line, *, loss: Array, bound: Array, status: Array, result_dtype: jnp.dtype) -> Separator:
+    """What a line or plane that is drawn loses, beside what is proven.
 
     Args:
       encoding: of the problem.
-      line: in metric coordinates.
-      is_constant: [] bool, whether it is a constant classifier.
+      line: in the units of the data, exact in the type of the result.
       loss: [] integer, what it was drawn to lose.
       bound: [] integer, no other loses less.
       status: [] int32, for one that keeps its loss.
       result_dtype: of the result.
     """
     valid = encoding.valid
-    line = in_data_units(line, is_constant, encoding.unit)
-    offset = line.bias - numerics.masked_sum(line.normal * line.anchor, jnp.ones(line.normal.shape, bool))
-    normal, anchor, bias = (numerics.narrow(part, result_dtype) for part in line[:3])
-    scores = score_points(encoding.points, normal, anchor, bias)
+    scores = score_points(encoding.points, *line[:3])
     wrong = encoding.live & ~jnp.where(encoding.positive, scores > 0, scores < 0)
-    lost = numerics.masked_sum(encoding.weights, wrong)
+    lost, lost_integers = reduce.totals(*(jnp.where(wrong, part, jnp.zeros_like(part)) for part in (encoding.weights, encoding.integers)))
     is_told = meets(lost, bound_loss(loss, encoding.weight_unit, encoding.rounding))
-    proven = encoding.faithful & is_told & (numerics.masked_sum(encoding.integers, wrong) == loss)
+    proven = encoding.faithful & is_told & (lost_integers == loss)
     status = jnp.where(valid, jnp.where(proven, status, int(Status.PRECISION_LIMIT)), int(Status.INVALID_INPUT))
     spoiled = jnp.where(valid, 0, jnp.nan).astype(result_dtype)
     least = jnp.where(encoding.faithful, bound_loss(bound, encoding.weight_unit, encoding.rounding), 0)
     lost = lost.astype(result_dtype)
     return Separator(
-        normal=normal,
-        anchor=anchor,
-        bias=bias,
-        offset=offset.astype(result_dtype),
+        normal=line.normal.astype(result_dtype),
+        anchor=line.anchor.astype(result_dtype),
+        bias=line.bias.astype(result_dtype),
+        offset=(line.bias - jnp.sum(line.normal * line.anchor)).astype(result_dtype),
         loss=lost + spoiled,
         lower_bound=jnp.minimum(numerics.round_down(least, result_dtype), lost) + spoiled,  # floats may lose less than any real line
         margin=line.margin.astype(result_dtype) + spoiled,

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
 
@@ -18,31 +18,39 @@ from jboost.geometry import angular
 class Instance(NamedTuple):
     """The problem as the sweep sees it: scaled points, integer weights, own class and other class."""
 
-    x: Array  # [n], |x| <= 2^grid_bits, scaled by itself: angular order does not depend on the units of the two axes
-    y: Array  # [n]
-    metric_x: Array  # [n], in the same unit as metric_y: for distances
-    metric_y: Array  # [n]
+    points: Array  # [2, n], |x| <= 2^grid_bits, each axis scaled by itself: angular order does not depend on the units of the two
+    metric: Array  # [2, n], both axes in one unit: for distances
     own: Array  # [n] bool, live and of the class that serves as centres
     live: Array  # [n] bool
     weights: Array  # [n] integer, 0 where not live
     on_grid: Array  # [] bool, all coordinates are integers, so that equal keys are equal directions
+
+    @property
+    def x(self) -> Array:
+        """[n]"""
+        return self.points[0]
+
+    @property
+    def y(self) -> Array:
+        """[n]"""
+        return self.points[1]
 
 
 def is_valid(points: Array, labels: Array, weights: Array, mask: Array) -> Array:
     """Whether all unmasked values are allowed, []."""
     is_label = (labels == 1) | (labels == -1) if jnp.issubdtype(labels.dtype, jnp.signedinteger) else jnp.abs(labels) == 1
     least = jnp.finfo(weights.dtype).tiny if jnp.issubdtype(weights.dtype, jnp.floating) else 1
-    sound = jnp.all(jnp.isfinite(points), axis=1) & is_label & (weights >= least) & jnp.isfinite(weights)
-    return jnp.all(sound | ~mask)
+    sound = is_label & (weights >= least) & jnp.isfinite(weights)
+    return reduce.all_true((jnp.isfinite(points) & sound[:, None]) | ~mask[:, None], axis=(0, 1))
 
 
 def is_kept_by_cast(points: Array, real: jnp.dtype) -> Array:
-    """Whether the search sees the very points that were handed in, []."""
+    """Whether the search sees the very points that were passed, []."""
     if jnp.issubdtype(points.dtype, jnp.floating):
-        return ~jnp.any(numerics.is_subnormal(points))
+        return ~reduce.any_true(numerics.is_subnormal(points), axis=(0, 1))
     kept = points.astype(real)
     end = float(jnp.iinfo(points.dtype).max) + 1  # from which on the cast back gives the largest integer
-    return jnp.all((kept < end) & (points == kept.astype(points.dtype)))
+    return reduce.all_true((kept < end) & (points == kept.astype(points.dtype)), axis=(0, 1))
 
 
 _MOST_BINADES = {4: 40, 8: 400}  # between two coordinates of one axis, by bytes of a float: products of differences stay normal
@@ -52,7 +60,7 @@ def scale_points(points: Array, own: Array, live: Array, weights: Array) -> tupl
     """The problem in scaled coordinates; the unit of the metric ones, a power of two; and whether nothing is lost by underflow."""
     bits = angular.grid_bits(points.dtype, points.shape[0])
     scaled, metric, unit, faithful = scale_axes(points, bits, _MOST_BINADES[points.dtype.itemsize])
-    return Instance(scaled[:, 0], scaled[:, 1], metric[:, 0], metric[:, 1], own, live, weights, is_integer(scaled)), unit, faithful
+    return Instance(scaled.T, metric.T, own, live, weights, is_integer(scaled)), unit, faithful
 
 
 def scale_axes(points: Array, bits: int, most_binades: int) -> tuple[Array, Array, Array, Array]:
@@ -61,19 +69,19 @@ def scale_axes(points: Array, bits: int, most_binades: int) -> tuple[Array, Arra
     Returns:
       The scaled points, the same in one unit, this unit, and whether nothing is lost: coordinates of one axis lie at most `most_binades` apart.
     """
-    extents = jnp.max(jnp.abs(points), axis=0)
+    extents = reduce.largest(jnp.abs(points), axis=0)
     extents = jnp.maximum(jnp.where(extents > 0, extents, jnp.max(extents)) / 4, jnp.finfo(points.dtype).tiny * 2.0**30)
     units = numerics.power_of_two_at_least(extents) * 2.0 ** (2 - bits)
     unit = jnp.max(units)
     scaled = points / units[None]
-    smallest = jnp.min(jnp.where(points != 0, jnp.abs(scaled), jnp.inf))
+    smallest = reduce.least(jnp.where(points != 0, jnp.abs(scaled), jnp.inf), axis=(0, 1))
     far_apart = unit / jnp.min(units) > 2.0**most_binades
     return scaled, scaled * (units / unit)[None], unit, (smallest >= 2.0 ** (bits - 1 - most_binades)) & ~far_apart
 
 
 def is_integer(values: Array) -> Array:
-    """Whether all values are integers, []."""
-    return jnp.all(values == jnp.round(values))
+    """Whether all values [n, d] are integers, []."""
+    return reduce.all_true(values == jnp.round(values), axis=(0, 1))
 
 
 def weight_bits(dtype: jnp.dtype) -> int:
@@ -84,12 +92,12 @@ def weight_bits(dtype: jnp.dtype) -> int:
 def scale_weights(weights: Array) -> tuple[Array, Array, Array]:
     """Weights as integers; the weight of one, a power of two; and what rounding can add up to."""
     integer, bits = jnp.int64 if weights.dtype.itemsize == 8 else jnp.int32, weight_bits(weights.dtype)
-    scale = numerics.power_of_two_at_least(jnp.max(weights) / 4)
+    scale = numerics.power_of_two_at_least(reduce.largest(weights) / 4)
     relative = weights / scale
-    unit = numerics.power_of_two_at_least(jnp.sum(relative, dtype=weights.dtype)) * 2.0**-bits
+    unit = numerics.power_of_two_at_least(reduce.total(relative)) * 2.0**-bits
     integers = jnp.round(relative / unit)
     errors = jnp.abs(relative - integers * unit)
-    return integers.astype(integer), unit * scale, 2 * jnp.sum(errors, dtype=weights.dtype) * scale
+    return integers.astype(integer), unit * scale, 2 * reduce.total(errors) * scale
 
 
 _GAP = {4: 2.0**-9, 8: 2.0**-20}  # of a loss, by bytes of its float: what rounding may take away of weights that are not very far apart

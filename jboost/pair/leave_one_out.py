@@ -233,16 +233,16 @@ def _gather(instance: Instance, num_splits: int, by_margin: bool, config: SweepC
     """All near-optimal splits, and with the occurrence model their occurrences round the centres of either class."""
     size = instance.x.shape[0]
     centres, num_centres = sweep.list_centres(instance)
-    brackets = sweep.bracket_centres(instance, centres, num_centres, config, exact_angles=not by_margin)
+    bounds = sweep.bound_centres(instance, centres, num_centres, config, exact_angles=not by_margin)
     start = near_optimal.start_search(instance, Room(num_splits, 0 if by_margin else min(8 * num_splits, 4 * size * size)))
-    found = near_optimal.gather(instance, centres, brackets, start, exact_classes=not by_margin)
+    found = near_optimal.gather(instance, centres, bounds, start, exact_classes=not by_margin)
     found = near_optimal.add_constants(instance, found)
     own, other = found.occurrences, start.occurrences
     if not by_margin:
         swapped = near_optimal.swap_classes(instance)
         centres, num_centres = sweep.list_centres(swapped, capacity=size)
-        brackets = sweep.bracket_centres(swapped, centres, num_centres, config, exact_angles=True)
-        found = near_optimal.gather(swapped, centres, brackets, found._replace(occurrences=other), exact_classes=True, whole=instance)
+        bounds = sweep.bound_centres(swapped, centres, num_centres, config, exact_angles=True)
+        found = near_optimal.gather(swapped, centres, bounds, found._replace(occurrences=other), exact_classes=True, whole=instance)
         other = found.occurrences
     return Near(found.splits, found.optimum, instance.live & ~found.always_wrong), own, other
 

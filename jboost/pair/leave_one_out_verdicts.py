@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide
 from jboost.pair import near_optimal
@@ -57,9 +57,14 @@ def _filled(splits: Splits) -> Array:
 
 def matters_to(instance: Instance, near: Near, row: Array) -> Array:
     """The undecided points without which the split is optimal, [n] bool."""
-    excess = near.splits.losses[row] - near.optimum
-    misclassified = near.splits.on_own_side[row] != instance.own
-    return near.undecided & jnp.where(excess == 0, ~misclassified, misclassified & (instance.weights == excess))
+    return _matters(instance, near, near.splits.on_own_side[row], near.splits.losses[row] - near.optimum)
+
+
+def _matters(instance: Instance, near: Near, on_own_side: Array, excess: Array) -> Array:
+    """The undecided points without which splits [..., n] are optimal that lose more than the optimum by an excess."""
+    own, weights, undecided = (jnp.broadcast_to(each, on_own_side.shape) for each in (instance.own, instance.weights, near.undecided))
+    misclassified = on_own_side != own
+    return undecided & jnp.where(excess == 0, ~misclassified, misclassified & (weights == excess))
 
 
 def tour_splits(
@@ -76,16 +81,12 @@ def tour_splits(
     """
     room, size = near.splits.on_own_side.shape
     place, rows = lax.iota(jnp.int32, size), lax.iota(jnp.int32, room)
-    count = _filled(near.splits)
-
-    def ask(row: Array, matters: Array) -> Array:
-        return lax.dynamic_update_index_in_dim(matters, jnp.any(matters_to(instance, near, row)), row, 0)
-
-    start = jnp.zeros(room, bool)
-    matters = loops.fori_loop(jnp.zeros_like(count), count, ask, start)
+    excess = near.splits.losses - near.optimum
+    matters = _matters(instance, near, near.splits.on_own_side, excess[:, None])
+    matters = reduce.any_true(matters, axis=1) & (rows < _filled(near.splits))
     urgency = jnp.where(matters, jnp.where(near.splits.losses == near.optimum, 0, 1), 2).astype(jnp.int32)
     _, order = lax.sort((urgency, rows), num_keys=1)
-    num_rows = jnp.sum(matters, dtype=jnp.int32)
+    num_rows = reduce.count(matters)
 
     def unfinished(carry: tuple[_Tour, Tally]) -> Array:
         return carry[0].rank < num_rows
@@ -134,8 +135,8 @@ def _is_right(instance: Instance, line: FatLine) -> tuple[Array, Array]:
 
 def _guess(instance: Instance, own_side: Array, other_side: Array) -> tuple[Array, Array]:
     """A point of the one side, and the nearest to it of the other."""
-    x, y = instance.metric_x, instance.metric_y
-    last = x.shape[0] - 1
+    last = own_side.shape[0] - 1
     first = jnp.minimum(numerics.first_true(own_side), last)
-    squared = jnp.where(other_side, (x - x[first]) ** 2 + (y - y[first]) ** 2, jnp.inf)
-    return first, jnp.minimum(numerics.first_true(squared == jnp.min(squared)), last)
+    dx, dy = instance.metric - instance.metric[:, first, None]
+    _, second = reduce.first_least(jnp.where(other_side, dx * dx + dy * dy, jnp.inf))
+    return first, jnp.minimum(second, last)

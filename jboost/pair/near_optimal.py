@@ -4,7 +4,7 @@ Paper 000, Section 3. A centre's class of oriented lines is open (no further poi
 of the own class count as right, Definition 2.4). A *split* says which points lie on the own side. Many classes may make the
 same split: an occurrence is one of them. Splits are told apart by a hash of their rows and then bit by bit.
 
-Centres are taken in the order of their bracketed losses and left when none can come near any more, so that most are never
+Centres are taken in the order of their lower bounds and left when none can come near any more, so that most are never
 looked at twice. All room is set aside beforehand (`Room`); what did not fit is counted, never forgotten.
 """
 
@@ -16,12 +16,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair import sweep
 from jboost.pair.instance import Instance
-from jboost.pair.sweep import Bracket
+from jboost.pair.visits import class_weights
 
 
 class Splits(NamedTuple):
@@ -126,9 +126,9 @@ def is_listed(splits: Splits, on_own_side: Array) -> Array:
 def _find(splits: Splits, on_own_side: Array, code: Array) -> tuple[Array, Array]:
     room = splits.on_own_side.shape[0]
     alike = (splits.hashes == code) & (lax.iota(jnp.int32, room) < splits.count)
-    first = jnp.minimum(numerics.first_true(alike), room - 1)
-    row = lax.dynamic_index_in_dim(splits.on_own_side, first, keepdims=False)
-    return alike[first] & jnp.all(row == on_own_side), first
+    first = numerics.first_true(alike)
+    row = lax.dynamic_index_in_dim(splits.on_own_side, jnp.minimum(first, room - 1), keepdims=False)
+    return (first < room) & reduce.all_true(row == on_own_side), first
 
 
 def _write(rows: Array, place: Array, value: Array, wanted: Array) -> Array:
@@ -151,39 +151,46 @@ def _hash(row: Array, word: jnp.dtype) -> Array:
 
 def start_search(instance: Instance, room: Room) -> Search:
     """A search that knows the loss of the two constant classifiers."""
-    own_weight, other_weight = _class_weights(instance)
     never = jnp.zeros_like(instance.live)
-    return Search(*empty_lists(instance, room), never, jnp.minimum(own_weight, other_weight))
+    return Search(*empty_lists(instance, room), never, jnp.minimum(*class_weights(instance)))
 
 
 def add_constants(instance: Instance, search: Search) -> Search:
     """The search with the two constant classifiers, in so far as they matter."""
-    own_weight, other_weight = _class_weights(instance)
-    search, _, _ = _consider(instance, search, instance.live, other_weight, jnp.ones((), bool))
-    return _consider(instance, search, jnp.zeros_like(instance.live), own_weight, jnp.ones((), bool))[0]
+    own_weight, other_weight = class_weights(instance)
+    losses = jnp.stack([other_weight, own_weight])
+
+    def add(number: Array, search: Search) -> Search:
+        return _consider(instance, search, instance.live & (number == 0), losses[number])[0]
+
+    return loops.fori_loop(0, 2, add, search)
 
 
-def _class_weights(instance: Instance) -> tuple[Array, Array]:
-    return numerics.masked_sum(instance.weights, instance.own), numerics.masked_sum(instance.weights, instance.live & ~instance.own)
-
-
-def _consider(instance: Instance, search: Search, on_own_side: Array, loss: Array, wanted: Array) -> tuple[Search, Array, Array]:
+def _consider(instance: Instance, search: Search, on_own_side: Array, loss: Array) -> tuple[Search, Array, Array]:
     """The search with a split, if that may be optimal without some point; its row, and whether it is listed."""
     excess = loss - search.optimum
-    misclassified = wanted & instance.live & (on_own_side != instance.own)
+    misclassified = instance.live & (on_own_side != instance.own)
     always_wrong = search.always_wrong | (misclassified & (instance.weights > excess))
-    matters = wanted & ((excess == 0) | jnp.any(misclassified & ~always_wrong & (instance.weights == excess)))
+    matters = (excess == 0) | reduce.any_true(misclassified & ~always_wrong & (instance.weights == excess))
     splits, row = add_split(search.splits, on_own_side, loss, matters)
     return search._replace(splits=splits, always_wrong=always_wrong), row, matters
 
 
-def gather(instance: Instance, centres: Array, brackets: Bracket, search: Search, *, exact_classes: bool, whole: Instance | None = None) -> Search:
+class _Collection(NamedTuple):
+    """Where the classes of one centre stand that may be optimal without some point."""
+
+    cursor: Array  # [] int32, the last one, -1 before the first
+    more: Array  # [] bool, whether there is another one
+    search: Search
+
+
+def gather(instance: Instance, centres: Array, bounds: Array, search: Search, *, exact_classes: bool, whole: Instance | None = None) -> Search:
     """Finds the optimum first, and then all classes through the centres that may be optimal without some point.
 
     Args:
       instance: the problem, its own class that of the centres.
       centres: [c] int32.
-      brackets: fields [c]; `lower` holds for exact classes too if they are wanted.
+      bounds: [c] integer, lower bounds of the loss round the centres; of exact classes too if they count.
       search: what is known already.
       exact_classes: whether lines through further points count as classes of their own.
       whole: the problem as the search sees it, where that is not `instance` but the one with the classes swapped.
@@ -193,7 +200,7 @@ def gather(instance: Instance, centres: Array, brackets: Bracket, search: Search
     """
     whole = instance if whole is None else whole
     swapped = whole is not instance
-    lower, order = lax.sort((brackets.lower, centres), num_keys=1)
+    lower, order = lax.sort((bounds, centres), num_keys=1)
     last = order.shape[0] - 1
 
     def is_near(tour: _Tour) -> Array:
@@ -208,22 +215,19 @@ def gather(instance: Instance, centres: Array, brackets: Bracket, search: Search
         view = _look_closely(instance, centre, exact_classes)
         place = lax.iota(jnp.int32, view.losses.shape[0])
         goes_on = is_near(tour)
-        optimum = jnp.where(goes_on, jnp.minimum(tour.search.optimum, jnp.min(view.losses)), tour.search.optimum)
-        near = tour.collects & (view.losses <= _highest_loss(whole, tour.search))
+        least, highest = reduce.least(view.losses), _highest_loss(whole, tour.search)
+        optimum = jnp.where(goes_on, jnp.minimum(tour.search.optimum, least), tour.search.optimum)
 
-        def waiting(carry: tuple[Array, Search]) -> Array:
-            return carry[0] < place.shape[0]
-
-        def emit(carry: tuple[Array, Search]) -> tuple[Array, Search]:
-            chosen, search = carry
-            wanted = chosen < place.shape[0]
-            at = jnp.minimum(chosen, place.shape[0] - 1)
-            on_own_side, merged = _read_class(instance, view, at)
-            search, row, listed = _consider(whole, search, instance.live & (on_own_side != swapped), view.losses[at], wanted)
+        def collect(now: _Collection) -> _Collection:
+            is_waiting = (view.losses <= highest) & (place > now.cursor)
+            chosen, end = reduce.extremes(jnp.where(is_waiting, place, place.shape[0]), jnp.where(is_waiting, place, -1))
+            on_own_side, merged = _read_class(instance, view, chosen)
+            search, row, listed = _consider(whole, now.search, instance.live & (on_own_side != swapped), view.losses[chosen])
             occurrences = _add_occurrence(search.occurrences, row, centre, merged, listed)
-            return numerics.first_true(near & (place > chosen)), search._replace(occurrences=occurrences)
+            return _Collection(chosen, end > chosen, search._replace(occurrences=occurrences))
 
-        _, search = loops.while_loop(waiting, emit, (numerics.first_true(near), tour.search._replace(optimum=optimum)))
+        start = _Collection(jnp.full((), -1, jnp.int32), tour.collects & (least <= highest), tour.search._replace(optimum=optimum))
+        search = loops.while_loop(lambda now: now.more, collect, start).search
         return _Tour(tour.collects | ~goes_on, jnp.where(goes_on, tour.rank + 1, 0), search)
 
     start = _Tour(jnp.zeros((), bool), jnp.zeros((), jnp.int32), search)
@@ -251,46 +255,49 @@ def _add_occurrence(occurrences: Occurrences, row: Array, centre: Array, merged:
 
 def _look_closely(instance: Instance, centre: Array, exact_classes: bool) -> _View:
     """Every class through one centre, with every comparison exact."""
-    size = instance.x.shape[0]
-    centre_x, centre_y = instance.x[centre], instance.y[centre]
-    radial = sweep.look_around(instance, centre_x, centre_y)
-    num_off_centre = jnp.sum(radial.off_centre, dtype=jnp.int32)
+    size = instance.own.shape[0]
+    at = instance.points[:, centre]
+    radial = sweep.look_around(instance, at)
+    num_off_centre = reduce.count(radial.off_centre)
     rank = lax.iota(jnp.int32, size)
-    arguments = instance.x, instance.y, centre_x, centre_y, radial.off_centre
+    arguments = instance.points, at, radial.off_centre
     quick = angular.half_turn_order(*arguments)
-    seen = rank < num_off_centre
-    in_doubt = (quick.joined & seen & ~instance.on_grid) | (radial.off_centre[quick.index] != seen)
-    order = loops.cond(jnp.any(in_doubt), lambda a: angular.exact_half_turn_order(*a), lambda _: quick, arguments)
+    in_doubt = reduce.any_true(quick.joined) & ~instance.on_grid
+    order = loops.cond(in_doubt, angular.exact_half_turn_order, lambda *_: quick, *arguments)
 
-    begins = seen & ((rank == 0) | ~order.joined)
-    ends = seen & ((rank == num_off_centre - 1) | jnp.concatenate([begins[1:], jnp.zeros(1, bool)]))
+    begins = (rank < num_off_centre) & ~order.joined
+    ends = jnp.append(begins[1:], False) | (rank == num_off_centre - 1)
     single = jnp.where(begins & ends, order.index, -1)
-    following = jnp.where(rank == num_off_centre - 1, single[0], jnp.concatenate([single[1:], single[:1]]))
-    run_start = lax.cummax(jnp.where(begins, rank, 0))
-    position = jnp.zeros(size, jnp.int32).at[order.index].set(rank)
+    following = jnp.where(rank == num_off_centre - 1, single[0], jnp.roll(single, -1))
+    run_start = lax.cummax(jnp.where(begins, rank, 0)) if exact_classes else rank
+    position = angular.positions(order)
 
     steps = radial.steps[order.index]
-    sums = radial.start + jnp.cumsum(steps)
-    alone = (num_off_centre == 0) & (rank == 0)
-    none = jnp.iinfo(sums.dtype).max
-    losses = [jnp.where(ends | alone, sums, none), jnp.where(ends, radial.total - sums, none)]
+    passed = radial.start + jnp.cumsum(steps)
+    losses = [passed, radial.total - passed]
     if exact_classes:
-        own = instance.own[order.index]
-        losses.append(jnp.where(ends, _on_the_line(radial.start, steps, own, run_start), none))
-        losses.append(jnp.where(ends, _on_the_line(radial.total - radial.start, -steps, own, run_start), none))
-    both = jnp.concatenate(losses)
-    both = jnp.where(both == none, none, both + radial.at_centre)
-    upper = angular.is_upper(instance.x - centre_x, instance.y - centre_y)
-    return _View(both, position, run_start, single, following, upper, radial.off_centre)
+        losses += _on_the_line(losses, steps, instance.own[order.index], run_start)
+    alone = (num_off_centre == 0) & (rank == 0)
+    is_class = jnp.stack([ends | alone, *[ends] * (len(losses) - 1)])
+    both = jnp.where(is_class, jnp.stack(losses) + radial.at_centre, jnp.iinfo(steps.dtype).max)
+    upper = angular.is_upper(*(instance.points - at[:, None]))
+    return _View(both.reshape(-1), position, run_start, single, following, upper, radial.off_centre)
 
 
-def _on_the_line(start: Array, steps: Array, own: Array, run_start: Array) -> Array:
-    """The loss of the line through each run, at the last rank of the run: the own class on it is right, the other wrong."""
-    zero = jnp.zeros_like(steps)
-    right_or_wrong = jnp.where(own, jnp.minimum(steps, zero), jnp.maximum(steps, zero))
-    passed, on_line = jnp.cumsum(steps), jnp.cumsum(right_or_wrong)
-    before = (passed - steps)[run_start]
-    return start + before + on_line - (on_line - right_or_wrong)[run_start]
+def _on_the_line(passed: list[Array], steps: Array, own: Array, run_start: Array) -> list[Array]:
+    """The losses of the lines through each run, at the last rank of the run: the own class on it is right, the other wrong.
+
+    Args:
+      passed: [n] twice, what is lost after each rank, with the own class on the left and on the right.
+      steps: [n] what is added at each rank with the own class on the left.
+      own: [n] bool, in angular order.
+      run_start: [n] int32.
+    """
+    changes = jnp.stack([steps, -steps])
+    right_or_wrong = jnp.where(own, jnp.minimum(changes, 0), jnp.maximum(changes, 0))
+    on_line = jnp.cumsum(right_or_wrong, axis=1)
+    before = jnp.stack(passed) - changes - (on_line - right_or_wrong)
+    return [*(before[:, run_start] + on_line)]
 
 
 def _read_class(instance: Instance, view: _View, chosen: Array) -> tuple[Array, Array]:
@@ -304,5 +311,5 @@ def _read_class(instance: Instance, view: _View, chosen: Array) -> tuple[Array, 
     on_left = view.upper != passed
     on_own_side = ~view.off_centre | on_line | (on_left != on_right)
     merged = jnp.stack([view.single[rank], jnp.where(exact, -1, view.following[rank])])
-    none_off_centre = ~jnp.any(view.off_centre & instance.live)
+    none_off_centre = ~reduce.any_true(view.off_centre)
     return on_own_side, jnp.where(none_off_centre, -1, merged)

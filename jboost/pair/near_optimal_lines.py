@@ -6,12 +6,12 @@ integers on a grid; as double words two of them that differ are told apart up to
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import exact, hulls
 from jboost.geometry.exact import Wide
@@ -21,8 +21,7 @@ from jboost.pair.instance import Instance
 class FatLine(NamedTuple):
     """The bisector between a lowest point above and a highest point below, or a constant classifier."""
 
-    normal_x: Array  # [] in metric coordinates, points to the own side; 0 for a constant
-    normal_y: Array  # []
+    normal: Array  # [2] in metric coordinates, points to the own side; 0 for a constant
     lowest: Array  # [] int32, a support point on the own side
     highest: Array  # [] int32, a support point on the other side
     squared_gap: Wide  # [] of the hulls; infinite for a constant
@@ -44,72 +43,67 @@ def fat_line(instance: Instance, own_side: Array, other_side: Array, start: tupl
       start: places of a point of each set, as good a guess as there is for the support points.
       floor: [], a gap that is of no interest; the line is then any, with a squared gap of at most its square.
     """
-    last = instance.x.shape[0] - 1
-    first = jnp.where(own_side[start[0]], start[0], jnp.minimum(numerics.first_true(own_side), last))
-    second = jnp.where(other_side[start[1]], start[1], jnp.minimum(numerics.first_true(other_side), last))
-    hull = hulls.hull_distance(instance.metric_x, instance.metric_y, own_side, other_side, start=(first, second), floor=floor)
-    hull = lax.optimization_barrier(hull)
-    return line_along(instance, hull.normal_x, hull.normal_y, own_side, other_side)
+    first, second = (_member(side, guess) for side, guess in zip((own_side, other_side), start, strict=True))
+    hull = hulls.hull_distance(instance.metric, own_side, other_side, start=(first, second), floor=floor)
+    return line_along(instance, hull.normal, own_side, other_side, first)
 
 
-def line_along(instance: Instance, normal_x: Array, normal_y: Array, own_side: Array, other_side: Array) -> FatLine:
-    """The bisector between two disjoint sets of points along the normal of the gap between their hulls."""
-    last = instance.x.shape[0] - 1
-    none_own, none_other = ~jnp.any(own_side), ~jnp.any(other_side)
-    upward = height_over(instance, normal_x, normal_y, jnp.minimum(numerics.first_true(own_side), last))
-    lowest = jnp.minimum(exact.wide_argmin(upward, own_side), last)
-    downward = exact.wide_negative(height_over(instance, normal_x, normal_y, lowest))
-    highest = jnp.minimum(exact.wide_argmin(downward, other_side), last)
-    meets = downward.hi[highest] <= 0
-    gap = Wide(jnp.where(meets, 0, downward.hi[highest]), jnp.where(meets, 0, downward.lo[highest]))
-    length = exact.wide_add(exact.two_product(normal_x, normal_x), exact.two_product(normal_y, normal_y))
-    length = exact.wide_where(length.hi > 0, length, Wide(jnp.ones_like(length.hi), jnp.zeros_like(length.lo)))
-    squared_gap = exact.wide_divide(exact.wide_multiply(gap, gap), length)
+def _member(side: Array, guess: Array) -> Array:
+    """The guess, if it is one of the points [n] of a side, else the first of them."""
+    return jnp.where(side[guess], guess, jnp.minimum(numerics.first_true(side), side.shape[0] - 1))
+
+
+def line_along(instance: Instance, normal: Array, own_side: Array, other_side: Array, origin: Array) -> FatLine:
+    """The bisector between two disjoint sets of points along the normal of the gap between their hulls; `origin` is one of the points."""
+    last = own_side.shape[0] - 1
+    height = height_over(instance, normal, origin)
+    height = exact.wide_where(own_side, height, exact.wide_negative(height))
+    (lowest, low), (highest, high) = exact.wide_leasts(height, own_side, other_side)
+    none_own, none_other = lowest > last, highest > last
+    gap = exact.wide_add(low, high)
+    length = exact.wide_add(exact.two_product(normal[0], normal[0]), exact.two_product(normal[1], normal[1]))
+    nothing = jnp.zeros_like(gap.hi)
+    is_open = (gap.hi > 0) & (length.hi > 0)
+    squared_gap = exact.wide_divide(exact.wide_multiply(gap, gap), exact.wide_where(is_open, length, Wide(nothing + 1, nothing)))
     is_constant = none_own | none_other
-    infinite = Wide(jnp.full_like(squared_gap.hi, jnp.inf), jnp.zeros_like(squared_gap.lo))
-    line = FatLine(
-        normal_x=jnp.where(is_constant, 0, normal_x),
-        normal_y=jnp.where(is_constant, 0, normal_y),
-        lowest=lowest,
-        highest=highest,
-        squared_gap=exact.wide_where(is_constant, infinite, squared_gap),
+    return FatLine(
+        normal=jnp.where(is_constant, 0, normal),
+        lowest=jnp.minimum(lowest, last),
+        highest=jnp.minimum(highest, last),
+        squared_gap=exact.wide_where(is_constant, Wide(nothing + jnp.inf, nothing), exact.wide_where(is_open, squared_gap, Wide(nothing, nothing))),
         constant_side=jnp.where(none_other, 1, jnp.where(none_own, -1, 0)).astype(jnp.int32),
     )
-    return lax.optimization_barrier(line)
 
 
 def holds_gaps(instance: Instance) -> Array:
     """Whether no squared gap is spoiled by underflow, []."""
-    sizes = jnp.abs(jnp.stack([instance.metric_x, instance.metric_y]))
-    smallest = jnp.min(jnp.where(sizes > 0, sizes, jnp.inf), initial=jnp.inf)
-    return smallest >= jnp.max(sizes, initial=0) * 2.0 ** -_MOST_BINADES[sizes.dtype.itemsize]
+    sizes = jnp.abs(instance.metric)
+    smallest, largest = reduce.extremes(jnp.where(sizes > 0, sizes, jnp.inf), sizes, axis=(0, 1))
+    return smallest >= largest * 2.0 ** -_MOST_BINADES[sizes.dtype.itemsize]
 
 
-def height_over(instance: Instance, normal_x: Array, normal_y: Array, origin: Array) -> Wide:
+def height_over(instance: Instance, normal: Array, origin: Array) -> Wide:
     """How far all points lie above one of them, times the length of the normal, [n]."""
-    x, y = instance.metric_x, instance.metric_y
-    return _along(normal_x, normal_y, exact.wide_difference(x, x[origin]), exact.wide_difference(y, y[origin]))
+    return _along(normal, [exact.wide_difference(row, row[origin]) for row in instance.metric])
 
 
-def _along(normal_x: Array, normal_y: Array, dx: Wide, dy: Wide) -> Wide:
-    nothing = jnp.zeros_like(normal_x)
-    return exact.wide_add(exact.wide_multiply(Wide(normal_x, nothing), dx), exact.wide_multiply(Wide(normal_y, nothing), dy))
+def _along(normal: Array, offsets: Sequence[Wide]) -> Wide:
+    along_x, along_y = (exact.wide_scale(part, offset) for part, offset in zip(normal, offsets, strict=True))
+    return exact.wide_add(along_x, along_y)
 
 
 def own_side_of(instance: Instance, line: FatLine) -> tuple[Array, Array]:
     """The side of every point: +1 the own side, -1 the other, 0 on the line, [n] int32; and where rounding leaves that open, [n] bool."""
-    x, y = instance.metric_x, instance.metric_y
-    dx = exact.wide_add(exact.wide_difference(x, x[line.lowest]), exact.wide_difference(x, x[line.highest]))
-    dy = exact.wide_add(exact.wide_difference(y, y[line.lowest]), exact.wide_difference(y, y[line.highest]))
-    score = _along(line.normal_x, line.normal_y, dx, dy).hi
+    ends = line.lowest, line.highest
+    offsets = [exact.wide_add(*(exact.wide_difference(row, row[end]) for end in ends)) for row in instance.metric]
+    score = _along(line.normal, offsets).hi
     side = jnp.where(line.constant_side != 0, line.constant_side, jnp.sign(score).astype(jnp.int32))
     return side, (line.constant_side == 0) & _is_small(instance, line, score)
 
 
 def may_support(instance: Instance, line: FatLine, own_side: Array, other_side: Array) -> Array:
     """Points whose removal could move the line: those on the two lines that bound the gap, [n] bool."""
-    up = height_over(instance, line.normal_x, line.normal_y, line.lowest).hi
-    down = height_over(instance, line.normal_x, line.normal_y, line.highest).hi
+    up, down = (height_over(instance, line.normal, end).hi for end in (line.lowest, line.highest))
     touches_own = own_side & ((up == 0) | _is_small(instance, line, up))
     touches_other = other_side & ((down == 0) | _is_small(instance, line, down))
     return (line.constant_side == 0) & (touches_own | touches_other)
@@ -117,9 +111,8 @@ def may_support(instance: Instance, line: FatLine, own_side: Array, other_side: 
 
 def _is_small(instance: Instance, line: FatLine, height: Array) -> Array:
     """Whether the sign of a height is lost in the rounding of the normal; never on a grid."""
-    x, y = instance.metric_x, instance.metric_y
-    reach = (jnp.abs(line.normal_x) + jnp.abs(line.normal_y)) * (jnp.max(jnp.abs(x)) + jnp.max(jnp.abs(y)))
-    return ~instance.on_grid & (jnp.abs(height) <= reach * _DOUBT[x.dtype.itemsize])
+    reach = jnp.sum(jnp.abs(line.normal)) * jnp.sum(reduce.largest(jnp.abs(instance.metric)))
+    return ~instance.on_grid & (jnp.abs(height) <= reach * _DOUBT[reach.dtype.itemsize])
 
 
 def compare_gaps(instance: Instance, first: Wide, second: Wide) -> tuple[Array, Array]:

@@ -2,7 +2,7 @@
 
 Paper 000 (Boyarshinov, Magdon-Ismail 2005): points [n, 2] are the scores (g_1, g_2) of the two classifiers, `weights` is W,
 `misclassified` is Q, and `normal`, `anchor`, `bias` are the line l. The path of the data: arrays -> `instance` (scaled points,
-integer weights) -> brackets round all centres (`sweep`) -> exact visits (`visits`) -> a line in the result's float type, whose
+integer weights) -> bounds round all centres (`sweep`) -> exact visits (`visits`) -> a line in the result's float type, whose
 loss is evaluated again (`line`).
 """
 
@@ -175,11 +175,11 @@ def _optimal_separator(
     def solve(points: Array, labels: Array, weights: Array, mask: Array) -> Separator:
         instance, encoding = encode(points, labels, weights, mask, jnp.dtype("float32" if config.word_bits == 32 else "float64"))
         centres, num_centres = sweep.list_centres(instance)
-        brackets = sweep.bracket_centres(instance, centres, num_centres, config)
-        best = visits.visit_centres(instance, centres, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
+        bounds = sweep.bound_centres(instance, centres, num_centres, config)
+        best = visits.visit_centres(instance, centres, bounds, all_optima=all_optima, flip_misclassified=flip_misclassified)
         line = draw_line(instance, best, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype)
         status = jnp.full((), int(Status.OPTIMAL), jnp.int32)
-        return certify(encoding, line, best.is_constant, loss=best.loss, bound=best.loss, status=status, result_dtype=result_dtype)
+        return certify(encoding, line, loss=best.loss, bound=best.loss, status=status, result_dtype=result_dtype)
 
     separator = (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
     return separator._replace(misclassified=separator.misclassified[:num_points])

@@ -1,10 +1,10 @@
-"""Every line through every centre: brackets of the least loss round each central point.
+"""Every line through every centre: bounds of the least loss round each central point.
 
 Paper 000: the centre is the point a+ of Lemma 2.5, the mirrored angle is theta, an open class is an interval
 (theta_j, theta_j+1) of Lemma 2.7, and the loss is W(Q+). The smaller class serves as the centres ("own"), so that m <= n / 2;
 points at the same place are one centre. A centre is swept by one sort and one scan. Where the sorted keys cannot tell two
 directions apart (never on integer grids of 20 bits and n <= 65,536) a run of joined points may stand in any order, which gives
-a lower and an upper bound instead of a value; `jboost.pair.visits` settles the centres that matter exactly.
+a lower bound instead of a value; `jboost.pair.visits` settles the centres that matter exactly.
 
 The floor is the sort of one 64-bit word per (centre, point) pair; the rest streams about ten words per pair.
 """
@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics
+from jboost.base import check, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair.instance import Instance
@@ -30,7 +30,7 @@ class SweepConfig:
     """Sizes and types of the sweep. The defaults are chosen for the device; all fields are static.
 
     `chunk_pairs`: how many (centre, point) pairs are held at once; a pair costs about 100 bytes of working memory.
-    `parallel_sorts`: into how many independent parts a chunk is split, so that a CPU runs their sorts side by side.
+    `parallel_sorts`: into how many independent parts a chunk is split to be sorted, so that a CPU sorts them side by side.
     `word_bits`: 64, or 32 for devices without 64-bit types; on grids of 20 bits the answers are the same, the speed is not.
     """
 
@@ -72,41 +72,27 @@ class Turn(NamedTuple):
     radial: Radial
     steps: Array  # [n] integer, `radial.steps` in angular order
     joined: Array  # [n] bool, True at j if the order of j - 1 and j is not certain
+    ends: Array  # [n] bool, the last points of runs that are joined
 
 
-class Bracket(NamedTuple):
-    """Bounds of the least loss of the open classes through one centre."""
-
-    lower: Array  # [...] integer
-    upper: Array  # [...] integer
-
-
-def look_around(instance: Instance, centre_x: Array, centre_y: Array) -> Radial:
-    """What a line through the centre loses before it turns, and what each point adds when it is passed."""
-    dx, dy = instance.x - centre_x, instance.y - centre_y
+def look_around(instance: Instance, centre: Array) -> Radial:
+    """What a line through a centre [2] loses before it turns, and what each point adds when it is passed."""
+    dx, dy = instance.points - centre[:, None]
     off_centre = instance.live & ((dx != 0) | (dy != 0))
     upper = angular.is_upper(dx, dy)
     other = instance.live & ~instance.own
     zero = jnp.zeros((), instance.weights.dtype)
     weights = jnp.where(off_centre, instance.weights, zero)
     steps = jnp.where(instance.own == upper, weights, -weights)
-    start = numerics.masked_sum(weights, upper == other)
-    at_centre = numerics.masked_sum(instance.weights, other & ~off_centre)
-    return Radial(off_centre, steps, start, numerics.masked_sum(weights, off_centre), at_centre)
+    at_start, at_centre = jnp.where(upper == other, weights, zero), jnp.where(other & ~off_centre, instance.weights, zero)
+    start, total, at_centre = reduce.sums(at_start, weights, at_centre)
+    return Radial(off_centre, steps, start, total, at_centre)
 
 
-def turn_line(instance: Instance, centre_x: Array, centre_y: Array) -> Turn:
-    """Sorts the points round one centre by the quick keys."""
-    radial = look_around(instance, centre_x, centre_y)
-    order = angular.half_turn_order(instance.x, instance.y, centre_x, centre_y, radial.off_centre)
-    return Turn(radial, radial.steps[order.index], order.joined)
-
-
-def _least_loss(turn: Turn, low: Array, high: Array) -> Array:
+def least_loss(turn: Turn, low: Array, high: Array) -> Array:
     """The least loss over both orientations, if the sum of the steps up to the end of each certain run lies in [low, high]."""
-    ends = jnp.concatenate([~turn.joined[1:], jnp.ones(1, bool)])
-    lowest = numerics.masked_min(low, ends, fill=jnp.iinfo(low.dtype).max)
-    highest = numerics.masked_max(high, ends, fill=jnp.iinfo(high.dtype).min)
+    bounds = jnp.iinfo(low.dtype)
+    lowest, highest = reduce.extremes(jnp.where(turn.ends, low, bounds.max), jnp.where(turn.ends, high, bounds.min))
     radial = turn.radial
     return radial.at_centre + jnp.minimum(radial.start + lowest, radial.total - radial.start - highest)
 
@@ -114,71 +100,83 @@ def _least_loss(turn: Turn, low: Array, high: Array) -> Array:
 def attained_loss(turn: Turn) -> Array:
     """The least loss of the classes between certain runs: attained, whatever the order within a run."""
     sums = jnp.cumsum(turn.steps)
-    return _least_loss(turn, sums, sums)
+    return least_loss(turn, sums, sums)
 
 
 def possible_loss(turn: Turn) -> Array:
     """The least loss that any order within the uncertain runs could give."""
-    zero = jnp.zeros(1, turn.steps.dtype)
-    rises, falls = jnp.cumsum(jnp.maximum(turn.steps, 0)), jnp.cumsum(jnp.minimum(turn.steps, 0))
-    rises_before = lax.cummax(jnp.where(turn.joined, 0, jnp.concatenate([zero, rises[:-1]])))
-    falls_before = lax.cummin(jnp.where(turn.joined, 0, jnp.concatenate([zero, falls[:-1]])))
-    return _least_loss(turn, rises_before + falls, rises + falls_before)
+    sizes = jnp.cumsum(jnp.maximum(jnp.stack([turn.steps, -turn.steps]), 0), axis=1)  # of rises and of falls
+    before = jnp.pad(sizes[:, :-1], ((0, 0), (1, 0)))
+    (rises, falls), (rises_before, falls_before) = sizes, lax.cummax(jnp.where(turn.joined[None], 0, before), axis=1)
+    return least_loss(turn, rises_before - falls, rises - falls_before)
 
 
-def is_certain(turn: Turn, ties_are_plain: Array) -> Array:
-    """Whether every run is a plain tie, or a single point; points that are not off the centre come last and change nothing."""
-    place = lax.iota(jnp.int32, turn.joined.shape[0])
-    num_off_centre = jnp.sum(turn.radial.off_centre, dtype=jnp.int32)
-    return ties_are_plain | ~jnp.any(turn.joined & (place < num_off_centre))
+class Round(NamedTuple):
+    """What a line that turns about a centre meets, before the points are sorted."""
+
+    radial: Radial
+    keys: angular.Keys
 
 
-def _bracket_places(instance: Instance, places: Array, exact_angles: bool) -> Bracket:
-    turns = jax.vmap(turn_line, in_axes=(None, 0, 0))(instance, instance.x[places], instance.y[places])
-    upper = jax.vmap(attained_loss)(turns)
+def look_from(instance: Instance, centre: Array) -> Round:
+    """The points as a centre [2] sees them."""
+    radial = look_around(instance, centre)
+    return Round(radial, angular.half_turn_keys(instance.points, centre, radial.off_centre))
+
+
+def in_order(around: Round) -> tuple[Turn, Array]:
+    """The turn of a line about a centre, from sorted keys; and the points in angular order, [n] int32."""
+    order = angular.read_order(around.keys)
+    steps, ends = numerics.take(around.radial.steps, order.index), jnp.append(~order.joined[1:], True)
+    return Turn(around.radial, steps, order.joined, ends), order.index
+
+
+def sorted_in_parts(around: Round, num_parts: int) -> Round:
+    """The same of several centres, fields [c, ...], with their keys sorted: in parts of equal size, so that a CPU sorts them side by side."""
+    parts = zip(*(jnp.split(word, num_parts) for word in around.keys.words), strict=True)
+    words = zip(*(angular.sort_keys(angular.Keys(part)).words for part in parts), strict=True)
+    return around._replace(keys=angular.Keys(tuple(jnp.concatenate(word) for word in words)))
+
+
+def _bound_places(instance: Instance, places: Array, num_parts: int, exact_angles: bool) -> Array:
+    rounds = jax.vmap(look_from, in_axes=(None, 1))(instance, numerics.take(instance.points, places))
+    turns, _ = jax.vmap(in_order)(sorted_in_parts(rounds, num_parts))
     ties_are_plain = instance.on_grid & (not exact_angles)
-    certain = jnp.all(jax.vmap(is_certain, in_axes=(0, None))(turns, ties_are_plain))
-    return Bracket(loops.cond(certain, lambda _: upper, jax.vmap(possible_loss), turns), upper)
+    certain = ties_are_plain | ~reduce.any_true(turns.joined, axis=(0, 1))
+    return loops.cond(certain, jax.vmap(attained_loss), jax.vmap(possible_loss), turns)
 
 
-def bracket_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, *, exact_angles: bool = False) -> Bracket:
-    """Brackets of the first `num_centres` of the centres, in chunks; the rest get the largest integer.
+def bound_centres(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, *, exact_angles: bool = False) -> Array:
+    """Lower bounds [c] of the least loss of the open classes through the first `num_centres` of the centres; the rest get the largest integer.
 
     Args:
       instance: the problem.
       centres: [c] int32, places of the centres.
       num_centres: [] int32.
       config: resolved.
-      exact_angles: whether `lower` has to hold for lines through further points too, with those of the own class on it right.
-
-    Returns:
-      Bracket with fields [c].
+      exact_angles: whether the bounds have to hold for lines through further points too, with those of the own class on it right.
     """
-    capacity, size = centres.shape[0], instance.x.shape[0]
-    assert config.chunk_pairs is not None
-    assert config.parallel_sorts is not None
-    streams = min(config.parallel_sorts, capacity)
-    chunk = max(1, min(-(-capacity // streams), config.chunk_pairs // (size * streams))) * streams
+    capacity, size = centres.shape[0], instance.points.shape[1]
+    chunk, num_parts = divide_work(capacity, size, config)
     num_chunks = -(-capacity // chunk)
-    padded = jnp.concatenate([centres, jnp.zeros(num_chunks * chunk - capacity, centres.dtype)])
-    unknown = jnp.full((num_chunks * chunk,), jnp.iinfo(instance.weights.dtype).max, instance.weights.dtype)
+    padded = jnp.pad(centres, (0, num_chunks * chunk - capacity))
 
-    def sweep_chunk(index: Array, done: Bracket) -> Bracket:
-        begin = jnp.asarray(index * chunk)
-        places = lax.dynamic_slice_in_dim(padded, begin, chunk)
-        parts = [_bracket_places(instance, part, exact_angles) for part in jnp.split(places, streams)]
-        bracket = Bracket(*(jnp.concatenate(fields) for fields in zip(*parts, strict=True)))
-        real = begin + lax.iota(begin.dtype, chunk) < num_centres
-        return Bracket(
-            *(
-                lax.dynamic_update_slice_in_dim(old, jnp.where(real, new, jnp.iinfo(new.dtype).max), begin, 0)
-                for old, new in zip(done, bracket, strict=True)
-            )
-        )
+    def sweep_chunk(number: Array, bounds: Array) -> Array:
+        places = lax.dynamic_index_in_dim(padded.reshape(num_chunks, chunk), number, keepdims=False)
+        return lax.dynamic_update_index_in_dim(bounds, _bound_places(instance, places, num_parts, exact_angles), number, 0)
 
     used_chunks = (num_centres + chunk - 1) // chunk
-    swept = loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, Bracket(unknown, unknown))
-    return Bracket(*(field[:capacity] for field in swept))
+    unknown = jnp.zeros((num_chunks, chunk), instance.weights.dtype)
+    swept = loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, unknown)
+    return jnp.where(lax.iota(jnp.int32, capacity) < num_centres, swept.reshape(-1)[:capacity], jnp.iinfo(swept.dtype).max)
+
+
+def divide_work(capacity: int, num_points: int, config: SweepConfig) -> tuple[int, int]:
+    """How many of `capacity` centres are swept at once, and in how many parts these are sorted."""
+    assert config.chunk_pairs is not None
+    assert config.parallel_sorts is not None
+    num_parts = min(config.parallel_sorts, capacity)
+    return max(1, min(-(-capacity // num_parts), config.chunk_pairs // (num_points * num_parts))) * num_parts, num_parts
 
 
 def list_centres(instance: Instance, *, capacity: int | None = None) -> tuple[Array, Array]:
@@ -191,4 +189,4 @@ def list_centres(instance: Instance, *, capacity: int | None = None) -> tuple[Ar
     again = (x[1:] == x[:-1]) & (y[1:] == y[:-1])
     skipped = skipped | jnp.concatenate([jnp.zeros(1, bool), again])
     _, centres = lax.sort((skipped, index), num_keys=1)
-    return centres[: max(size // 2, 1) if capacity is None else capacity], jnp.sum(~skipped, dtype=jnp.int32)
+    return centres[: max(size // 2, 1) if capacity is None else capacity], reduce.count(~skipped)

@@ -19,7 +19,6 @@ from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.cells import Cells, Leaves
 from jboost.pair.branch_and_bound.scans import running_max, running_min, running_sum
 from jboost.pair.branch_and_bound.sites import Sites
-from jboost.pair.sweep import Bracket
 
 TOLERANCE = 2.0**-48  # lines this close to a cell count as its lines: less than `cells.SAFETY`, more than their own rounding
 _KEY_BITS = 50  # with a finest key of 2^-49: equal or two apart for directions on the grids of `Instance`, up to the width below
@@ -37,6 +36,13 @@ class Local(NamedTuple):
     live: Array  # [M] bool
     cell: Cells  # fields []
     half_width: Array  # []
+
+
+class Bracket(NamedTuple):
+    """Bounds of the least loss of the open classes through one centre."""
+
+    lower: Array  # [...] integer
+    upper: Array  # [...] integer
 
 
 class Frame(NamedTuple):

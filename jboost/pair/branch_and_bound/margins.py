@@ -79,15 +79,15 @@ def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *,
     on_own_side = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)
     own_side, other_side = counted_sides(points.own, points.other, on_own_side, flip_misclassified)
     is_constant = ~(jnp.any(own_side) & jnp.any(other_side))
-    x, y = points.x * points.metric[0], points.y * points.metric[1]
-    slope, one = leaf.cells.slope, jnp.ones((), x.dtype)
+    places = jnp.stack([points.x, points.y]) * points.metric[:, None]
+    slope, one = leaf.cells.slope, jnp.ones((), places.dtype)
     normal = jnp.where(leaf.cells.swapped, jnp.stack([slope, one]), jnp.stack([one, slope])) / (frame.size * points.metric)
     normal = jnp.where(separation.own_above, normal, -normal)
     known = jnp.isfinite(separation.margin_bound) & jnp.any(separation.normal != 0)
     normal = jnp.where(known, separation.normal, normal)
 
     def improve(now: _Round) -> _Round:
-        heights = x * now.normal[0] + y * now.normal[1]
+        heights = places[0] * now.normal[0] + places[1] * now.normal[1]
         gap = numerics.masked_min(heights, own_side, fill=jnp.inf) - numerics.masked_max(heights, other_side, fill=-jnp.inf)
         is_true = gap >= 2 * now.margin * jnp.sqrt(jnp.sum(now.normal * now.normal)) * (1 - _RELATIVE_ERROR)
         nearest = jnp.concatenate([_lowest_blocks(heights, own_side), _lowest_blocks(-heights, other_side)])
@@ -96,12 +96,12 @@ def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *,
         own, other = own_side[at] & real, other_side[at] & real
         last = near.shape[0] - 1
         start = tuple(jnp.minimum(numerics.first_true(side), last) for side in (own, other))
-        hull = hulls.hull_distance(x[at], y[at], own, other, start=(start[0], start[1]), floor=-jnp.ones((), x.dtype))
-        normal = jnp.stack([hull.normal_x, hull.normal_y])
-        usable = jnp.any(normal != 0)
-        return _Round(jnp.where(is_true | ~usable, now.normal, normal), jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable)
+        hull = hulls.hull_distance(places[:, at], own, other, start=(start[0], start[1]), floor=-jnp.ones((), places.dtype))
+        usable = jnp.any(hull.normal != 0)
+        normal = jnp.where(is_true | ~usable, now.normal, hull.normal)
+        return _Round(normal, jnp.where(is_true, now.margin, hull.distance / 2), near, ~is_true & usable)
 
-    begin = _Round(normal, jnp.full((), jnp.inf, x.dtype), jnp.full(_num_near(size), size, jnp.int32), ~is_constant)
+    begin = _Round(normal, jnp.full((), jnp.inf, places.dtype), jnp.full(_num_near(size), size, jnp.int32), ~is_constant)
     found, _ = loops.bounded_loop(improve, lambda now: now.moving, begin, max_checks=_MAX_ROUNDS)
     return FatSeparation(
         margin=jnp.where(is_constant, jnp.inf, found.margin),

@@ -15,10 +15,9 @@ import numpy as np
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import cells, leaves, sites
 from jboost.pair.branch_and_bound.cells import Cells, Division, Frontier
-from jboost.pair.branch_and_bound.leaves import Frame
+from jboost.pair.branch_and_bound.leaves import Bracket, Frame
 from jboost.pair.branch_and_bound.sites import Sites, Tree
 from jboost.pair.branch_and_bound.types import BranchAndBoundConfig, BranchAndBoundState, OpenLeaves
-from jboost.pair.sweep import Bracket
 
 _SMALLEST_CHUNK = 1 << 12
 _ENTRIES_PER_CELL = 16  # capacities of cells and slots go with those of entries: fewer shapes to compile

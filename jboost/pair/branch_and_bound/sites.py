@@ -82,7 +82,7 @@ def gather_sites(instance: Instance) -> Sites:
     start = jnp.zeros(size, jnp.int32).at[jnp.where(first, rank, size)].set(lax.iota(jnp.int32, size), mode="drop")
     last = jnp.maximum(count - 1, 0)
     start = start[jnp.minimum(lax.iota(jnp.int32, size), last)]
-    ratio = jnp.stack([_ratio(instance.metric_x, instance.x), _ratio(instance.metric_y, instance.y)])
+    ratio = jax.vmap(_ratio)(instance.metric, instance.points)
     of_point = jnp.zeros(size, jnp.int32).at[place].set(jnp.clip(rank, 0, last))
     return Sites(x[start], y[start], total(own & live), total(~own & live), grain, count, ratio, instance.on_grid, of_point)
 

@@ -177,19 +177,18 @@ def _finish(
         margin=best.margin,
         is_constant=best.is_constant,
         on_own_side=jnp.tile(best.on_own_side[jnp.maximum(best.near, 0)], 2),
-        normal_x=best.normal[0],
-        normal_y=best.normal[1],
+        normal=best.normal,
     )
     near = _near_instance(sites, best.near)
     line = draw_line(near, incumbent, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype)
-    return certify(encoding, line, best.is_constant, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
+    return certify(encoding, line, loss=loss, bound=bound, status=status, result_dtype=result_dtype)
 
 
 def _near_instance(sites: Sites, near: Array) -> Instance:
     """The points of some sites, those of the own class first; places below 0 are of no site."""
     place = jnp.maximum(near, 0)
-    x, y = (jnp.concatenate([values[place], values[place]]) for values in (sites.x, sites.y))
+    points = jnp.tile(jnp.stack([sites.x[place], sites.y[place]]), 2)
     weights = jnp.where(jnp.concatenate([near, near]) >= 0, jnp.concatenate([sites.own[place], sites.other[place]]), 0)
     live = weights > 0
     own = live & (jnp.arange(2 * near.shape[0]) < near.shape[0])
-    return Instance(x, y, x * sites.metric[0], y * sites.metric[1], own, live, weights, sites.on_grid)
+    return Instance(points, points * sites.metric[:, None], own, live, weights, sites.on_grid)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from jboost.base import check
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound.cells import Frontier, Leaves
-from jboost.pair.sweep import Bracket
+from jboost.pair.branch_and_bound.leaves import Bracket
 
 
 @dataclasses.dataclass(frozen=True)

@@ -41,10 +41,11 @@ class Separation(NamedTuple):
 
 def _classes(local: Local, frame: Frame, centre: Array) -> Classes:
     size = local.x.shape[0]
-    centre_x, centre_y = local.x[centre], local.y[centre]
-    dx, dy = local.x - centre_x, local.y - centre_y
+    places = jnp.stack([local.x, local.y])
+    at = places[:, centre]
+    dx, dy = places - at[:, None]
     away = local.live & ((dx != 0) | (dy != 0))
-    order = angular.exact_half_turn_order(local.x, local.y, centre_x, centre_y, away)
+    order = angular.exact_half_turn_order(places, at, away)
     upper = angular.is_upper(dx, dy)
     change = jnp.where(away, local.other - local.own, 0)
     steps = jnp.where(upper, change, -change)[order.index]
@@ -77,10 +78,10 @@ def _separation(local: Local, metric: Array, classes: Classes, chosen: Array, ce
     own_above, on_own_side = _sides(classes, chosen)
     own_side, other_side = counted_sides(local.own, local.other, on_own_side, flip_misclassified)
     start = centre, jnp.minimum(numerics.first_true(other_side), local.x.shape[0] - 1)
-    x, y = local.x * metric[0], local.y * metric[1]
-    hull = hulls.hull_distance(x, y, own_side, other_side, start=start, floor=-jnp.ones((), x.dtype))
+    places = jnp.stack([local.x, local.y]) * metric[:, None]
+    hull = hulls.hull_distance(places, own_side, other_side, start=start, floor=-jnp.ones((), places.dtype))
     bound = jnp.where(jnp.any(own_side) & jnp.any(other_side), hull.distance / 2, jnp.inf)
-    return Separation(own_above, on_own_side, bound, jnp.stack([hull.normal_x, hull.normal_y]))
+    return Separation(own_above, on_own_side, bound, hull.normal)
 
 
 def counted_sides(own: Array, other: Array, on_own_side: Array, flip_misclassified: bool) -> tuple[Array, Array]:

@@ -37,9 +37,8 @@ class Arcs(NamedTuple):
 
 def turn_slab(instance: Instance, centre: Array, gap: Array) -> Arcs:
     """The classes of slabs of a width hung from a centre."""
-    x, y = instance.metric_x, instance.metric_y
-    size, real = x.shape[0], x.dtype
-    dx, dy = x - x[centre], y - y[centre]
+    size, real = instance.own.shape[0], instance.metric.dtype
+    dx, dy = instance.metric - instance.metric[:, centre, None]
     squared = dx * dx + dy * dy
     apart = squared > 0
     own = instance.live & instance.own

@@ -80,12 +80,12 @@ def _read(points: Array, labels: Array, weights: Array, mask: Array, misclassifi
     start = jnp.zeros((), jnp.int32)
     line = fat_line(instance, kept & instance.own, kept & ~instance.own, (start, start), -jnp.ones((), _REAL))
     loss = numerics.masked_sum(instance.weights, instance.live & misclassified)
-    return instance, encoding, centres, Point(loss, line.squared_gap, line.normal_x, line.normal_y, kept), best_constant(instance)
+    return instance, encoding, centres, Point(loss, line.squared_gap, line.normal, kept), best_constant(instance)
 
 
 def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant: int) -> _Pages | None:
     """The widest slab for each loss, or None where weights, duplicates or the number of slabs to look at do not suit."""
-    x, y, own, live, weights = (np.asarray(part) for part in (instance.metric_x, instance.metric_y, instance.own, instance.live, instance.weights))
+    metric, own, live, weights = (np.asarray(part) for part in (instance.metric, instance.own, instance.live, instance.weights))
     unit = int(np.gcd.reduce(weights)) or 1
     copies = weights // unit
     centres = centres[centres >= 0]
@@ -94,8 +94,7 @@ def _fill_pages(instance: Instance, centres: np.ndarray, first: Point, constant:
     begin, end = int(first.loss) // unit + 1, constant // unit
     if begin >= end:
         return _Pages(np.zeros(0, np.int64), np.zeros((0, 2)), [], False)
-    points = np.stack([x, y], axis=1)
-    points -= points[live].mean(axis=0)
+    points = metric.T - metric[:, live].mean(axis=1)
     extent = np.abs(points[live]).max()
     ground = Ground(points / extent, own, live & ~own, weights, float(extent))
     first_gap = float(jnp.sqrt(first.squared_gap.hi))
@@ -194,7 +193,7 @@ def _draw_batch(instance: Instance, encoding: Encoding, points: Array, slabs: Sl
 
     def draw(part: tuple[Array, Slab]) -> tuple[Line, Array]:
         local, slab = take(instance, part[0]), part[1]
-        point = Point(jnp.zeros((), local.weights.dtype), slab.squared_gap, slab.normal_x, slab.normal_y, slab.kept)
+        point = Point(jnp.zeros((), local.weights.dtype), slab.squared_gap, slab.normal, slab.kept)
         return draw_line_of(local, point, encoding.own_is_positive, encoding.unit, result_dtype)
 
     return lax.map(draw, (points, slabs))

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair import visits
 from jboost.pair.encoding import Encoding
 from jboost.pair.instance import Instance, bound_loss, meets
-from jboost.pair.line import Line, draw_line, in_data_units, misclassified
+from jboost.pair.line import Line, draw_line, misclassified
 from jboost.pair.near_optimal_lines import holds_gaps
 from jboost.pair.pareto.walk import Found, Point
 from jboost.pair.types import ParetoFront
@@ -64,10 +64,8 @@ def draw_line_of(instance: Instance, point: Point, own_is_positive: Array, unit:
         margin=point.squared_gap.hi,
         is_constant=is_constant,
         on_own_side=jnp.where(is_constant, keeps_own, instance.own),
-        normal_x=point.normal_x,
-        normal_y=point.normal_y,
+        normal=point.normal,
     )
     kept = instance._replace(live=point.kept)
     drawn = draw_line(kept, best, own_is_positive, False, unit, result_dtype)
-    keeps = is_constant | ~jnp.any(misclassified(kept, instance.own == own_is_positive, drawn))
-    return in_data_units(drawn, is_constant, unit), keeps
+    return drawn, is_constant | ~reduce.any_true(misclassified(kept, instance.own == own_is_positive, drawn, unit))

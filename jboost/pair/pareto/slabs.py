@@ -41,8 +41,7 @@ class Slab(NamedTuple):
     """The widest slab of a place."""
 
     squared_gap: Wide  # [] 0 if there is none
-    normal_x: Array  # [] in metric coordinates
-    normal_y: Array  # []
+    normal: Array  # [2] in metric coordinates
     kept: Array  # [S] bool
     doubtful: Array  # [] bool, rounding left open whether there is a wider one
 
@@ -61,8 +60,8 @@ def take(instance: Instance, points: Array) -> Instance:
     """The problem of some points [S], of those that are not below 0."""
     place = jnp.maximum(points, 0)
     real = points >= 0
-    x, y, metric_x, metric_y, own, live, weights = (field[place] for field in instance[:-1])
-    return Instance(x, y, metric_x, metric_y, own & real, live & real, jnp.where(real, weights, 0), instance.on_grid)
+    points, metric, own, live, weights = (field[..., place] for field in instance[:-1])
+    return Instance(points, metric, own & real, live & real, jnp.where(real, weights, 0), instance.on_grid)
 
 
 @jax.jit
@@ -98,7 +97,7 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         """The width at those sides of the cell that a class has slabs at."""
         size = arcs.ends.shape[0]
         has_side = jnp.stack(_meets(arcs, begin, length)[1:])[:, chosen % size] & (chosen < size)
-        dx, dy = local.metric_x[0] - local.metric_x, local.metric_y[0] - local.metric_y
+        dx, dy = local.metric[:, :1] - local.metric
         depth = place.sides[:, :1] * dx[None] + place.sides[:, 1:] * dy[None]
         width = numerics.masked_min(depth, (kept & ~local.own)[None], fill=place.reach)
         return numerics.masked_max(width, has_side, fill=0.0)
@@ -119,26 +118,25 @@ def _widest_slab(local: Instance, place: Place, tolerance: Array) -> Slab:
         at, best = search.chosen, search.best
         kept = kept_by(local, search.arcs, at)
         point = measure(local, kept, search.arcs.losses[at], centre, -jnp.ones_like(zero))
-        norm = jnp.sqrt(point.normal_x**2 + point.normal_y**2)
-        height = (point.normal_x * (local.metric_x - local.metric_x[0]) + point.normal_y * (local.metric_y - local.metric_y[0])) / norm
+        dx, dy = local.metric - local.metric[:, :1]
+        height = (point.normal[0] * dx + point.normal[1] * dy) / jnp.sqrt(point.normal[0] ** 2 + point.normal[1] ** 2)
         touches = numerics.masked_min(height, kept & local.own, fill=0.0) >= -tolerance
         gap = jnp.sqrt(point.squared_gap.hi)
-        counts = touches & (gap <= place.reach) & is_in_cell(full_turn(point.normal_x, point.normal_y))
+        counts = touches & (gap <= place.reach) & is_in_cell(full_turn(*point.normal))
         better = counts & (compare_gaps(local, point.squared_gap, best.squared_gap)[0] > 0)
         hides = (gap < search.gap * (1 - 2.0**-40)) & (lost_with(search.arcs, at) <= place.most - place.base)
         least = jnp.where(better, gap * (1 - 2.0**-20), jnp.where(counts, 0, at_sides(search.arcs, at, kept) * WIDER[8]))
         same_gap = least <= search.gap
         best = Slab(
             squared_gap=wide_where(better, point.squared_gap, best.squared_gap),
-            normal_x=jnp.where(better, point.normal_x, best.normal_x),
-            normal_y=jnp.where(better, point.normal_y, best.normal_y),
+            normal=jnp.where(better, point.normal, best.normal),
             kept=jnp.where(better, kept, best.kept),
             doubtful=same_gap & (best.doubtful | hides),
         )
         taken = search.taken | (lax.iota(jnp.int32, search.taken.shape[0]) == at)
         return look(jnp.maximum(search.gap, least), taken & same_gap, best)
 
-    nothing = Slab(Wide(zero, zero), zero, zero, jnp.zeros(place.points.shape, bool), jnp.zeros((), bool))
+    nothing = Slab(Wide(zero, zero), jnp.zeros(2, zero.dtype), jnp.zeros(place.points.shape, bool), jnp.zeros((), bool))
     start = look(place.gap, jnp.zeros(4 * place.points.shape[0], bool), nothing)
     found = loops.while_loop(unfinished, step, start)
     return found.best._replace(doubtful=found.best.doubtful | (found.arcs.doubtful & is_in_cell(zero)))

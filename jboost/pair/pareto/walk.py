@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry.exact import Wide
 from jboost.pair import sweep, visits
@@ -29,8 +29,7 @@ class Point(NamedTuple):
 
     loss: Array  # [] integer
     squared_gap: Wide  # [] infinite for a constant
-    normal_x: Array  # [] in metric coordinates, points to the own side; 0 for a constant
-    normal_y: Array  # []
+    normal: Array  # [2] in metric coordinates, points to the own side; 0 for a constant
     kept: Array  # [n] bool
 
 
@@ -67,11 +66,12 @@ class _Walk(NamedTuple):
 def _first_point(instance: Instance, config: SweepConfig) -> tuple[Point, Array, Array]:
     """The lightest point, that of the optimal separator; places [c] of the centres, and what no slab hung from each loses less than, [c]."""
     centres, num_centres = sweep.list_centres(instance)
-    brackets = sweep.bracket_centres(instance, centres, num_centres, config)
-    lightest = visits.visit_centres(instance, centres, brackets, all_optima=True, flip_misclassified=False)
+    bounds = sweep.bound_centres(instance, centres, num_centres, config)
+    lightest = visits.visit_centres(instance, centres, bounds, all_optima=True, flip_misclassified=False)
     kept = instance.live & (lightest.on_own_side == instance.own)
-    line = line_along(instance, lightest.normal_x, lightest.normal_y, kept & instance.own, kept & ~instance.own)
-    return Point(lightest.loss, line.squared_gap, line.normal_x, line.normal_y, kept), centres, brackets.lower
+    origin = jnp.minimum(numerics.first_true(kept), kept.shape[0] - 1)
+    line = line_along(instance, lightest.normal, kept & instance.own, kept & ~instance.own, origin)
+    return Point(lightest.loss, line.squared_gap, line.normal, kept), centres, bounds
 
 
 def sweep_front(instance: Instance, max_points: int, config: SweepConfig) -> Found:
@@ -147,22 +147,18 @@ def _add_point(found: Found, point: Point) -> Found:
 
 def best_constant(instance: Instance) -> Point:
     """The constant classifier that gives up the lighter class, the other class if they tie."""
-    own_weight = numerics.masked_sum(instance.weights, instance.own)
-    other_weight = numerics.masked_sum(instance.weights, instance.live & ~instance.own)
-    keeps_own = other_weight <= own_weight
-    infinite = Wide(jnp.full((), jnp.inf, instance.x.dtype), jnp.zeros((), instance.x.dtype))
-    flat = jnp.zeros((), instance.x.dtype)
-    return Point(jnp.minimum(own_weight, other_weight), infinite, flat, flat, instance.live & (instance.own == keeps_own))
+    constant = visits.best_constant(instance)
+    infinite = Wide(constant.margin, jnp.zeros_like(constant.margin))
+    return Point(constant.loss, infinite, constant.normal, instance.live & (instance.own == constant.on_own_side))
 
 
 def measure(instance: Instance, kept: Array, loss: Array, first: Array, floor: Array) -> Point:
     """The point that keeps given points, an own one among them, with the gap of their hulls; any gap up to the floor if it does not exceed that."""
-    x, y = instance.metric_x, instance.metric_y
     own_side, other_side = kept & instance.own, kept & ~instance.own
-    squared = jnp.where(other_side, (x - x[first]) ** 2 + (y - y[first]) ** 2, jnp.inf)
-    second = jnp.minimum(numerics.first_true(squared == jnp.min(squared)), x.shape[0] - 1)
-    line = fat_line(instance, own_side, other_side, (first, second), floor)
-    return Point(loss, line.squared_gap, line.normal_x, line.normal_y, kept)
+    dx, dy = instance.metric - instance.metric[:, first, None]
+    _, second = reduce.first_least(jnp.where(other_side, dx * dx + dy * dy, jnp.inf))
+    line = fat_line(instance, own_side, other_side, (first, jnp.minimum(second, kept.shape[0] - 1)), floor)
+    return Point(loss, line.squared_gap, line.normal, kept)
 
 
 def _look(instance: Instance, centre: Array, gap: Array, last: Wide, best: Point) -> _Look:

@@ -11,7 +11,7 @@ off its circle, which sends all points on the axis beyond a to one side and all 
 is a class (axis, open interval of angles, orientation, tilt), coplanar, collinear and repeated points included; no plane with points on it
 need be looked at, for ties of angles never open an interval.
 
-`problem` scales the data, `axes` projects along an axis, `sweep` brackets the least loss round every axis, `visits` settles the axes that matter and
+`problem` scales the data, `axes` projects along an axis, `sweep` bounds the least loss round every axis, `visits` settles the axes that matter and
 compares margins by `hulls`, `plane` writes the result. `search` finds the axes that can matter by branch and bound over `cells` of planes: the planes
 through a centre and a second point whose normals lie in the arc of an optimal class are optimal but for the points on them, and every cell with one
 of these survives.

@@ -55,7 +55,8 @@ def look_along(problem: Problem, centre: Array, second: Array) -> Axis:
     def cost(own_side: Array, other_side: Array) -> Array:
         return problem.base + numerics.masked_sum(problem.weights, (other & (own_side | here)) | (problem.own & other_side))
 
-    flat = Instance(x, y, x, y, problem.own, problem.live, problem.weights, problem.on_grid)
+    projected = jnp.stack([x, y])
+    flat = Instance(projected, projected, problem.own, problem.live, problem.weights, problem.on_grid)
     tilts = jnp.stack([cost(ahead, behind), cost(behind, ahead)])
     return Axis(flat, ahead, behind, tilts, _straight(seen, axis, x, y), numerics.masked_sum(problem.weights, problem.live & unsure))
 

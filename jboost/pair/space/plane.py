@@ -17,7 +17,7 @@ _NUM_LENGTHS = 32  # a direction is rounded at so many lengths, and the rounding
 
 
 def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_misclassified: bool, unit: Array, result_dtype: jnp.dtype) -> Line:
-    """The bisector of the two sides, in metric coordinates of a unit, along the direction of the result's float type that leaves the widest gap."""
+    """The bisector of the two sides, in the units of the data, along the direction of the result's float type that leaves the widest gap."""
     real = problem.metric.dtype
     on_positive_side = best.on_own_side == own_is_positive
     kept = problem.live & (best.on_own_side == problem.own)
@@ -27,20 +27,20 @@ def draw_plane(problem: Problem, best: Incumbent, own_is_positive: Array, flip_m
     normal = normal / numerics.power_of_two_at_least(jnp.max(jnp.abs(normal)))
     lengths = 1 + jnp.arange(_NUM_LENGTHS, dtype=real) / _NUM_LENGTHS
     normals = numerics.held_in(lengths[:, None] * normal[None], result_dtype)
-    planes = jax.vmap(lambda direction: _bisect(problem, direction, above, below, result_dtype))(normals)
+    start = jnp.minimum(numerics.first_true(above), above.shape[0] - 1)
+    planes = jax.vmap(lambda direction: _bisect(problem.metric, direction, above, below, start, result_dtype))(normals)
     return choose(planes, best.is_constant, on_positive_side, unit, result_dtype)
 
 
-def _bisect(problem: Problem, normal: Array, above: Array, below: Array, result_dtype: jnp.dtype) -> Line:
+def _bisect(points: Array, normal: Array, above: Array, below: Array, start: Array, result_dtype: jnp.dtype) -> Line:
     """The plane half way between the lowest point above and the highest point below; its anchor is the former, rounded."""
-    points, last = problem.metric, problem.metric.shape[0] - 1
-    start = jnp.minimum(numerics.first_true(above), last)
-    lowest = jnp.minimum(exact.wide_argmin(_height(normal, points, points[start]), above), last)
-    depth = exact.wide_negative(_height(normal, points, points[lowest]))
-    highest = jnp.minimum(exact.wide_argmin(depth, below), last)
-    half_gap = depth.hi[highest] / 2
-    anchor = numerics.held_in(points[lowest], result_dtype)
-    shift = _height(normal, anchor[None], points[lowest]).hi[0]
+    height = _height(normal, points, points[start])
+    height = exact.wide_where(above, height, exact.wide_negative(height))
+    (place, lowest), (_, highest) = exact.wide_leasts(height, above, below)
+    half_gap = exact.wide_add(lowest, highest).hi / 2
+    support = points[jnp.minimum(place, above.shape[0] - 1)]
+    anchor = numerics.held_in(support, result_dtype)
+    shift = _height(normal, anchor[None], support).hi[0]
     bias = numerics.held_in(half_gap + shift, result_dtype)
     return Line(normal, anchor, bias, numerics.safe_divide(half_gap, jnp.sqrt(hulls.dot(normal, normal))))
 
@@ -49,14 +49,15 @@ def _height(normal: Array, points: Array, origin: Array) -> exact.Wide:
     """How far points [n, 3] lie along a normal from an origin, times the length of the normal, [n]."""
 
     def along(i: int) -> exact.Wide:
-        return exact.wide_multiply(exact.Wide(normal[i], jnp.zeros_like(normal[i])), exact.wide_difference(points[:, i], origin[i]))
+        return exact.wide_scale(normal[i], exact.wide_difference(points[:, i], origin[i]))
 
     return exact.wide_add(exact.wide_add(along(0), along(1)), along(2))
 
 
-def misclassified(problem: Problem, positive: Array, plane: Line) -> Array:
-    """The points that do not lie strictly on their side of the plane, judged as float64 arithmetic judges it, [n] bool."""
-    score = hulls.dot(plane.normal[None], problem.metric - plane.anchor[None]) + plane.bias
+def misclassified(problem: Problem, positive: Array, plane: Line, unit: Array) -> Array:
+    """The points that do not lie strictly on their side of a plane in the units of the data, evaluated as float64 arithmetic does, [n] bool."""
+    anchor, bias = plane.anchor / unit, plane.bias / unit  # in metric coordinates no difference overflows
+    score = hulls.dot(plane.normal[None], problem.metric - anchor[None]) + bias
     return problem.live & ~jnp.where(positive, score > 0, score < 0)
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.encoding import Encoding, certify, pad_rows
 from jboost.pair.space import plane, visits
 from jboost.pair.space.problem import Problem, encode
 from jboost.pair.space.search import promising_axes
-from jboost.pair.space.sweep import Axes, bracket_all, list_axes
+from jboost.pair.space.sweep import Axes, bound_all, list_axes
 from jboost.pair.sweep import SweepConfig
 from jboost.pair.types import Separator
 
@@ -124,16 +124,16 @@ def _best_about(
     result_dtype: jnp.dtype,
 ) -> Separator:
     """The best plane about some axes, where planes about others lose `least_elsewhere` or more."""
-    brackets = bracket_all(problem, axes, config)
-    best = visits.visit_axes(problem, axes, brackets, all_optima=all_optima, flip_misclassified=flip_misclassified)
-    least = jnp.minimum(jnp.min(brackets.lower), least_elsewhere)
+    bounds = bound_all(problem, axes, config)
+    best = visits.visit_axes(problem, axes, bounds, all_optima=all_optima, flip_misclassified=flip_misclassified)
+    least = jnp.minimum(reduce.least(bounds), least_elsewhere)
     bound = jnp.maximum(jnp.where(problem.is_exact, best.loss, jnp.minimum(best.loss, least)), 0)
     drawn = plane.draw_plane(problem, best, encoding.own_is_positive, flip_misclassified, encoding.unit, result_dtype)
     constant = plane.best_constant(problem, encoding.positive, encoding.integers)
-    wrong, wrong_flat = (plane.misclassified(problem, encoding.positive, line) for line in (drawn, constant))
+    wrong, wrong_flat = (plane.misclassified(problem, encoding.positive, line, encoding.unit) for line in (drawn, constant))
     falls_back = numerics.masked_sum(encoding.integers, wrong_flat) < numerics.masked_sum(encoding.integers, wrong)
     drawn = jax.tree.map(functools.partial(jnp.where, falls_back), constant, drawn)
     is_constant = best.is_constant | falls_back
     is_sure = (best.loss == bound) & (is_constant | (plane.spread(problem) <= _MOST_SPREAD))
     status = jnp.where(is_sure, int(Status.OPTIMAL), int(Status.PRECISION_LIMIT))
-    return certify(encoding, drawn, is_constant, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)
+    return certify(encoding, drawn, loss=best.loss, bound=bound, status=status, result_dtype=result_dtype)

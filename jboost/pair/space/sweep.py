@@ -1,4 +1,4 @@
-"""Every plane through a centre and a second point: brackets of the least loss round each axis.
+"""Every plane through a centre and a second point: bounds of the least loss round each axis.
 
 One axis is one centre of the plane sweep: the points are projected along it, sorted once and scanned once (`jboost.pair.sweep`), and the points on
 the axis add the cheaper of two tilts. O(m n) axes for m centres, O(m n^2 log n) work in all (paper 000, Theorem 4.1).
@@ -12,13 +12,12 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
-from jboost.geometry import angular
 from jboost.pair import sweep
 from jboost.pair.space.axes import look_along
-from jboost.pair.space.problem import Problem, list_places, run_totals
-from jboost.pair.sweep import Bracket, SweepConfig, Turn
+from jboost.pair.space.problem import Problem, list_places
+from jboost.pair.sweep import SweepConfig, Turn
 
 
 class AllAxes(NamedTuple):
@@ -74,62 +73,71 @@ class _View(NamedTuple):
 
     turn: Turn
     plain: Array  # [n] bool, True at j if j - 1 and j are seen in one direction for certain
+
+
+class _Look(NamedTuple):
+    """The points as one axis sees them."""
+
+    round: sweep.Round
+    straight: Array  # [n] int32, as of `Axis`
     doubt: Array  # [] integer, the weight of points whose direction is in doubt
 
 
-def _turn_about(problem: Problem, centre: Array, second: Array) -> _View:
+def _look_from(problem: Problem, centre: Array, second: Array) -> _Look:
     axis = look_along(problem, centre, second)
-    origin, flat = jnp.zeros((), problem.points.dtype), axis.flat
-    radial = sweep.look_around(flat, origin, origin)
-    order = angular.half_turn_order(flat.x, flat.y, origin, origin, radial.off_centre)
-    straight = axis.straight[order.index]
+    around = sweep.look_from(axis.flat, jnp.zeros(2, problem.points.dtype))
+    radial = around.radial._replace(at_centre=jnp.min(axis.tilts))
+    return _Look(around._replace(radial=radial), axis.straight, axis.doubt)
+
+
+def _turned(look: _Look) -> _View:
+    """The view from an axis, once keys are in order."""
+    turn, index = sweep.in_order(look.round)
+    straight = numerics.take(look.straight, index)
     plain = jnp.concatenate([jnp.zeros(1, bool), (straight[1:] == straight[:-1]) & (straight[1:] > 0)])
-    turn = Turn(radial._replace(at_centre=jnp.min(axis.tilts)), radial.steps[order.index], order.joined)
-    return _View(turn, plain, axis.doubt)
+    return _View(turn, plain)
 
 
 def _possible_loss(view: _View) -> Array:
     """The least loss that any order within the uncertain runs could give; a run of plain ties is passed at once."""
-    opens = ~view.turn.joined
-    closes = jnp.concatenate([opens[1:], jnp.ones(1, bool)])
-    is_plain = run_totals((view.turn.joined & ~view.plain).astype(jnp.int32), opens, closes) == 0
-    steps = jnp.where(is_plain, jnp.where(closes, run_totals(view.turn.steps, opens, closes), 0), view.turn.steps)
-    return sweep.possible_loss(view.turn._replace(steps=steps))
+    turn = view.turn
+    doubts = (turn.joined & ~view.plain).astype(turn.steps.dtype)
+    parts = jnp.stack([jnp.maximum(turn.steps, 0), jnp.maximum(-turn.steps, 0), doubts])
+    sums = jnp.cumsum(parts, axis=1)
+    rise, fall, doubt = sums - lax.cummax(jnp.where(turn.joined[None], 0, sums - parts), axis=1)  # of the run so far
+    is_plain = doubt == 0
+    rise, fall = jnp.where(is_plain, jnp.maximum(rise - fall, 0), rise), jnp.where(is_plain, jnp.maximum(fall - rise, 0), fall)
+    of_runs = jnp.where(turn.ends[None], jnp.stack([rise, fall]), 0)
+    rises, falls = jnp.cumsum(of_runs, axis=1)
+    return sweep.least_loss(turn, rises - of_runs[0] - falls, rises - (falls - of_runs[1]))
 
 
-def _bracket_axes(problem: Problem, axes: Axes, index: Array) -> Bracket:
+def _bound_axes(problem: Problem, axes: Axes, index: Array, num_parts: int) -> Array:
     centres, seconds = axes.ends(index)
-    views = jax.vmap(_turn_about, in_axes=(None, 0, 0))(problem, centres, seconds)
-    upper = jax.vmap(sweep.attained_loss)(views.turn)
-    certain = jnp.all(jax.vmap(sweep.is_certain, in_axes=(0, None))(views.turn, problem.on_grid))
-    lower = loops.cond(certain, lambda _: upper, jax.vmap(_possible_loss), views) - views.doubt
+    looks = jax.vmap(_look_from, in_axes=(None, 0, 0))(problem, centres, seconds)
+    views = jax.vmap(_turned)(looks._replace(round=sweep.sorted_in_parts(looks.round, num_parts)))
+    certain = problem.on_grid | ~reduce.any_true(views.turn.joined, axis=(0, 1))
+    lower = loops.cond(certain, jax.vmap(lambda view: sweep.attained_loss(view.turn)), jax.vmap(_possible_loss), views) - looks.doubt
     is_axis = jnp.any(problem.points[centres] != problem.points[seconds], axis=1) & (index < axes.count)
-    none = jnp.iinfo(upper.dtype).max
-    return Bracket(jnp.where(is_axis, lower, none), jnp.where(is_axis, upper, none))
+    return jnp.where(is_axis, lower, jnp.iinfo(lower.dtype).max)
 
 
-def bracket_all(problem: Problem, axes: Axes, config: SweepConfig) -> Bracket:
-    """Brackets of axes, in chunks; the largest integer where there is no axis. Fields [capacity of the axes].
+def bound_all(problem: Problem, axes: Axes, config: SweepConfig) -> Array:
+    """Lower bounds of the loss round axes, in chunks, [capacity of the axes]; the largest integer where there is no axis.
 
     Args:
       problem: with n points.
       axes: of the problem.
       config: resolved.
     """
-    size, capacity = problem.points.shape[0], axes.capacity
-    assert config.chunk_pairs is not None
-    assert config.parallel_sorts is not None
-    streams = min(config.parallel_sorts, capacity)
-    chunk = max(1, min(-(-capacity // streams), config.chunk_pairs // (size * streams))) * streams
+    capacity = axes.capacity
+    chunk, num_parts = sweep.divide_work(capacity, problem.points.shape[0], config)
     num_chunks = -(-capacity // chunk)
-    unknown = jnp.full((num_chunks * chunk,), jnp.iinfo(problem.weights.dtype).max, problem.weights.dtype)
 
-    def sweep_chunk(number: Array, done: Bracket) -> Bracket:
-        begin = jnp.asarray(number * chunk)
-        parts = [_bracket_axes(problem, axes, part) for part in jnp.split(begin + lax.iota(begin.dtype, chunk), streams)]
-        bracket = Bracket(*(jnp.concatenate(fields) for fields in zip(*parts, strict=True)))
-        return Bracket(*(lax.dynamic_update_slice_in_dim(old, new, begin, 0) for old, new in zip(done, bracket, strict=True)))
+    def sweep_chunk(number: Array, bounds: Array) -> Array:
+        index = number * chunk + lax.iota(jnp.int32, chunk)
+        return lax.dynamic_update_index_in_dim(bounds, _bound_axes(problem, axes, index, num_parts), number, 0)
 
     used_chunks = (axes.count + chunk - 1) // chunk
-    swept = loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, Bracket(unknown, unknown))
-    return Bracket(*(field[:capacity] for field in swept))
+    unknown = jnp.full((num_chunks, chunk), jnp.iinfo(problem.weights.dtype).max, problem.weights.dtype)
+    return loops.fori_loop(jnp.zeros_like(used_chunks), used_chunks, sweep_chunk, unknown).reshape(-1)[:capacity]

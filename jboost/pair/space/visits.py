@@ -10,15 +10,15 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair.space import hulls
 from jboost.pair.space.axes import Axis, look_along
 from jboost.pair.space.problem import Problem
 from jboost.pair.space.sweep import Axes
-from jboost.pair.sweep import Bracket, look_around
-from jboost.pair.visits import reach, tour
+from jboost.pair.sweep import look_around
+from jboost.pair.visits import Chosen, reach, tour
 
 
 class Incumbent(NamedTuple):
@@ -55,13 +55,13 @@ def best_constant(problem: Problem) -> Incumbent:
     )
 
 
-def visit_axes(problem: Problem, axes: Axes, brackets: Bracket, *, all_optima: bool, flip_misclassified: bool) -> Incumbent:
-    """The optimum, from brackets of the loss round every axis; where `problem.is_exact` is False, the best that is certainly attained.
+def visit_axes(problem: Problem, axes: Axes, bounds: Array, *, all_optima: bool, flip_misclassified: bool) -> Incumbent:
+    """The optimum, from lower bounds of the loss round every axis; where `problem.is_exact` is False, the best that is certainly attained.
 
     Args:
       problem: the problem.
       axes: of the problem.
-      brackets: fields [c], of the axes in their order.
+      bounds: [c] integer, of the axes in their order.
       all_optima: compare the margins of all optimal separator sets, instead of taking the first.
       flip_misclassified: measure margins with the misclassified points flipped, instead of removed.
     """
@@ -69,24 +69,23 @@ def visit_axes(problem: Problem, axes: Axes, brackets: Bracket, *, all_optima: b
     def open_classes(place: Array) -> _Classes:
         return _open_classes(problem, *axes.ends(place))
 
-    def separate(place: Array, classes: _Classes, chosen: Array, floor: Array) -> Incumbent:
+    def separate(place: Array, classes: _Classes, chosen: Chosen) -> Incumbent:
         centre, _ = axes.ends(place)
-        return _fat_separator(problem, centre, classes, chosen, floor, flip_misclassified)
+        return _fat_separator(problem, centre, classes, chosen, flip_misclassified)
 
-    places = lax.iota(jnp.int32, brackets.lower.shape[0])
-    return tour(brackets.lower, places, open_classes, separate, best_constant(problem), all_optima=all_optima)
+    places = lax.iota(jnp.int32, bounds.shape[0])
+    return tour(bounds, places, open_classes, separate, best_constant(problem), all_optima=all_optima)
 
 
 def _open_classes(problem: Problem, centre: Array, second: Array) -> _Classes:
     axis = look_along(problem, centre, second)
-    flat, origin = axis.flat, jnp.zeros((), problem.points.dtype)
-    radial = look_around(flat, origin, origin)
-    arguments = flat.x, flat.y, origin, origin, radial.off_centre
+    flat, origin = axis.flat, jnp.zeros(2, problem.points.dtype)
+    radial = look_around(flat, origin)
+    arguments = flat.points, origin, radial.off_centre
     order = loops.cond(problem.is_exact, angular.exact_half_turn_order, angular.half_turn_order, *arguments)
-    size = flat.x.shape[0]
-    position = jnp.zeros(size, jnp.int32).at[order.index].set(lax.iota(jnp.int32, size))
+    position = angular.positions(order)
     sums = radial.start + jnp.cumsum(radial.steps[order.index])
-    interval_ends = jnp.concatenate([~order.joined[1:], jnp.ones(1, bool)])
+    interval_ends = ~jnp.roll(order.joined, -1)
     both = jnp.where(interval_ends, jnp.stack([sums, radial.total - sums]), jnp.iinfo(sums.dtype).max // 2)
     losses = both[None] + axis.tilts[:, None, None]
     upper = angular.is_upper(flat.x, flat.y)
@@ -110,18 +109,18 @@ def _own_side(classes: _Classes, chosen: Array) -> Array:
     return jnp.where(classes.off_axis, on_left != own_on_right, ~fallen)
 
 
-def _fat_separator(problem: Problem, centre: Array, classes: _Classes, chosen: Array, floor: Array, flip_misclassified: bool) -> Incumbent:
-    """The bisector of the hulls on the two sides of one class, if its margin exceeds `floor`; else any margin up to that."""
-    on_own_side = _own_side(classes, chosen)
+def _fat_separator(problem: Problem, centre: Array, classes: _Classes, chosen: Chosen, flip_misclassified: bool) -> Incumbent:
+    """The bisector of the hulls on the two sides of one class, if its margin exceeds the floor; else any margin up to that."""
+    on_own_side = _own_side(classes, chosen.number)
     kept = problem.live & (on_own_side == problem.own)
     counted = problem.live if flip_misclassified else kept
     own_side, other_side = counted & on_own_side, counted & ~on_own_side
-    squared = jnp.where(other_side, _squared_distances(problem, centre), jnp.inf)
-    nearest = jnp.minimum(numerics.first_true(squared == jnp.min(squared)), squared.shape[0] - 1)
-    hull = hulls.hull_distance(problem.metric, own_side, other_side, start=(centre, nearest), floor=2 * floor)
-    none_other = ~jnp.any(other_side)
+    squared, nearest = reduce.first_least(jnp.where(other_side, _squared_distances(problem, centre), jnp.inf))
+    start = centre, jnp.minimum(nearest, other_side.shape[0] - 1)
+    hull = hulls.hull_distance(problem.metric, own_side, other_side, start=start, floor=2 * chosen.floor)
+    none_other = squared == jnp.inf
     return Incumbent(
-        loss=classes.losses[chosen],
+        loss=chosen.loss,
         margin=jnp.where(none_other, jnp.inf, hull.distance / 2),
         is_constant=none_other,
         on_own_side=on_own_side,
