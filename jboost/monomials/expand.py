@@ -264,7 +264,8 @@ def residual_gains(
       num_matchings: static.
 
     Returns:
-      An order of the wanted examples [R], what those in this order can gain [R, B], and how many of them can gain anything, at most, [] and 1 at least.
+      An order of the wanted examples [R], what those in this order can gain [R, B], and the number [], 1 at least, of first ones among which are all
+      that can gain anything.
     """
     gains, losses = instance.amounts[:, :, None]
     if instance.rewards is not None:
@@ -297,18 +298,19 @@ def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Ca
     Args:
       meet: (words [R, W], words [R, W], usable [W, B], rounds []) -> [R, B].
     """
+    mine, theirs = instance.rows.words
     if usable.shape[0] <= _FEW_WORDS:
-        return meet(*instance.rows.words, usable, rounds)
+        return meet(mine, theirs, usable, rounds)
     num_few = 32 * _FEW_WORDS
     used = lax.reduce(usable, jnp.uint32(0), lax.bitwise_or, (1,))
 
     def few_words(rounds: Array) -> Array:
         _, index = integers.nth_set(used[None], num_few)
-        words = integers.pack(instance.rows.covers[:, :, 1 + index] > 0)
-        return meet(*words, integers.pack(integers.unpack(usable.T, 32 * usable.shape[0])[:, index]).T, rounds)
+        mine, theirs = integers.pack(instance.rows.covers[:, :, 1 + index] > 0)
+        return meet(mine, theirs, integers.pack(integers.unpack(usable.T, 32 * usable.shape[0])[:, index]).T, rounds)
 
     def all_words(rounds: Array) -> Array:
-        return meet(*instance.rows.words, usable, rounds)
+        return meet(mine, theirs, usable, rounds)
 
     return loops.one_of(jnp.sum(lax.population_count(used)) <= num_few, rounds, 0, few_words, all_words)
 

@@ -172,7 +172,7 @@ def make(covers: Array, amounts: Array, rewards: Array | None, costs: Array, is_
         costs,
         lax.cummin(costs, reverse=True),
         jnp.all(costs[1:] >= costs[:-1]),
-        places[jnp.roll(literals, literals.shape[0] // 2)],
+        jnp.roll(places, places.shape[0] // 2)[literals],
         chains,
         jnp.concatenate([is_attribute, is_attribute])[literals],
         _extent(counts),

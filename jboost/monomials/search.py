@@ -146,8 +146,8 @@ def _measure_some(task: Task, state: State, sizes: Sizes) -> Move:
         return _move([(wider, jnp.where(is_kept, _NEW, _NOWHERE))], begins, before._replace(found=found), sizes)
 
     def screen() -> Move:
-        settings = {"num_nested": sizes.num_nested, "adds_free": sizes.adds_free}
-        screened = expand.screen(task.instance, nodes, is_node, measured, found.values[0], **settings)
+        to_beat = found.values[0]
+        screened = expand.screen(task.instance, nodes, is_node, measured, to_beat, num_nested=sizes.num_nested, adds_free=sizes.adds_free)
         targets = jnp.where(screened.is_new, _NEW, _to_bound(screened.nodes, screened.is_open, sizes))
         num_nodes = before.num_nodes + reduce.count(is_live & ~screened.is_new)
         return _move([(screened.nodes, targets)], begins, before._replace(found=found, num_nodes=num_nodes), sizes)

@@ -254,6 +254,7 @@ def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: 
     scale = _OF_CACHES if jax.default_backend() == "cpu" else _OF_MANY_LANES
     narrow = scale.narrow if config.narrow is None else config.narrow
     batch, narrow_batch = (_batch(scale, num_rows, width) if config.batch is None else config.batch for width in (num_literals, narrow))
+    batch = max(batch, config.beam_width if config.beam_depth else 1)  # the beam widens all that it keeps at once
     flows = min(batch, scale.flows)
     children = max(_CHILDREN_TO_A_NODE * flows if config.children is None else config.children, num_literals, 1)
     return Sizes(
