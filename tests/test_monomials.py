@@ -22,7 +22,7 @@ from jboost.base.status import Status
 from jboost.learners.monomials import Monomial
 from jboost.monomials import SearchConfig, costs, covers, greedy, maximum_agreement
 from jboost.monomials.expand import residual_gains
-from jboost.monomials.instance import layout, make, rows_of
+from jboost.monomials.instance import layout, literals_of, make, of_sign
 from jboost.monomials.integers import pack
 from jboost.search import stack
 from linear_programs import lpboost_dual_program
@@ -391,33 +391,38 @@ def test_blocks_and_groups_hold_all_rows(num_rows, monkeypatch):
 
 @pytest.mark.parametrize("share", [0.9, 0.1])  # of the wanted examples, and the rest of the unwanted ones
 @pytest.mark.parametrize("num_literals", [150, 40])  # of 160, that the batch uses: words of all, or of those in use
-def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(num_literals, share, monkeypatch):
+@pytest.mark.parametrize("sign_index", [0, 1])
+def test_what_flows_in_a_bound_is_a_transport_between_dominated_pairs(sign_index, num_literals, share, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "cpu")  # elsewhere these few rows are one group
     random = np.random.default_rng(num_literals)
     num_rows, num_attributes, num_nodes = 300, 80, 5
     assert num_rows > layout(layout(num_rows).whole(num_rows)).group  # more than one group
-    wanted, unwanted = (rows_of(jnp.asarray(random.random((num_rows, num_attributes)) < 0.5, jnp.float32), None) for _ in range(2))
-    gains, losses = (jnp.asarray(random.integers(0, 50, num_rows), jnp.int32) for _ in range(2))
-    prices = jnp.zeros((4,), jnp.int32)
-    instance = make(wanted, unwanted, gains, losses, None, prices, jnp.ones((num_attributes,), bool))
-    size = instance.gains.shape[0]
+    covers = literals_of(jnp.asarray(random.random((2, num_rows, num_attributes)) < 0.5, jnp.float32), None)
+    amounts, prices = jnp.asarray(random.integers(0, 50, (2, num_rows)), jnp.int32), jnp.zeros((4,), jnp.int32)
+    both, _ = make(covers, amounts, None, prices, jnp.ones((num_attributes,), bool))
+    instance = of_sign(both, jnp.asarray(sign_index))
+    gains, losses = np.asarray(instance.amounts)
+    size = gains.shape[0]
     used = random.permutation(2 * num_attributes)[:num_literals]
     usable = np.zeros((num_nodes, 2 * num_attributes), bool)
     for node in range(num_nodes):
         usable[node, used[: num_literals if node == 0 else 3 + node]] = True
     covered, removable = random.random((size, num_nodes)) < share, random.random((size, num_nodes)) > share
-    covered &= np.asarray(instance.wanted.counts)[:, None]
-    removable &= np.asarray(instance.unwanted.counts)[:, None]
+    covered &= np.asarray(instance.rows.counts)[0][:, None]
+    removable &= np.asarray(instance.rows.counts)[1][:, None]
     none = np.zeros_like(removable)
-    left = jax.jit(residual_gains, static_argnums=5)(instance, covered, removable, none, pack(jnp.asarray(usable)).T, 1024)
-    flowed = np.where(covered, np.asarray(instance.gains)[:, None], 0) - np.asarray(left)
+    order, in_order, _ = jax.jit(residual_gains, static_argnums=5)(instance, covered, removable, none, pack(jnp.asarray(usable)).T, 1024)
+    left = np.zeros(covered.shape, int)
+    left[np.asarray(order)] = np.asarray(in_order)
+    assert not left[~covered].any()
+    flowed = np.where(covered, gains[:, None], 0) - left
     assert np.all(flowed >= 0)
     for node in range(num_nodes):
-        mine, theirs = (np.asarray(rows.covers)[:, usable[node]].astype(int) for rows in (instance.wanted, instance.unwanted))
+        mine, theirs = np.asarray(instance.rows.covers)[:, :, 1:][:, :, usable[node]].astype(int)
         dominated = (mine @ (1 - theirs).T == 0) & covered[:, [node]] & removable[:, node]
-        supply, room = flowed[:, node], np.asarray(instance.losses)
+        supply, room = flowed[:, node], losses
         assert _most_flow(dominated, supply, room) == supply.sum()  # all of it has a place
-        assert 2 * supply.sum() >= _most_flow(dominated, np.where(covered[:, node], np.asarray(instance.gains), 0), room)  # no pair was left out
+        assert 2 * supply.sum() >= _most_flow(dominated, np.where(covered[:, node], gains, 0), room)  # no pair was left out
     assert flowed.sum(axis=0)[1:].min() > 0
 
 

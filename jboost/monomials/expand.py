@@ -24,10 +24,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops
+from jboost.base import loops, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
-from jboost.monomials.instance import Instance, Rows, amounts_by_literal, amounts_covered, covered, layout, most_gains, numbers_covered, sum_over_rows
+from jboost.monomials.instance import Instance, Rows, amounts_covered, by_literal, covered, layout, of_class, sum_over_rows
 
 _PAIRS_AT_ONCE = 256
 _MATCHINGS_OF_LITTLE = 16
@@ -36,26 +36,54 @@ _ENTRIES_TO_A_PAIR = 64  # of the matrix of rewards, from which a CPU adds pair 
 
 
 class Node(NamedTuple):
-    """A monomial and what may be added to it; leaves have a leading axis in batches."""
+    """A monomial and what may be added to it; leaves have leading axes in batches."""
 
-    literals: Array  # [W] words of L bits
-    allowed: Array  # [W] words: F
-    lost: Array  # [] loss of unwanted examples that can never leave
-    bound: Array  # [] above the value of every descendant
-    order: Array  # [] int32
+    words: Array  # [2 W] of L bits each: the literals of the monomial, then F
+    numbers: Array  # [3] lost, bound, order
+
+    @property
+    def literals(self) -> Array:
+        """[W] words."""
+        return self.words[..., : self.words.shape[-1] // 2]
+
+    @property
+    def allowed(self) -> Array:
+        """[W] words: F."""
+        return self.words[..., self.words.shape[-1] // 2 :]
+
+    @property
+    def lost(self) -> Array:
+        """[] loss of unwanted examples that can never leave."""
+        return self.numbers[..., 0]
+
+    @property
+    def bound(self) -> Array:
+        """[] above the value of every descendant."""
+        return self.numbers[..., 1]
+
+    @property
+    def order(self) -> Array:
+        """[] the number of literals."""
+        return self.numbers[..., 2]
+
+
+def make_node(literals: Array, allowed: Array, lost: Array, bound: Array, order: Array) -> Node:
+    """A node, or several."""
+    return Node(jnp.concatenate([literals, allowed], axis=-1), jnp.stack([lost, bound, order], axis=-1))
 
 
 class Measured(NamedTuple):
-    """What the monomials of a batch attain."""
+    """What the monomials of a batch attain as they are, and with one more literal in the rows after the first."""
 
     allowed: Array  # [L, B] bool: F
-    value: Array  # [B] exact
-    own_gained: Array  # [B] what the wanted examples covered can gain
-    own_kept: Array  # [B] loss of the unwanted examples covered; with rewards their number
-    child_values: Array  # [L, B] of the monomial with one more literal: exact without rewards, from below with them
-    gained: Array  # [L, B] what the wanted examples in a child's cover can gain, from above
-    kept: Array  # [L, B] loss of the unwanted examples in a child's cover; with rewards their number
-    is_useful: Array  # [L, B] bool: the literal removes an unwanted example
+    values: Array  # [1 + L, B] exact without rewards; with rewards exact as they are, from below with one more literal
+    gained: Array  # [1 + L, B] what the wanted examples covered can gain, from above
+    kept: Array  # [1 + L, B] loss of the unwanted examples covered; with rewards their number
+
+    @property
+    def is_useful(self) -> Array:
+        """[L, B] bool: the literal removes an unwanted example."""
+        return self.kept[1:] < self.kept[:1]
 
 
 class Screened(NamedTuple):
@@ -77,18 +105,18 @@ class Bounded(NamedTuple):
 
 
 class Children(NamedTuple):
-    """Children of a batch, the first `num` of the rows."""
+    """Children of a batch."""
 
     nodes: Node  # leaves [S, ...]
-    num: Array  # []
+    is_node: Array  # [S] bool
     is_done: Array  # [B] bool: the node is settled, and all its children are here
 
 
 def root(instance: Instance) -> Node:
     """The empty monomial, with all literals allowed."""
     words = integers.pack(instance.allowed)
-    most = jnp.sum(most_gains(instance), dtype=instance.gains.dtype)
-    return Node(jnp.zeros_like(words), words, jnp.zeros_like(most), most - instance.least_costs[0], jnp.zeros((), jnp.int32))
+    most, none = reduce.total(instance.amounts[0]), jnp.zeros((), instance.amounts.dtype)
+    return make_node(jnp.zeros_like(words), words, none, most - instance.least_costs[0], none)
 
 
 def cost(costs: Array, order: Array) -> Array:
@@ -98,33 +126,20 @@ def cost(costs: Array, order: Array) -> Array:
 
 def measure(instance: Instance, nodes: Node) -> Measured:
     """Values of the monomials and of those with one more literal, by products of matrices."""
-    num_literals = instance.names.shape[0]
     literals = nodes.literals.T
-    allowed = lax.optimization_barrier(integers.unpack(nodes.allowed, num_literals).T)
-    price, next_price = cost(instance.costs, nodes.order), cost(instance.costs, nodes.order + 1)
-    wanted, unwanted = (functools.partial(amounts_covered, rows, instance.extent, literals) for rows in (instance.wanted, instance.unwanted))
-    gained, own_gained = wanted(most_gains(instance)[:, None], _as_they_are)
-    kept, own_kept = unwanted(instance.losses[:, None], _as_they_are)
-    earned, own_earned, burden, own_burden = gained, own_gained, kept, own_kept
+    allowed = lax.optimization_barrier(integers.unpack(nodes.allowed, instance.chains.shape[0]).T)
+    amounts = [instance.amounts[:, :, None]]
     if instance.rewards is not None:
-        missed, own_missed = wanted(_missed(instance, covered(instance.unwanted, literals)), _as_they_are)
-        earned, own_earned = gained - missed, own_gained - own_missed
-        numbers = numbers_covered(instance.unwanted, instance.extent, literals)  # one without loss may stand in the way of a reward
-        burden, own_burden = (part.astype(instance.losses.dtype) for part in numbers)
-    return Measured(
-        allowed,
-        own_earned - own_kept - price,
-        own_gained,
-        own_burden,
-        earned - kept - next_price[None, :],
-        gained,
-        burden,
-        burden < own_burden[None, :],
-    )
-
-
-def _as_they_are(amounts: Array) -> Array:
-    return amounts
+        beside = covered(of_class(instance.rows, 1), literals)[0]
+        missed = _missed(instance, beside)
+        amounts.append(jnp.stack([missed, jnp.ones_like(missed)]))  # one without loss may stand in the way of a reward
+    (gained, kept), *others = amounts_covered(instance.rows, instance.extent, literals, amounts)
+    is_longer = jnp.arange(gained.shape[0]) > 0
+    price = jnp.where(is_longer[:, None], cost(instance.costs, nodes.order + 1)[None], cost(instance.costs, nodes.order)[None])
+    values = gained - kept - price
+    for less, number in others:
+        values, kept = values - less, number
+    return Measured(allowed, values, gained, kept)
 
 
 def _missed(instance: Instance, beside: Array) -> Array:
@@ -136,7 +151,7 @@ def _missed(instance: Instance, beside: Array) -> Array:
         return _sum_over_pairs(instance, lambda _, unwanted: beside[unwanted], beside.shape[1])
 
     def by_products() -> Array:
-        return _products_of_integers(instance.rewards, beside.astype(instance.wanted.covers.dtype))
+        return _products_of_integers(instance.rewards, beside.astype(instance.rows.covers.dtype))
 
     if jax.default_backend() != "cpu":
         return by_products()
@@ -150,53 +165,54 @@ def _products_of_integers(amounts: Array, flags: Array) -> Array:
 
 
 def is_beaten(instance: Instance, measured: Measured, num_nested: int) -> Array:
-    """Rule 5 among literals at most `num_nested` places apart, [L, B] bool."""
+    """Rule 5 among literals at most `num_nested` places apart, [L, B] bool; of literals that are allowed."""
     num_literals = measured.allowed.shape[0]
     most = min(num_nested, max(num_literals - 1, 0))
-
-    def with_room(values: Array) -> Array:  # slices of it are read side by side, where padded slices would be worked out entry by entry
-        return lax.optimization_barrier(jnp.pad(values, ((most, most), (0, 0))))
-
+    pairs = jnp.stack([measured.gained[1:], measured.kept[1:]])
+    of_allowed = jnp.where(measured.allowed[None], pairs, -1)  # what is not allowed is like nothing else
+    # slices of what is padded are read side by side, where padded slices would be worked out entry by entry
+    gained, kept = lax.optimization_barrier(jnp.pad(of_allowed, ((0, 0), (most, most), (0, 0)), constant_values=-1))
     chains = jnp.pad(instance.chains, most, constant_values=-1)
-    allowed, gained, kept = with_room(measured.allowed), with_room(measured.gained), with_room(measured.kept)
     beaten = jnp.zeros_like(measured.allowed)
     for apart in (*range(-most, 0), *range(1, most + 1)):  # where the other literal stands: before, if it is the tighter one
 
         def other(values: Array, begin: int = most + apart) -> Array:
             return values[begin : begin + num_literals]
 
-        is_pair = (instance.chains == other(chains))[:, None] & measured.allowed & other(allowed)
-        gains_equal = measured.gained == other(gained)
-        beaten |= is_pair & (gains_equal if apart < 0 else ~gains_equal & (measured.kept == other(kept)))
+        gains_equal = pairs[0] == other(gained)
+        is_no_better = gains_equal if apart < 0 else ~gains_equal & (pairs[1] == other(kept))
+        beaten |= (instance.chains == other(chains))[:, None] & is_no_better
     return beaten
 
 
 def screen(instance: Instance, nodes: Node, is_node: Array, measured: Measured, to_beat: Array, *, num_nested: int, adds_free: bool) -> Screened:
     """Rules 1, 5 and 6 for nodes that have been measured."""
     live = is_node & (nodes.bound > to_beat)
-    usable = measured.allowed & live[None, :] & (measured.gained - nodes.lost[None, :] - _least(instance, nodes)[None, :] > to_beat)
+    gained = measured.gained[1:]
+    usable = measured.allowed & live[None] & (gained - (nodes.lost + _least(instance, nodes))[None] > to_beat)
     usable &= (measured.is_useful & ~is_beaten(instance, measured, num_nested)) | ~instance.costs_rise
-    usable &= measured.gained - (_lost(instance, nodes, usable) + _least(instance, nodes))[None, :] > to_beat
+    usable = lax.optimization_barrier(usable)
+    usable &= gained - (_lost(instance, nodes, usable) + _least(instance, nodes))[None] > to_beat
     is_open = _is_open(instance, usable)
     allowed, literals, is_new = integers.pack(usable.T), nodes.literals, jnp.zeros_like(is_open)
     if adds_free:
-        free = usable & (measured.gained == measured.own_gained[None, :])
-        is_new = is_open & jnp.any(free, axis=0)
+        free = usable & (gained == measured.gained[:1])
+        is_new = is_open & reduce.any_true(free, axis=0)
         free_words = integers.pack(free.T)
         literals = jnp.where(is_new[:, None], literals | free_words, literals)
         allowed = allowed & ~free_words & ~integers.pack(_opposite(instance, free).T)
-    return Screened(nodes._replace(literals=literals, allowed=allowed), is_open & ~is_new, is_new)
+    return Screened(Node(jnp.concatenate([literals, allowed], axis=1), nodes.numbers), is_open & ~is_new, is_new)
 
 
 def _lost(instance: Instance, nodes: Node, usable: Array) -> Array:
     """Rule 3: loss [B] of the unwanted examples that the monomials and all their literals [L, B] cover."""
-    literals = nodes.literals.T | integers.pack(usable.T).T
+    literals = lax.optimization_barrier(nodes.literals | integers.pack(usable.T)).T
 
     def of_block(part: tuple[Rows, Array]) -> Array:
         rows, losses = part
-        return jnp.sum(jnp.where(covered(rows, literals), losses[:, None], 0), axis=0, dtype=losses.dtype)
+        return reduce.total(jnp.where(covered(rows, literals), losses[:, :, None], 0), axis=(0, 1))
 
-    return sum_over_rows(instance.extent, (instance.unwanted, instance.losses), of_block)
+    return sum_over_rows(instance.extent, (of_class(instance.rows, 1), instance.amounts[1:]), of_block)
 
 
 def _least(instance: Instance, nodes: Node) -> Array:
@@ -206,7 +222,7 @@ def _least(instance: Instance, nodes: Node) -> Array:
 
 def _is_open(instance: Instance, usable: Array) -> Array:
     """Whether something below the nodes has not been valued, by their literals [L, B]: without rewards a child's child at least."""
-    return jnp.sum(usable, axis=0, dtype=jnp.int32) > (0 if instance.rewards is not None else 1)
+    return reduce.count(usable, axis=0) > (0 if instance.rewards is not None else 1)
 
 
 def _opposite(instance: Instance, literals: Array) -> Array:
@@ -216,20 +232,29 @@ def _opposite(instance: Instance, literals: Array) -> Array:
 
 def bound(instance: Instance, nodes: Node, is_node: Array, to_beat: Array, *, num_matchings: int) -> Bounded:
     """Rules 3 and 4, once, and rule 1 by the bounds found."""
-    allowed = integers.unpack(nodes.allowed, instance.names.shape[0]).T & is_node[None, :] & (nodes.bound > to_beat)[None, :]
+    live = is_node & (nodes.bound > to_beat)
+    allowed = integers.unpack(nodes.allowed, instance.chains.shape[0]).T & live[None]
     literals, usable = nodes.literals.T, nodes.allowed.T
-    wanted, unwanted = covered(instance.wanted, literals), covered(instance.unwanted, literals)
-    is_stuck = covered(instance.unwanted, literals | usable)
-    lost = jnp.sum(jnp.where(is_stuck, instance.losses[:, None], 0), axis=0, dtype=instance.losses.dtype)
-    left = residual_gains(instance, wanted, unwanted & ~is_stuck, is_stuck, usable, num_matchings)
-    worth = sum_over_rows(instance.extent, (instance.wanted, left), lambda part: amounts_by_literal(*part))
-    bounds = lax.optimization_barrier(worth - (lost + _least(instance, nodes))[None, :])
+    is_covered = covered(instance.rows, literals) & live[None, None]
+    is_stuck = lax.optimization_barrier(covered(of_class(instance.rows, 1), literals | usable)[0])
+    lost = reduce.total(jnp.where(is_stuck, instance.amounts[1][:, None], 0), axis=0)
+    order, left, period = residual_gains(instance, is_covered[0], is_covered[1] & ~is_stuck, is_stuck, usable, num_matchings)
+
+    def of_block(part: tuple[Array, Array]) -> Array:
+        order, left = part
+        return by_literal(instance.rows.covers[:1, order[0]], left)
+
+    worth = sum_over_rows(period, (order[None], left[None]), of_block)[0, 1:]
+    bounds = lax.optimization_barrier(worth - (lost + _least(instance, nodes))[None])
     kept = allowed & (bounds > to_beat)
-    return Bounded(nodes._replace(allowed=integers.pack(kept.T), lost=lost), kept, bounds, jnp.all(kept == allowed, axis=0), _is_open(instance, kept))
+    left_over = make_node(nodes.literals, integers.pack(kept.T), lost, nodes.bound, nodes.order)
+    return Bounded(left_over, kept, bounds, reduce.all_true(kept == allowed, axis=0), _is_open(instance, kept))
 
 
-def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck: Array, usable: Array, num_matchings: int) -> Array:
-    """Rule 4: what each covered wanted example can gain, less what flows to the unwanted ones it stays with, [R, B].
+def residual_gains(
+    instance: Instance, wanted: Array, removable: Array, is_stuck: Array, usable: Array, num_matchings: int
+) -> tuple[Array, Array, Array]:
+    """Rule 4: what each covered wanted example can gain, less what flows to the unwanted ones it stays with.
 
     Args:
       wanted: [R, B] bool, covered.
@@ -237,31 +262,34 @@ def residual_gains(instance: Instance, wanted: Array, removable: Array, is_stuck
       is_stuck: [R, B] bool, those that can never leave.
       usable: [W, B] words.
       num_matchings: static.
+
+    Returns:
+      An order of the wanted examples [R], what those in this order can gain [R, B], and the number [], 1 at least, of first ones among which are all
+      that can gain anything.
     """
-    left = jnp.where(wanted, instance.gains[:, None], 0)
-    capacity = jnp.where(removable, instance.losses[:, None], 0)
-    size = left.shape[0]
-    takes_part = jnp.any(wanted, axis=1), jnp.any(capacity > 0, axis=1)
-    (order, extent), (other_order, other_extent) = (_with_partners_first(takes_part[k], takes_part[1 - k]) for k in (0, 1))
-    period = jnp.maximum(jnp.maximum(extent, other_extent), 1)
-    line = order[jnp.arange(size + min(num_matchings, size)) % period]  # the wanted rows that take part, round and round
+    gains, losses = instance.amounts[:, :, None]
     if instance.rewards is not None:
-        left += jnp.where(wanted, _earned(instance, removable, is_stuck, usable), 0)
-    rounds = jnp.where(other_extent > 0, jnp.minimum(_worth_while(instance, line.shape[0] - size), period), 0)
-    standing, capacity = left[line], capacity[other_order]
+        gains -= _forgone(instance, removable, is_stuck, usable)
+    standing = lax.optimization_barrier(jnp.stack([jnp.where(wanted, gains, 0), jnp.where(removable, losses, 0)]))
+    size = wanted.shape[0]
+    takes_part = reduce.any_true(standing > 0, axis=2)
+    orders, extents = _with_partners_first(takes_part), reduce.count(takes_part, axis=1)
+    period = jnp.max(extents, initial=1)
+    line = orders[0][jnp.arange(size + min(num_matchings, size)) % period]  # the wanted rows that take part, round and round
+    rounds = jnp.where(extents[1] > 0, jnp.minimum(_worth_while(instance, line.shape[0] - size), period), 0)
+    left, capacity = standing[0][line], standing[1][orders[1]]
 
     def meet(words: Array, other_words: Array, usable: Array, rounds: Array) -> Array:
-        words, other_words = words[line], other_words[other_order]
+        words, other_words = words[line], other_words[orders[1]]
 
         def flow(begin: Array, other_begin: Array, left: Array, capacity: Array) -> Array:
             size = capacity.shape[0]
             parts = _parts(some(words, begin, size), some(other_words, other_begin, size), usable)
             return jnp.where(parts, 0, jnp.minimum(left, capacity))
 
-        return _flow_all(flow, standing, capacity, period, other_extent, rounds)
+        return _flow_all(flow, left, capacity, period, extents[1], rounds)
 
-    left = jnp.zeros_like(left).at[order].set(_by_used_literals(instance, usable, rounds, meet), unique_indices=True)
-    return jnp.where(wanted, left, 0)
+    return orders[0], _by_used_literals(instance, usable, rounds, meet), period
 
 
 def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Callable[[Array, Array, Array, Array], Array]) -> Array:
@@ -270,38 +298,36 @@ def _by_used_literals(instance: Instance, usable: Array, rounds: Array, meet: Ca
     Args:
       meet: (words [R, W], words [R, W], usable [W, B], rounds []) -> [R, B].
     """
+    mine, theirs = instance.rows.words
     if usable.shape[0] <= _FEW_WORDS:
-        return meet(instance.wanted.words, instance.unwanted.words, usable, rounds)
+        return meet(mine, theirs, usable, rounds)
     num_few = 32 * _FEW_WORDS
     used = lax.reduce(usable, jnp.uint32(0), lax.bitwise_or, (1,))
 
     def few_words(rounds: Array) -> Array:
         _, index = integers.nth_set(used[None], num_few)
-        mine, theirs = (integers.pack(rows.covers[:, index] > 0) for rows in (instance.wanted, instance.unwanted))
+        mine, theirs = integers.pack(instance.rows.covers[:, :, 1 + index] > 0)
         return meet(mine, theirs, integers.pack(integers.unpack(usable.T, 32 * usable.shape[0])[:, index]).T, rounds)
 
     def all_words(rounds: Array) -> Array:
-        return meet(instance.wanted.words, instance.unwanted.words, usable, rounds)
+        return meet(mine, theirs, usable, rounds)
 
     return loops.one_of(jnp.sum(lax.population_count(used)) <= num_few, rounds, 0, few_words, all_words)
 
 
-def _with_partners_first(takes_part: Array, other_takes_part: Array) -> tuple[Array, Array]:
-    """An order of rows [R] in which those that take part come first, and how many; before all, those whose row of the other class does too.
+def _with_partners_first(takes_part: Array) -> Array:
+    """Orders of the rows of both classes [2, R] in which those that take part come first, before all those whose row of the other class does too.
 
     Row i of either class are near one another: those that both take part meet first.
     """
-    kind = jnp.where(takes_part, jnp.where(other_takes_part, 0, 1), 2)
-    return jnp.argsort(kind, stable=True).astype(jnp.int32), jnp.sum(takes_part, dtype=jnp.int32)
+    return integers.stable_order(jnp.where(takes_part, jnp.where(takes_part[::-1], 0, 1), 2))
 
 
 def _worth_while(instance: Instance, num_matchings: int) -> Array:
     """How many matchings to try, []: few where all that can flow is less than the rewards."""
-    every = jnp.asarray(num_matchings, jnp.int32)
-    if instance.rewards is None:
-        return every
-    is_little = jnp.sum(instance.losses, dtype=instance.losses.dtype) < jnp.sum(instance.rewards, dtype=instance.losses.dtype)
-    return jnp.where(is_little, jnp.minimum(every, _MATCHINGS_OF_LITTLE), every)
+    if instance.is_little_lost is None:
+        return jnp.asarray(num_matchings, jnp.int32)
+    return jnp.where(instance.is_little_lost, min(num_matchings, _MATCHINGS_OF_LITTLE), num_matchings)
 
 
 def _parts(words: Array, other_words: Array, usable: Array) -> Array:
@@ -310,18 +336,14 @@ def _parts(words: Array, other_words: Array, usable: Array) -> Array:
     return functools.reduce(jnp.bitwise_or, (parting[:, None, word] & usable[None, word, :] for word in range(usable.shape[0]))) != 0
 
 
-def _earned(instance: Instance, removable: Array, is_stuck: Array, usable: Array) -> Array:
-    """The rewards that the wanted examples can earn, [R, B].
-
-    Those are lost whose unwanted example can never leave, or only with the wanted one.
-    """
-    assert instance.rewards is not None
+def _forgone(instance: Instance, removable: Array, is_stuck: Array, usable: Array) -> Array:
+    """The rewards that the wanted examples cannot earn, [R, B]: those whose unwanted example can never leave, or only with the wanted one."""
+    words, other_words = instance.rows.words
 
     def is_lost(wanted: Array, unwanted: Array) -> Array:
-        parts = _parts(instance.wanted.words[wanted], instance.unwanted.words[unwanted], usable)
-        return is_stuck[unwanted] | (removable[unwanted] & ~parts)
+        return is_stuck[unwanted] | (removable[unwanted] & ~_parts(words[wanted], other_words[unwanted], usable))
 
-    return jnp.sum(instance.rewards, axis=1, dtype=instance.gains.dtype)[:, None] - _sum_over_pairs(instance, is_lost, usable.shape[1])
+    return _sum_over_pairs(instance, is_lost, usable.shape[1])
 
 
 def _sum_over_pairs(instance: Instance, counts: Callable[[Array, Array], Array], width: int) -> Array:
@@ -348,7 +370,7 @@ def _sum_over_pairs(instance: Instance, counts: Callable[[Array, Array], Array],
 def _flow_all(
     flow: Callable[[Array, Array, Array, Array], Array], line: Array, capacity: Array, period: Array, extent: Array, rounds: Array
 ) -> Array:
-    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it.
+    """What is left [R, B] after each row has met, in each round, the row of `capacity` that stands so much before it; 0 from row `period` on.
 
     Args:
       flow: (place, other place, rows [k, B], capacity [k, B]) -> what goes from rows of the line to those of `capacity`, from these places on.
@@ -383,7 +405,8 @@ def _flow_all(
 
     standing, _ = loops.fori_loop(jnp.uint32(0), rounds.astype(jnp.uint32) * num_groups, one_group, (line, capacity))
     index = jnp.arange(size)
-    return standing[jnp.where(index < rounds, index + period, index)]
+    left = standing[jnp.where(index < rounds, index + period, index)]
+    return jnp.where((index < period)[:, None], left, 0)
 
 
 def some(rows: Array, begin: Array, size: int) -> Array:
@@ -398,23 +421,23 @@ def put(rows: Array, part: Array, begin: Array) -> Array:
 
 def children(instance: Instance, bounded: Bounded, *, num_slots: int) -> Children:
     """The children of settled nodes in the order of their parents, as many whole families as fit, from the top of the batch."""
-    nodes, usable, bounds = bounded.nodes, bounded.usable, bounded.bounds
+    nodes, usable = bounded.nodes, bounded.usable
     num_literals = usable.shape[0]
-    index = lax.broadcasted_iota(jnp.int32, usable.shape, 0)
-    ranked = jnp.where(usable, bounds, jnp.iinfo(bounds.dtype).min)
-    has_child = usable & (bounded.is_settled & bounded.is_open)[None, :]
-    if instance.rewards is None:  # what has no later literal has been valued
-        is_highest = usable & (ranked == jnp.max(ranked, axis=0, keepdims=True))
-        has_child &= index != jnp.max(jnp.where(is_highest, index, -1), axis=0, keepdims=True)
-    counts = jnp.sum(has_child, axis=0, dtype=jnp.int32)
-    fits = jnp.cumsum(counts[::-1])[::-1] <= num_slots
-    parent, literal = integers.nth_set(jnp.where(fits[:, None], integers.pack(has_child.T), jnp.uint32(0)), num_slots)
-    ranked = lax.optimization_barrier(ranked.T)
+    has_child = usable & (bounded.is_settled & bounded.is_open)[None]
+    counts = reduce.count(has_child, axis=0)
+    fits = integers.sums_so_far(counts[::-1])[::-1] <= num_slots
+    words = lax.optimization_barrier(jnp.where(fits[:, None], integers.pack(has_child.T), jnp.uint32(0)))
+    parent, literal = integers.nth_set(words, num_slots)
+    ranked = lax.optimization_barrier(jnp.where(usable, bounded.bounds, jnp.iinfo(bounded.bounds.dtype).min).T)
     siblings, own = ranked[parent], ranked[parent, literal]
     column = jnp.arange(num_literals, dtype=jnp.int32)[None, :]
     is_later = (siblings > own[:, None]) | ((siblings == own[:, None]) & (column > literal[:, None]))
     num_words = nodes.literals.shape[1]
     added = integers.one_bit(literal, num_words)
     opposite = integers.one_bit(instance.opposites[literal], num_words)
-    made = Node(nodes.literals[parent] | added, integers.pack(is_later) & ~opposite, nodes.lost[parent], own, nodes.order[parent] + 1)
-    return Children(made, jnp.sum(jnp.where(fits, counts, 0), dtype=jnp.int32), bounded.is_settled & fits)
+    kept = integers.pack(is_later) & ~opposite
+    made = make_node(nodes.literals[parent] | added, kept, nodes.lost[parent], own, nodes.order[parent] + 1)
+    is_node = jnp.arange(num_slots) < reduce.total(jnp.where(fits, counts, 0))
+    if instance.rewards is None:  # what has no later literal has been valued
+        is_node &= jnp.any(kept != 0, axis=1)
+    return Children(made, is_node, bounded.is_settled & fits)

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.types import Array
 
 
 class Found(NamedTuple):
     """Monomials met, the best first, by integer value; no two of a sign that cover as much of both classes."""
 
-    values: Array  # [k]
-    keys: Array  # [k, 2] gain and loss of the cover, which tell covers apart
+    numbers: Array  # [k, 4] value, gain and loss of the cover, which tell covers apart, and sign
     literals: Array  # [k, W] words
-    signs: Array  # [k] int8
+
+    @property
+    def values(self) -> Array:
+        """[k]."""
+        return self.numbers[:, 0]
+
+    @property
+    def signs(self) -> Array:
+        """[k] +1 or -1."""
+        return self.numbers[:, 3]
 
 
 class Outcome(NamedTuple):
@@ -33,33 +41,21 @@ class Outcome(NamedTuple):
 
 def nothing(dtype: Any, *, num_best: int, num_words: int) -> Found:
     """No monomial at all."""
-    return Found(
-        jnp.full((num_best,), jnp.iinfo(dtype).min, dtype),
-        jnp.full((num_best, 2), -1, dtype),
-        jnp.zeros((num_best, num_words), jnp.uint32),
-        jnp.ones((num_best,), jnp.int8),
-    )
+    numbers = jnp.tile(jnp.array([jnp.iinfo(dtype).min, -1, -1, 1], dtype), (num_best, 1))
+    return Found(numbers, jnp.zeros((num_best, num_words), jnp.uint32))
 
 
-def merge(found: Found, values: Array, keys: Array, literals: Array, sign: Array) -> Found:
-    """The best of those found and of others [j], equal ones once."""
-    size = found.values.shape[0]
-    signs = jnp.broadcast_to(sign, values.shape).astype(jnp.int8)
-    together = Found(
-        jnp.concatenate([found.values, values]),
-        jnp.concatenate([found.keys, keys]),
-        jnp.concatenate([found.literals, literals]),
-        jnp.concatenate([found.signs, signs]),
-    )
-    _, order = numerics.top_k(together.values, together.values.shape[0])
-    together = jax.tree.map(lambda leaf: leaf[order], together)
-    values = jnp.where(are_twins(together.keys, together.signs), jnp.iinfo(values.dtype).min, together.values)
-    _, best = numerics.top_k(values, size)
-    return Found(values[best], together.keys[best], together.literals[best], together.signs[best])
+def merge(found: Found, others: Found) -> Found:
+    """The best of those found and of others, equal ones once."""
+    numbers, literals = (jnp.concatenate(parts) for parts in zip(found, others, strict=True))
+    values = jnp.where(are_twins(numbers[:, 1:], numbers[:, 0]), jnp.iinfo(numbers.dtype).min, numbers[:, 0])
+    _, best = numerics.top_k(values, found.values.shape[0])
+    return Found(jnp.concatenate([values[best, None], numbers[best, 1:]], axis=1), literals[best])
 
 
-def are_twins(keys: Array, signs: Array) -> Array:
-    """Which covers [k, 2] of monomials [k] are like one before them, [k] bool."""
+def are_twins(keys: Array, values: Array) -> Array:
+    """Which of monomials with keys [k, j] and values [k] are like one of a larger value, or of the same value before them, [k] bool."""
     index = jnp.arange(keys.shape[0])
-    is_same = jnp.all(keys[:, None, :] == keys[None, :, :], axis=2) & (signs[:, None] == signs[None, :])
-    return jnp.any(is_same & (index[None, :] < index[:, None]), axis=1)
+    is_before = (values[None, :] > values[:, None]) | ((values[None, :] == values[:, None]) & (index[None, :] < index[:, None]))
+    is_same = functools.reduce(jnp.logical_and, (key[:, None] == key[None, :] for key in keys.T))
+    return reduce.any_true(is_same & is_before)

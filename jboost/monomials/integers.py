@@ -9,7 +9,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.types import Array
 
 _LOW_BITS = 6
@@ -67,12 +67,20 @@ def floor_to_integers(costs: Array, power: Array) -> tuple[Array, Array]:
 
 
 def product(matrix: Array, amounts: Array) -> Array:
-    """matrix [k, R] of 0 and 1 times amounts [R, B], integers: exact, [k, B]."""
+    """matrix [..., k, R] of 0 and 1 times amounts [..., R, B], integers: exact, [..., k, B]."""
     if amounts.dtype == jnp.dtype("int64"):
-        return numerics.times(matrix, amounts.astype(matrix.dtype)).astype(amounts.dtype)
+        return _times(matrix, amounts.astype(matrix.dtype)).astype(amounts.dtype)
     high, low = amounts >> _LOW_BITS, amounts & (2**_LOW_BITS - 1)
-    both = numerics.times(matrix, jnp.concatenate([high, low], axis=1).astype(matrix.dtype)).astype(amounts.dtype)
-    return (both[:, : amounts.shape[1]] << _LOW_BITS) + both[:, amounts.shape[1] :]
+    width = amounts.shape[-1]
+    both = _times(matrix, jnp.concatenate([high, low], axis=-1).astype(matrix.dtype)).astype(amounts.dtype)
+    return (both[..., :width] << _LOW_BITS) + both[..., width:]
+
+
+def _times(left: Array, right: Array) -> Array:
+    """Products of the matrices of two stacks, [..., k, R] and [..., R, B]."""
+    stacked = tuple(range(left.ndim - 2))
+    dimensions = (((left.ndim - 1,), (right.ndim - 2,)), (stacked, stacked))
+    return lax.dot_general(left, right, dimensions, precision=lax.Precision.HIGHEST)
 
 
 def pack(flags: Array) -> Array:
@@ -100,13 +108,32 @@ def one_bit(index: Array, num_words: int) -> Array:
 
 def nth_set(words: Array, num: int) -> tuple[Array, Array]:
     """Where the first `num` set bits of words [k, W] are, row by row: rows and bits, [num] int32; any place past the last one."""
-    width = words.shape[1]
-    counts = lax.population_count(words).astype(jnp.int32).reshape(-1)
-    until = jnp.cumsum(counts)
-    slots = jnp.arange(num, dtype=jnp.int32)
-    place = jnp.minimum(jnp.searchsorted(until, slots, side="right"), until.shape[0] - 1).astype(jnp.int32)
-    rest = slots - (until - counts)[place]
-    word = words.reshape(-1)[place]
-    bits_up_to = lax.population_count(word[:, None] & (jnp.uint32(2) << jnp.arange(32, dtype=jnp.uint32))[None, :] - 1).astype(jnp.int32)
-    bit = jnp.sum(bits_up_to <= rest[:, None], axis=1, dtype=jnp.int32)
-    return place // width, (place % width) * 32 + jnp.minimum(bit, 31)
+    counts = lax.population_count(words).astype(jnp.int32)
+    row, rest = _groups_of(reduce.total(counts, axis=1)[None, :], jnp.arange(num, dtype=jnp.int32))
+    column, rest = _groups_of(counts[row], rest)
+    bits_so_far = (jnp.uint32(2) << jnp.arange(32, dtype=jnp.uint32)) - 1
+    until = lax.population_count(words[row, column][:, None] & bits_so_far[None, :]).astype(jnp.int32)
+    bit = jnp.sum(until <= rest[:, None], axis=1, dtype=jnp.int32)
+    return row, column * 32 + jnp.minimum(bit, 31)
+
+
+def _groups_of(counts: Array, members: Array) -> tuple[Array, Array]:
+    """The groups of so many members, [k, g] or [1, g], in which members [k] of all groups are, and which of the group's they are."""
+    if counts.shape[1] == 1:
+        return jnp.zeros_like(members), members
+    is_before = sums_so_far(counts) <= members[:, None]
+    groups, others = reduce.totals(is_before.astype(jnp.int32), jnp.where(is_before, counts, 0))
+    return jnp.minimum(groups, counts.shape[1] - 1), members - others
+
+
+def sums_so_far(numbers: Array) -> Array:
+    """The sums of the first one, two, ... of integers [..., k]. Adding up anew for each is one kernel, a cumulative sum five."""
+    places = jnp.arange(numbers.shape[-1])
+    return reduce.total(jnp.where(places[:, None] >= places[None, :], numbers[..., None, :], 0))
+
+
+def stable_order(kinds: Array) -> Array:
+    """The places of small numbers `kinds` [..., k], 0 to k at most, in ascending order, equal ones as they stand; [..., k] int32."""
+    size = kinds.shape[-1]
+    places = lax.broadcasted_iota(jnp.int32, kinds.shape, kinds.ndim - 1)
+    return lax.rem(lax.sort(kinds * size + places, is_stable=False), jnp.int32(size))

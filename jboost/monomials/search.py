@@ -1,8 +1,12 @@
-"""The search for the best monomial: a beam for the first incumbent, then branch and bound for each sign, all of it compiled."""
+"""The search for the best monomial: a beam for the first incumbent, then branch and bound for each sign, all of it compiled.
+
+Both measure batches of nodes in the same way. They are one loop, in which the beam goes on differently from there: so all of this is compiled once.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -10,16 +14,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.monomials import expand, integers
 from jboost.monomials.expand import Node
 from jboost.monomials.found import Found, Outcome, are_twins, merge, nothing
-from jboost.monomials.instance import Instance, below, member
+from jboost.monomials.instance import Instance, below, of_sign
 from jboost.search import stack
 from jboost.search.stack import Stack
 
 _INNER_CAPACITY = 1 << 14  # nodes of an instance of few literals
+_CANDIDATES = 4  # of the beam, to a node that it keeps: some may be alike
+_NEW, _SCREENED, _NARROW, _NOWHERE = range(4)  # the stacks that nodes are put onto, or none
 _EVERY_BIT = np.uint32(0xFFFFFFFF)  # of a word: literals that no monomial has together
 
 
@@ -41,14 +47,14 @@ class Sizes(NamedTuple):
 
     @property
     def load(self) -> int:
-        """Nodes put onto a stack at once, at most."""
-        return max(self.children, self.batch, self.flows)
+        """Nodes that a batch leads to, at most."""
+        return max(self.batch, self.children + self.flows, _CANDIDATES * self.beam_width)
 
 
 class Progress(NamedTuple):
     """What a search knows beside its nodes."""
 
-    found: Found  # of one sign, in the instance's own literals; with every bit set where a monomial was known before
+    found: Found  # in the instance's own literals; with every bit set where a monomial was known before
     given_up: Array  # [] no descendant of a node dropped unfinished has a larger value
     is_full: Array  # [] bool
     num_nodes: Array  # []
@@ -58,189 +64,128 @@ class Progress(NamedTuple):
 class State(NamedTuple):
     """What the next batch needs."""
 
-    new: Stack  # nodes to measure
-    screened: Stack  # nodes to bound
-    narrow: Stack | None  # nodes of few literals, to be searched as instances of their own
+    stacks: tuple[Stack, ...]  # nodes to measure, nodes to bound, and if any are, nodes of few literals to be searched as instances of their own
     progress: Progress
 
 
-class Load(NamedTuple):
-    """Nodes for the top of a stack."""
+class Task(NamedTuple):
+    """What is searched, how, and for how long."""
 
-    nodes: Node  # leaves [S, ...]
-    num: Array  # [] how many of them
-    begin: Array  # [] the slot of the first
+    instance: Instance
+    sign: Array  # []
+    is_beam: Array  # [] bool: by a beam, else by branch and bound
+    max_steps: Array  # []
 
 
 class Move(NamedTuple):
     """What a batch leads to. The stacks themselves stay outside: whatever branches return is copied."""
 
-    new: Load
-    screened: Load
-    narrow: Load | None
+    nodes: Node  # leaves [S, ...]
+    targets: Array  # [S] int32, the stacks that they are put onto
+    begins: Array  # [2] or [3] where the stacks end before that
     progress: Progress
 
 
-def _candidates(nodes: Node, is_node: Array, measured: expand.Measured) -> tuple[Array, Array, Array]:
-    """Values of a batch's monomials as they are, then with one more literal: [(1 + L) B], with their gains and losses."""
-    low = jnp.iinfo(measured.value.dtype).min
-    own = jnp.where(is_node, measured.value, low)
-    with_one_more = jnp.where(measured.allowed & is_node[None, :], measured.child_values, low)
-    flat = jnp.concatenate([own[None, :], with_one_more]).reshape(-1)
-    gained = jnp.concatenate([measured.own_gained[None, :], measured.gained]).reshape(-1)
-    kept = jnp.concatenate([measured.own_kept[None, :], measured.kept]).reshape(-1)
-    return flat, gained, kept
-
-
-def _best_of_batch(nodes: Node, is_node: Array, measured: expand.Measured, num: int) -> tuple[Array, Array, Array]:
-    """The best values in a batch, own or with one more literal, with keys and words."""
-    flat, gained, kept = _candidates(nodes, is_node, measured)
-    batch = is_node.shape[0]
-    _, best = numerics.top_k(flat, min(num, flat.size))
-    literal, parent = best // batch - 1, best % batch
-    words = nodes.literals[parent]
-    added = integers.one_bit(jnp.maximum(literal, 0), words.shape[1])
-    words = words | jnp.where((literal >= 0)[:, None], added, jnp.uint32(0))
-    return flat[best], jnp.stack([gained[best], kept[best]], axis=1), words
-
-
-def _num_candidates(found: Found) -> int:
-    """How many of a batch to look at: some may be alike."""
-    size = found.values.shape[0]
-    return 2 * size if size > 1 else 1
-
-
-def _better(found: Found, nodes: Node, is_node: Array, measured: expand.Measured) -> Found:
-    """The best monomials with those of a batch, which seldom have better ones."""
-    least = found.values[-1]
-    own = jnp.max(jnp.where(is_node, measured.value, least))
-    highest = jnp.max(jnp.where(measured.allowed & is_node[None, :], measured.child_values, own), initial=least)
+def _better(found: Found, nodes: Node, is_node: Array, measured: expand.Measured, sign: Array) -> Found:
+    """The best monomials with those of a batch, as they are or with one more literal, which seldom are better."""
+    is_allowed = jnp.pad(measured.allowed, ((1, 0), (0, 0)), constant_values=True) & is_node[None]
+    values = lax.optimization_barrier(jnp.where(is_allowed, measured.values, jnp.iinfo(measured.values.dtype).min))
+    size, batch = found.values.shape[0], is_node.shape[0]
 
     def replace() -> Found:
-        return merge(found, *_best_of_batch(nodes, is_node, measured, _num_candidates(found)), found.signs[0])
+        _, best = numerics.top_k(values.reshape(-1), min(2 * size if size > 1 else 1, values.size))  # some may be alike
+        row, column = best // batch, best % batch
+        numbers = [part.reshape(-1)[best] for part in (values, measured.gained, measured.kept)]
+        added = integers.one_bit(row - 1, found.literals.shape[1])
+        return merge(found, Found(jnp.stack([*numbers, jnp.full_like(numbers[0], sign)], axis=1), nodes.literals[column] | added))
 
-    return loops.cond(jnp.maximum(own, highest) > least, replace, lambda: found)
-
-
-def renamed(instance: Instance, words: Array, num_literals: int) -> Array:
-    """Sets of an instance's literals, words [k, W], as sets of those they are named after."""
-    flags = integers.unpack(words, instance.names.shape[0])
-    named = jnp.zeros((words.shape[0], num_literals), bool).at[:, instance.names].max(flags, mode="drop")
-    return integers.pack(named)
+    return loops.cond(reduce.largest(values, axis=(0, 1)) > found.values[-1], replace, lambda: found)
 
 
-def beam(instance: Instance, found: Found, sign: Array, sizes: Sizes) -> Found:
-    """Widens the best monomials of each order by one literal, `beam_depth` times; keeps what is best of all."""
-    num_literals = instance.names.shape[0]
-    width = sizes.beam_width
-    start = expand.root(instance)
-    nodes = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (width, *leaf.shape)), start)
-
-    def widen(carry: tuple[Node, Array, Found], nothing: None) -> tuple[tuple[Node, Array, Found], None]:
-        del nothing
-        nodes, is_node, found = carry
-        measured = expand.measure(instance, nodes)
-        values, keys, words = _best_of_batch(nodes, is_node, measured, _num_candidates(found))
-        found = merge(found, values, keys, renamed(instance, words, num_literals), sign)
-        low = jnp.iinfo(measured.value.dtype).min
-        scores = jnp.where(measured.allowed & measured.is_useful & is_node[None, :], measured.child_values, low)
-        flat = scores.reshape(-1)
-        values, best = numerics.top_k(flat, min(4 * width, flat.size))
-        keys = jnp.stack([measured.gained.reshape(-1)[best], measured.kept.reshape(-1)[best]], axis=1)
-        is_twin = are_twins(keys, jnp.zeros_like(best))
-        _, kept = numerics.top_k(jnp.where(is_twin, low, values), min(width, best.size))
-        kept = jnp.pad(kept, (0, width - kept.size))
-        literal, parent = best[kept] // width, best[kept] % width
-        fresh = (jnp.arange(width) < best.size) & (values[kept] > low) & ~is_twin[kept]
-        added = integers.one_bit(literal, nodes.literals.shape[1])
-        opposite = integers.one_bit(instance.opposites[literal], nodes.literals.shape[1])
-        wider = nodes._replace(
-            literals=nodes.literals[parent] | added,
-            allowed=nodes.allowed[parent] & ~added & ~opposite,
-            order=nodes.order[parent] + 1,
-        )
-        return (wider, fresh, found), None
-
-    is_node = jnp.arange(width) == 0
-    (nodes, is_node, found), _ = loops.scan(widen, (nodes, is_node, found), None, length=sizes.beam_depth)
-    return found
+def _widened(instance: Instance, nodes: Node, is_node: Array, measured: expand.Measured, width: int) -> tuple[Node, Array]:
+    """The best monomials of one literal more than the first `width` of a batch, and which of them are to be kept, so many at most."""
+    values, gained, kept = (part[1:, :width].reshape(-1) for part in (measured.values, measured.gained, measured.kept))
+    is_candidate = (measured.allowed & measured.is_useful & is_node[None])[:, :width].reshape(-1)
+    low = jnp.iinfo(values.dtype).min
+    scores, best = numerics.top_k(jnp.where(is_candidate, values, low), min(_CANDIDATES * width, values.size))
+    is_fresh = (scores > low) & ~are_twins(jnp.stack([gained[best], kept[best]], axis=1), scores)
+    literal, parent = best // width, best % width
+    num_words = nodes.literals.shape[1]
+    added = integers.one_bit(literal, num_words)
+    opposite = integers.one_bit(instance.opposites[literal], num_words)
+    parents = jax.tree.map(lambda leaf: leaf[parent], nodes)
+    literals, allowed = parents.literals | added, parents.allowed & ~added & ~opposite
+    wider = expand.make_node(literals, allowed, parents.lost, parents.bound, parents.order + 1)
+    return wider, is_fresh & (integers.sums_so_far(is_fresh.astype(jnp.int32)) <= width)
 
 
-def _chosen(flags: Array, nodes: Node) -> tuple[Node, Array]:
-    """The nodes of a batch with flags [B], in their order at its front, and how many."""
-    _, index = integers.nth_set(integers.pack(flags)[None], flags.shape[0])
-    return jax.tree.map(lambda leaf: leaf[jnp.minimum(index, flags.shape[0] - 1)], nodes), jnp.sum(flags, dtype=jnp.int32)
+def _move(parts: Sequence[tuple[Node, Array]], begins: Sequence[Array], progress: Progress, sizes: Sizes) -> Move:
+    """The move of some nodes to their targets, filled up with nodes that go nowhere."""
+    missing = sizes.load - sum(targets.shape[0] for _, targets in parts)
+    nodes = jax.tree.map(lambda *leaves: jnp.pad(jnp.concatenate(leaves), ((0, missing), (0, 0))), *(nodes for nodes, _ in parts))
+    targets = jnp.concatenate([targets.astype(jnp.int32) for _, targets in parts])
+    return Move(nodes, jnp.pad(targets, (0, missing), constant_values=_NOWHERE), jnp.stack(begins), progress)
 
 
-def _loaded(flags: Array, nodes: Node, begin: Array, sizes: Sizes) -> Load:
-    return _of_size(*_chosen(flags, nodes), begin, sizes)
+def _to_bound(nodes: Node, is_open: Array, sizes: Sizes) -> Array:
+    """The targets of nodes to bound; those of few literals are searched as instances."""
+    is_narrow = jnp.sum(lax.population_count(nodes.allowed), axis=1) <= sizes.narrow if sizes.narrow else False
+    return jnp.where(is_open, jnp.where(is_narrow, _NARROW, _SCREENED), _NOWHERE)
 
 
-def _of_size(nodes: Node, num: Array, begin: Array, sizes: Sizes) -> Load:
-    """The load of the first `num` of some nodes, as large as all loads are."""
-    missing = sizes.load - nodes.bound.shape[0]
-    return Load(jax.tree.map(lambda leaf: jnp.pad(leaf, [(0, missing)] + [(0, 0)] * (leaf.ndim - 1)), nodes), num, begin)
+def _measure_some(task: Task, state: State, sizes: Sizes) -> Move:
+    nodes, is_node, begin = stack.top(state.stacks[_NEW], sizes.batch)
+    measured = expand.measure(task.instance, nodes)
+    before = state.progress
+    is_live = is_node & (nodes.bound > before.found.values[0])
+    found = _better(before.found, nodes, is_node, measured, task.sign)
+    begins = [begin] + [other.count for other in state.stacks[1:]]
+
+    def widen() -> Move:
+        wider, is_kept = _widened(task.instance, nodes, is_node, measured, sizes.beam_width)
+        return _move([(wider, jnp.where(is_kept, _NEW, _NOWHERE))], begins, before._replace(found=found), sizes)
+
+    def screen() -> Move:
+        to_beat = found.values[0]
+        screened = expand.screen(task.instance, nodes, is_node, measured, to_beat, num_nested=sizes.num_nested, adds_free=sizes.adds_free)
+        targets = jnp.where(screened.is_new, _NEW, _to_bound(screened.nodes, screened.is_open, sizes))
+        num_nodes = before.num_nodes + reduce.count(is_live & ~screened.is_new)
+        return _move([(screened.nodes, targets)], begins, before._replace(found=found, num_nodes=num_nodes), sizes)
+
+    return loops.cond(task.is_beam, widen, screen)
 
 
-def _nothing_for(onto: Stack, sizes: Sizes) -> Load:
-    none = jax.tree.map(lambda leaf: jnp.zeros((sizes.load, *leaf.shape[1:]), leaf.dtype), onto.nodes)
-    return Load(none, jnp.zeros((), jnp.int32), onto.count)
+def _bound_some(task: Task, state: State, sizes: Sizes) -> Move:
+    nodes, is_node, begin = stack.top(state.stacks[_SCREENED], sizes.flows)
+    bounded = expand.bound(task.instance, nodes, is_node, state.progress.found.values[0], num_matchings=sizes.num_matchings)
+    made = expand.children(task.instance, bounded, num_slots=sizes.children)
+    left = _to_bound(bounded.nodes, bounded.is_open & ~made.is_done, sizes)
+    begins = [state.stacks[_NEW].count, begin] + [other.count for other in state.stacks[2:]]
+    return _move([(made.nodes, jnp.where(made.is_node, _NEW, _NOWHERE)), (bounded.nodes, left)], begins, state.progress, sizes)
 
 
-def _sorted(state: State, nodes: Node, is_open: Array, begin: Array, sizes: Sizes) -> tuple[Load, Load | None]:
-    """Nodes to bound; those of few literals go their own way."""
-    if state.narrow is None:
-        return _loaded(is_open, nodes, begin, sizes), None
-    is_narrow = jnp.sum(lax.population_count(nodes.allowed), axis=1) <= sizes.narrow
-    return _loaded(is_open & ~is_narrow, nodes, begin, sizes), _loaded(is_open & is_narrow, nodes, state.narrow.count, sizes)
-
-
-def _measure_some(instance: Instance, state: State, sizes: Sizes) -> Move:
-    nodes, is_node, begin = stack.top(state.new, sizes.batch)
-    measured = expand.measure(instance, nodes)
-    progress = state.progress
-    is_live = is_node & (nodes.bound > progress.found.values[0])
-    found = _better(progress.found, nodes, is_node, measured)
-    screened = expand.screen(instance, nodes, is_node, measured, found.values[0], num_nested=sizes.num_nested, adds_free=sizes.adds_free)
-    num = jnp.sum(is_live & ~screened.is_new, dtype=jnp.int32)
-    return Move(
-        _loaded(screened.is_new, screened.nodes, begin, sizes),
-        *_sorted(state, screened.nodes, screened.is_open, state.screened.count, sizes),
-        progress._replace(found=found, num_nodes=progress.num_nodes + num),
-    )
-
-
-def _bound_some(instance: Instance, state: State, sizes: Sizes) -> Move:
-    nodes, is_node, begin = stack.top(state.screened, sizes.flows)
-    bounded = expand.bound(instance, nodes, is_node, state.progress.found.values[0], num_matchings=sizes.num_matchings)
-    made = expand.children(instance, bounded, num_slots=sizes.children)
-    return Move(
-        _of_size(made.nodes, made.num, state.new.count, sizes),
-        *_sorted(state, bounded.nodes, bounded.is_open & ~made.is_done, begin, sizes),
-        state.progress,
-    )
-
-
-def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> Move:
+def _search_narrow(task: Task, state: State, sizes: Sizes) -> Move:
     """The topmost node of few literals, as an instance that has no others."""
-    assert state.narrow is not None
-    node = jax.tree.map(lambda leaf: leaf[0], stack.top(state.narrow, 1)[0])
+    instance = task.instance
+    node = jax.tree.map(lambda leaf: leaf[0], stack.top(state.stacks[_NARROW], 1)[0])
     _, index = integers.nth_set(node.allowed[None], sizes.narrow)
     num = jnp.sum(lax.population_count(node.allowed), dtype=jnp.int32)
     part = below(instance, node.literals, index, jnp.arange(sizes.narrow) < num)
     words = integers.pack(part.allowed)
-    start = Node(jnp.zeros_like(words), words, node.lost, node.bound, node.order)
+    start = expand.make_node(jnp.zeros_like(words), words, node.lost, node.bound, node.order)
     inner = sizes._replace(
         narrow=0, batch=sizes.narrow_batch, children=max(sizes.narrow, sizes.narrow_batch), capacity=min(sizes.capacity, _INNER_CAPACITY)
     )
     progress = state.progress
-    end = explore(part, start, _without_names(progress.found, words.shape[0]), inner, progress.num_steps)
+    known = progress.found._replace(literals=jnp.full((progress.found.values.shape[0], words.shape[0]), _EVERY_BIT))
+    end = explore(task._replace(instance=part), start, known, inner, progress.num_steps)
     flags = integers.unpack(end.progress.found.literals, sizes.narrow)
-    named = jnp.zeros((flags.shape[0], instance.names.shape[0]), bool).at[:, index].max(flags)
+    named = jnp.zeros((flags.shape[0], instance.chains.shape[0]), bool).at[:, index].max(flags)
+    *others, last = [part.count for part in state.stacks]
     return Move(
-        _nothing_for(state.new, sizes),
-        _nothing_for(state.screened, sizes),
-        _nothing_for(state.narrow, sizes)._replace(begin=state.narrow.count - 1),
+        jax.tree.map(lambda leaf: jnp.zeros((sizes.load, *leaf.shape), leaf.dtype), node),
+        jnp.full((sizes.load,), _NOWHERE, jnp.int32),
+        jnp.stack([*others, last - 1]),
         Progress(
             found=_with_new(progress.found, end.progress.found, node.literals[None] | integers.pack(named)),
             given_up=jnp.maximum(progress.given_up, open_bound(end)),
@@ -251,99 +196,97 @@ def _search_narrow(instance: Instance, state: State, sizes: Sizes) -> Move:
     )
 
 
-def open_bound(state: State) -> Array:
-    """No monomial that has not been looked at has a larger value."""
-    bound = state.progress.given_up
-    for part in _stacks(state):
-        is_left = jnp.arange(part.nodes.bound.shape[0]) < part.count
-        bound = jnp.maximum(bound, jnp.max(jnp.where(is_left, part.nodes.bound, bound)))
-    return bound
-
-
-def _stacks(state: State) -> list[Stack]:
-    return [part for part in (state.new, state.screened, state.narrow) if part is not None]
-
-
-def _most_nodes(state: State) -> Array:
-    return functools.reduce(jnp.maximum, (part.count for part in _stacks(state)))
-
-
-def _without_names(found: Found, num_words: int) -> Found:
-    """Monomials known before, for an instance that has other literals: what they are worth alone counts."""
-    return found._replace(literals=jnp.full((found.values.shape[0], num_words), _EVERY_BIT, jnp.uint32))
-
-
 def _with_new(before: Found, after: Found, literals: Array) -> Found:
     """The best of those known before and of those with literals afterwards, whose words are `literals` [k, W] here."""
     is_new = jnp.any(after.literals != _EVERY_BIT, axis=1)
-    return merge(before, jnp.where(is_new, after.values, jnp.iinfo(after.values.dtype).min), after.keys, literals, after.signs)
+    values = jnp.where(is_new, after.values, jnp.iinfo(after.values.dtype).min)
+    return merge(before, Found(after.numbers.at[:, 0].set(values), literals))
 
 
-def explore(instance: Instance, start: Node, found: Found, sizes: Sizes, num_steps: Array) -> State:
+def open_bound(state: State) -> Array:
+    """No monomial that has not been looked at has a larger value."""
+    bound = state.progress.given_up
+    for part in state.stacks:
+        is_left = jnp.arange(part.nodes.bound.shape[0]) < part.count
+        bound = jnp.maximum(bound, reduce.largest(jnp.where(is_left, part.nodes.bound, bound)))
+    return bound
+
+
+def _after(stacks: tuple[Stack, ...], move: Move) -> tuple[Stack, ...]:
+    """The stacks with the nodes of a move on top."""
+    size, numbers = move.targets.shape[0], jnp.arange(len(stacks))
+    nums = reduce.count(move.targets[None, :] == numbers[:, None], axis=1)
+    order = integers.stable_order(move.targets)
+    slots = (integers.sums_so_far(nums) - nums)[:, None] + jnp.arange(size)[None]
+    nodes = jax.tree.map(lambda leaf: leaf[order[jnp.minimum(slots, size - 1)]], move.nodes)
+    return tuple(
+        stack.put(onto, jax.tree.map(lambda leaf, which=which: leaf[which], nodes), nums[which], move.begins[which])
+        for which, onto in enumerate(stacks)
+    )
+
+
+def explore(task: Task, start: Node, found: Found, sizes: Sizes, num_steps: Array) -> State:
     """Searches below a node, until nothing is left or a limit is met."""
     one = stack.start(start, capacity=sizes.capacity, slack=sizes.load)
     none = jnp.zeros((), jnp.int32)
     empty = one._replace(count=none)
     lowest = jnp.full_like(start.bound, jnp.iinfo(start.bound.dtype).min)
-    first = State(one, empty, empty if sizes.narrow else None, Progress(found, lowest, none > 0, none, num_steps))
     stages = [_measure_some, _bound_some] + [_search_narrow] * (sizes.narrow > 0)
+    first = State((one, *[empty] * (len(stages) - 1)), Progress(found, lowest, none > 0, none, num_steps))
 
     def step(now: State) -> State:
-        is_time_to_bound = (now.screened.count >= sizes.flows) | (now.new.count == 0)
-        stage = is_time_to_bound.astype(jnp.int32)
-        if now.narrow is not None:
-            stage = jnp.where(now.narrow.count > 0, 2, stage)
+        new, screened, *narrow = now.stacks
+        stage = ((screened.count >= sizes.flows) | (new.count == 0)).astype(jnp.int32)
+        for part in narrow:
+            stage = jnp.where(part.count > 0, _NARROW, stage)
         now = now._replace(progress=now.progress._replace(num_steps=now.progress.num_steps + 1))
-        move: Any = loops.switch(stage, [functools.partial(work, instance, sizes=sizes) for work in stages], now)
-        narrow = None if now.narrow is None else stack.put(now.narrow, *move.narrow)
-        now = State(stack.put(now.new, *move.new), stack.put(now.screened, *move.screened), narrow, move.progress)
-        return now._replace(progress=now.progress._replace(is_full=now.progress.is_full | (_most_nodes(now) > sizes.capacity)))
+        move: Any = loops.switch(stage, [functools.partial(work, task, sizes=sizes) for work in stages], now)
+        stacks = _after(now.stacks, move)
+        is_full = move.progress.is_full | (~task.is_beam & (_most_nodes(stacks) > sizes.capacity))
+        return State(stacks, move.progress._replace(is_full=is_full))
 
     def unfinished(now: State) -> Array:
-        return (_most_nodes(now) > 0) & ~now.progress.is_full & (now.progress.num_steps < sizes.max_steps)
+        return (_most_nodes(now.stacks) > 0) & ~now.progress.is_full & (now.progress.num_steps < task.max_steps)
 
-    return loops.bounded_loop(step, unfinished, first, max_checks=sizes.max_steps)[0]
-
-
-def one_sign(instance: Instance, found: Found, sign: Array, sizes: Sizes, num_steps: Array) -> tuple[Found, Array, Array, Array]:
-    """Searches all monomials of one sign, with so many steps used up: what was found, a bound on the rest, nodes, and whether a stack was full."""
-    start = expand.root(instance)
-    others = -1 - jnp.arange(found.values.shape[0], dtype=found.keys.dtype)[:, None]  # of the other sign: like no cover of this one
-    known = found._replace(keys=jnp.where((found.signs == sign)[:, None], found.keys, others), signs=jnp.full_like(found.signs, sign))
-    known = _without_names(known, start.literals.shape[0])
-    end = explore(instance, start, known, sizes, num_steps)
-    words = renamed(instance, end.progress.found.literals, instance.names.shape[0])
-    return _with_new(found, end.progress.found, words), open_bound(end), end.progress.num_nodes, end.progress.is_full
+    return loops.while_loop(unfinished, step, first)
 
 
-def both_signs(instances: Instance, enough: Array | None, sizes: Sizes, *, num_best: int) -> Outcome:
-    """The best monomials of sign +1 (instance 0) and -1 (instance 1) together.
+def _most_nodes(stacks: Sequence[Stack]) -> Array:
+    return functools.reduce(jnp.maximum, (part.count for part in stacks))
+
+
+def both_signs(both: Instance, enough: Array | None, sizes: Sizes, *, num_best: int) -> Outcome:
+    """The best monomials of both signs together.
 
     Args:
-      instances: two instances, their arrays stacked.
+      both: what the searches of both signs know.
       enough: [] where the beam finds a larger value, branch and bound is left out; None for the best of all.
       sizes: static.
       num_best: static, how many to return.
     """
-    first = member(instances, jnp.asarray(0))
-    num_words = first.wanted.words.shape[1]
-    found = nothing(first.gains.dtype, num_best=num_best, num_words=num_words)
-    signs = jnp.array([1, -1], jnp.int8)
+    found = nothing(both.amounts.dtype, num_best=num_best, num_words=both.rows.words.shape[2])
 
-    def look(found: Found, part: tuple[Instance, Array]) -> tuple[Found, None]:
-        return beam(part[0], found, part[1], sizes), None
+    def is_enough_found(found: Found) -> Array:
+        if enough is None:
+            return jnp.zeros((), bool)
+        order = jnp.sum(lax.population_count(found.literals[0]), dtype=jnp.int32)
+        return (found.values[0] > enough) & (expand.cost(both.costs, order) < both.costs[-1])
 
-    def search(found: Found, part: tuple[Instance, Array]) -> tuple[Found, tuple[Array, Array, Array]]:
-        found, bound, num_nodes, is_full = one_sign(part[0], found, part[1], sizes, num_steps)
-        return found, (bound, num_nodes, is_full)
+    def search_both(found: Found, is_beam: Array) -> tuple[Found, Any]:
+        is_enough = ~is_beam & is_enough_found(found)
+        max_steps = jnp.where(is_beam, sizes.beam_depth, jnp.where(is_enough, 0, sizes.max_steps))
 
-    found, _ = loops.scan(look, found, (instances, signs))
-    order = jnp.sum(lax.population_count(found.literals[0]), dtype=jnp.int32)
-    is_allowed = expand.cost(first.costs, order) < first.costs[-1]
-    is_enough = jnp.zeros((), bool) if enough is None else (found.values[0] > enough) & is_allowed
-    num_steps = jnp.where(is_enough, sizes.max_steps, 0)
-    found, (bounds, num_nodes, is_full) = loops.scan(search, found, (instances, signs))
-    best = jnp.max(found.values)
+        def search(found: Found, index: Array) -> tuple[Found, Any]:
+            task = Task(of_sign(both, index), 1 - 2 * index, is_beam, max_steps)
+            end = explore(task, expand.root(task.instance), found, sizes, jnp.zeros((), jnp.int32))
+            return end.progress.found, (open_bound(end), end.progress.num_nodes, end.progress.is_full)
+
+        found, ends = loops.scan(search, found, jnp.arange(2, dtype=jnp.int32))
+        return found, (*ends, is_enough)
+
+    found, ends = loops.scan(search_both, found, jnp.array([True, False]))
+    bounds, num_nodes, is_full, is_enough = jax.tree.map(lambda leaf: leaf[1], ends)
+    best = found.values[0]
     bound = jnp.maximum(best, jnp.max(bounds))
     is_open = bound > best
     is_cut_off = is_open & ~jnp.any(is_full)

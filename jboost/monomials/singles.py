@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import numerics, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.found import Found, Outcome, merge, nothing
-from jboost.monomials.instance import rows_of
+from jboost.monomials.instance import literals_of
 
 
 def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, rewards: Array | None, costs: Array, *, num_best: int) -> Outcome:
@@ -24,34 +24,28 @@ def both_signs(ones: Array, known: Array | None, labels: Array, weights: Array, 
       num_best: static, how many to return.
     """
     dtype, num_literals = weights.dtype, 2 * ones.shape[1]
-    covers = rows_of(ones, known).covers.T
-    own = jnp.stack([labels > 0, labels < 0], axis=1)
-    others = own[:, ::-1]
-    gains = weights if rewards is None else weights + jnp.sum(rewards, axis=1, dtype=dtype)
-    every = jnp.concatenate([jnp.ones_like(covers, shape=(1, covers.shape[1])), covers])  # the monomial without literals first
-    gained = integers.product(every, jnp.where(own, gains[:, None], 0))  # [1 + L, 2], by sign
-    kept = integers.product(every, jnp.where(others, weights[:, None], 0))
+    covers = jnp.pad(literals_of(ones, known).T, ((1, 0), (0, 0)), constant_values=1)  # the monomial without literals first
+    own = labels[:, None] == jnp.array([1, -1], labels.dtype)[None, :]  # [m, 2], by sign
+    gains = weights if rewards is None else weights + reduce.total(rewards)
+    sums = integers.product(covers, jnp.where(jnp.concatenate([own, ~own], axis=1), jnp.stack([gains, gains, weights, weights], axis=1), 0))
+    gained, kept = sums[:, :2], sums[:, 2:]
     missed = jnp.zeros_like(gained)
     if rewards is not None:
-        missed = _of_covered(every, integers.product(every, rewards), others)
+        missed = jnp.stack(_by_class(covers, integers.product(covers, rewards), labels)[::-1], axis=1)
     dearest = integers.largest(dtype)
     prices = jnp.pad(costs, (0, 2 - costs.shape[0]), constant_values=dearest)
-    prices = jnp.where(prices > jnp.sum(gains, dtype=dtype), jnp.asarray(dearest, dtype), prices)
-    values = gained - kept - missed - prices[jnp.minimum(jnp.arange(1 + num_literals), 1)][:, None]
+    prices = jnp.where(prices > reduce.total(gains), dearest, prices)
+    literal = jnp.arange(-1, num_literals, dtype=jnp.int32)[:, None]
+    values = gained - kept - missed - jnp.where(literal < 0, prices[0], prices[1])
+    signs = jnp.broadcast_to(jnp.array([1, -1], dtype), values.shape)
+    numbers = jnp.stack([values, gained, kept, signs], axis=2).reshape(-1, 4)
     found = nothing(dtype, num_best=num_best, num_words=-(-num_literals // 32))
-    for column, sign in enumerate((1, -1)):
-        found = _with_best(found, values[:, column], jnp.stack([gained[:, column], kept[:, column]], axis=1), jnp.asarray(sign, jnp.int8))
-    return Outcome(found, jnp.max(found.values), jnp.asarray(2 * (1 + num_literals), jnp.int32), *jnp.zeros((3,), bool))
+    _, best = numerics.top_k(values.reshape(-1), min(values.size, 8 * num_best))  # some may be alike
+    found = merge(found, Found(numbers[best], integers.one_bit(best // 2 - 1, found.literals.shape[1])))
+    return Outcome(found, found.values[0], jnp.asarray(2 * (1 + num_literals), jnp.int32), *jnp.zeros((3,), bool))
 
 
-def _of_covered(covers: Array, amounts: Array, classes: Array) -> Array:
-    """Sums of amounts [k, m] over the examples that are covered [k, m] and of a class [m, 2], [k, 2]."""
+def _by_class(covers: Array, amounts: Array, labels: Array) -> tuple[Array, Array]:
+    """Sums of amounts [k, m] over the examples that are covered [k, m], of class +1 and of class -1: [k] each."""
     inside = jnp.where(covers > 0, amounts, 0)
-    return jnp.stack([jnp.sum(jnp.where(one, inside, 0), axis=1, dtype=amounts.dtype) for one in classes.T], axis=1)
-
-
-def _with_best(found: Found, values: Array, keys: Array, sign: Array) -> Found:
-    """The best of those found and of no literal or one, values [1 + L]."""
-    best_values, best = numerics.top_k(values, min(values.shape[0], 4 * found.values.shape[0]))  # some may be alike
-    words = integers.one_bit(jnp.maximum(best - 1, 0), found.literals.shape[1])
-    return merge(found, best_values, keys[best], jnp.where((best > 0)[:, None], words, jnp.uint32(0)), sign)
+    return reduce.totals(jnp.where(labels > 0, inside, 0), jnp.where(labels < 0, inside, 0))

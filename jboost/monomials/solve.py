@@ -21,7 +21,6 @@ from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
 from jboost.monomials.compact import compact
 from jboost.monomials.found import Outcome
-from jboost.monomials.instance import Instance
 from jboost.monomials.search import Sizes
 from jboost.monomials.types import Monomials, MonomialSolution, SearchConfig
 
@@ -41,7 +40,7 @@ class _Scale(NamedTuple):
     capacity: int  # of a stack, at least
 
 
-_OF_CACHES = _Scale(entries=1 << 16, batch=256, flows=32, narrow=128, capacity=1 << 16)  # what is worked on stays near, flows nearest
+_OF_CACHES = _Scale(entries=1 << 16, batch=64, flows=32, narrow=128, capacity=1 << 16)  # what is worked on stays near, flows nearest
 _OF_MANY_LANES = _Scale(entries=1 << 22, batch=2048, flows=2048, narrow=0, capacity=1 << 14)  # a thousand nodes take as long as one
 _NODES_TO_A_LITERAL = 16  # measured at once, at most: where literals are few, so are nodes
 _CHILDREN_TO_A_NODE = 8
@@ -255,6 +254,7 @@ def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: 
     scale = _OF_CACHES if jax.default_backend() == "cpu" else _OF_MANY_LANES
     narrow = scale.narrow if config.narrow is None else config.narrow
     batch, narrow_batch = (_batch(scale, num_rows, width) if config.batch is None else config.batch for width in (num_literals, narrow))
+    batch = max(batch, config.beam_width if config.beam_depth else 1)  # the beam widens all that it keeps at once
     flows = min(batch, scale.flows)
     children = max(_CHILDREN_TO_A_NODE * flows if config.children is None else config.children, num_literals, 1)
     return Sizes(
@@ -349,21 +349,15 @@ def _search(
     sizes: Sizes,
 ) -> Outcome:
     """Both signs; examples of class +1 and -1 in the two members of `ones`."""
+    both, places = instance.make(instance.literals_of(ones, known), weights, rewards, costs, is_attribute)
+    outcome = search.both_signs(both, enough, sizes, num_best=config.num_best)
+    return _renamed(outcome, places)
 
-    def make(index: int) -> Instance:
-        mine, theirs = (instance.rows_of(ones[k], None if known is None else known[k]) for k in (index, 1 - index))
-        return instance.make(
-            mine,
-            theirs,
-            weights[index],
-            weights[1 - index],
-            None if rewards is None else rewards[index],
-            costs,
-            is_attribute,
-        )
 
-    both = jax.tree.map(lambda first, second: jnp.stack([first, second]), make(0), make(1))
-    return search.both_signs(both, enough, sizes, num_best=config.num_best)
+def _renamed(outcome: Outcome, places: Array) -> Outcome:
+    """The outcome of a search whose literals stood at `places` [2N], with literals in their own order."""
+    flags = integers.unpack(outcome.found.literals, places.shape[0])
+    return outcome._replace(found=outcome.found._replace(literals=integers.pack(flags[:, places])))
 
 
 @jax.jit

@@ -14,8 +14,8 @@ class SearchConfig:
     """Static sizes of the search; the defaults suit up to some thousand examples and attributes, on the kind of device that JAX works on."""
 
     batch: int | None = None
-    """Nodes measured at once; None: on a CPU as many as keep the products in the cache, 32 at least and 256 at most, on other devices 2048 at most.
-    Bounds are worked out for 32 at a time on a CPU, for all of a batch on other devices."""
+    """Nodes measured at once; None: on a CPU as many as keep the products in the cache, 32 at least and 64 at most, on other devices 2048 at most;
+    never fewer than the beam keeps. Bounds are worked out for 32 at a time on a CPU, for all of a batch on other devices."""
     children: int | None = None
     """Children made at once, twice the attributes at least; None: the larger of that and eight for each node bounded at once."""
     capacity: int | None = None
