@@ -263,7 +263,7 @@ def solve_roughly(system: System, right: Array) -> Array:
 def apply(system: System, columns: Array, rows: Array) -> Array:
     """The matrix times several x [l, m + 2 U], with their rows J x [l, m + K]."""
     program = system.program
-    of, is_real = parts_of(program, system.ratio), parts_of(program, program.is_used).slacks
+    of, is_real = parts_of(program, system.ratio[None, :]), parts_of(program, program.is_used[None, :]).slacks
     slacks, coefficients, selected = columns_of(program, columns)
     bent = (of.extra + of.room) * (selected - coefficients)
     own = [jnp.where(is_real, of.slacks, 1.0) * slacks, of.coefficients * coefficients - bent, bent]
