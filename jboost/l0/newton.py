@@ -218,14 +218,16 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     halved = solve_triangular(factor, roots[:, None] * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - swept[:, size:-1]), lower=True)
 
     bend = of.extra + of.room
-    left = jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)  # of a margin's own part, the rest is gone
-    of_margins = times_transposed(
-        instance.margins, jnp.concatenate([(of.margins * left)[:, None] * instance.margins, (-stiff * of.margins * inverse)[:, None] * pulled], axis=1)
-    )
+    left = of.margins * jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)  # the rest is gone
+    mixed = (-stiff * of.margins * inverse)[:, None] * pulled
+    of_margins = jnp.concatenate([left[:, None] * instance.margins, mixed], axis=1)
+    of_margins = times_transposed(instance.margins, of_margins)
     whole = times_transposed(served, graded)
     of_cuts = jnp.concatenate([of_margins[:, num_columns:].T, whole - times_transposed(pulled, inverse[:, None] * pulled)], axis=1)
-    tilt = jnp.eye(num_columns, 2 * num_columns, num_columns, dtype=served.dtype) - jnp.eye(num_columns, 2 * num_columns, dtype=served.dtype)  # to extra
-    outer = jnp.concatenate([of_margins, of_cuts]) + times_transposed(tilt, bend[:, None] * tilt) - times_transposed(halved, halved)
+    own_column = jnp.eye(num_columns, dtype=served.dtype)
+    to_extra = jnp.concatenate([-own_column, own_column], axis=1)  # mu - lambda
+    outer = jnp.concatenate([of_margins, of_cuts]) - times_transposed(halved, halved)
+    outer = outer + times_transposed(to_extra, bend[:, None] * to_extra)
     steepness = jnp.concatenate([reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients, jnp.diagonal(whole)])
     unit = numerics.inverse_root(steepness + jnp.tile(bend, 2))
     added = jnp.concatenate([of.coefficients, jnp.zeros_like(bend)]) * unit**2 + jnp.where(jnp.tile(instance.is_column, 2), 30 * eps, 1.0)
@@ -351,7 +353,7 @@ def _advance(program: Program, cover: Cover, point: Point, least: Array, num_cor
     of the dual residuals at the end of the direction; those of rows are no more than rounding there. The last stage is to look at the next iterate.
     """
     system = factorise(program, cover, point.sides[1] / point.sides[0])
-    mend = 2 + num_correctors
+    mend, most = 2 + num_correctors, _MOST_REFINEMENTS[point.sides.dtype.itemsize]
     count = reduce.count(program.is_used, dtype=least.dtype)
     now = reduce.total(point.sides[0] * point.sides[1])
 
@@ -363,7 +365,7 @@ def _advance(program: Program, cover: Cover, point: Point, least: Array, num_cor
         missing, right = _look(system, point, trial, targets, is_mending)
 
         def aimed() -> _Aim:
-            found, rows = solve_refined(system, right, jnp.where(is_mending, 8, _MOST_REFINEMENTS[right.dtype.itemsize]))
+            found, rows = solve_refined(system, right, jnp.where(is_mending, 1, most))
             change = _complete(system, point, missing, targets, found, rows)
             change = jax.tree.map(lambda new, old: jnp.where(is_mending, new + old, new), change, aim.change)
             reach = _reach(program, point, change)
@@ -448,7 +450,6 @@ def _complete(system: System, point: Point, missing: Residuals, targets: Array, 
     program = system.program
     sums = jnp.sum(columns_of(program, found)[1], axis=1)
     convexity = (-missing.convexity - sums[1]) / jnp.where(sums[0] > 0, sums[0], 1.0)
-    is_real = parts_of(program, program.is_used).slacks
     columns = found[1] + convexity * found[0]
     slacks, coefficients, selected = columns_of(program, columns)
     extra = selected - coefficients
@@ -478,7 +479,10 @@ def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -
 
 
 def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
-    """Iterates, once at least, until gap and residuals are within the tolerance; returns the best iterate, its error, and the number of iterations."""
+    """Iterates until gap and residuals are within the tolerance, which may be infinite for no iteration.
+
+    Returns the best iterate, its error, and the number of iterations.
+    """
     is_in = _is_in_cover(program)
     most = pair_cuts.num_few_places(is_in.shape[0])
     fewer = int(_FEWER * most)
