@@ -94,8 +94,9 @@ def make_program(instance: Instance, cuts: Cuts, served: Array) -> Program:
 
 def _no_residuals(program: Program) -> Residuals:
     (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
-    sizes = num_examples + 2 * num_columns, num_columns, num_examples + num_cuts
-    return Residuals(*(jnp.zeros((size,), program.served.dtype) for size in sizes), jnp.zeros((), program.served.dtype))
+    sizes = (num_examples + 2 * num_columns,), (num_columns,), (num_examples + num_cuts,), ()
+    duals, room, rows, convexity = (jnp.zeros(size, program.served.dtype) for size in sizes)
+    return Residuals(duals, room, rows, convexity)
 
 
 def parts_of(program: Program, vector: Array) -> Parts:

@@ -398,7 +398,9 @@ def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance
         return method.solve(instance, held, state.iterate, scale=scale, tolerance=tolerance)
 
     def as_it_is(_: Array) -> Solved:
-        return Solved(state.iterate, *method.sides(instance, state.iterate), jnp.ones(held.is_used.shape, scale.dtype), jnp.zeros((), jnp.int32))
+        primal, dual = method.sides(instance, state.iterate)
+        importance = jnp.ones(held.is_used.shape, scale.dtype)
+        return Solved(state.iterate, primal, dual, importance, jnp.zeros((), jnp.int32))
 
     solved = loops.one_of(state.has_begun, state.wanted, jnp.inf, solve, as_it_is)
     dual = certify.allowed(instance, held, solved.dual)
@@ -444,7 +446,7 @@ def _of_new_columns(instance: Instance, state: _State, point: Primal, wanted: Wa
 
 def _better(old: _Best, new: _Best) -> _Best:
     """The better primal side and the better dual side."""
-    attains, proves = new.upper < old.upper, new.lower > old.lower
+    attains, proves = new.upper <= old.upper, new.lower > old.lower  # infinite before the first
     primal, upper = jax.tree.map(lambda fresh, kept: jnp.where(attains, fresh, kept), (new.primal, new.upper), (old.primal, old.upper))
     fresh_side, old_side = new[2:], old[2:]
     return _Best(primal, upper, *jax.tree.map(lambda fresh, kept: jnp.where(proves, fresh, kept), fresh_side, old_side))
