@@ -259,7 +259,7 @@ def solve_roughly(system: System, right: Array) -> Array:
     of_others, of_cover = _split(times(columns, system.ties.T), [num_examples, size])
     of_cover = system.roots[:, None] * solve_triangular(system.factor, begun - of_cover.T, lower=True, trans=1)
     of_others = system.inverse[:, None] * (slacks - of_others.T - system.graph.from_cover(of_cover))
-    found = jnp.where(system.cover.is_in[:, None], of_cover.at[system.cover.slots].get(mode="fill", fill_value=0.0), of_others)
+    found = of_others.at[system.cover.places].set(of_cover, mode="drop")
     return jnp.concatenate([found.T, columns], axis=1)
 
 
