@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost.base import devices
 from jboost.base.types import Array
 from jboost.combine import votes
 from jboost.combine.votes import Arithmetic, Examples, Vote, linear_scores
@@ -38,7 +38,7 @@ def pair_with_each(examples: Examples, left: Array, rights: Array, wanted: Array
       Pairing with leading axis [p].
     """
     num_pairs = rights.shape[0]
-    on_cpu = jax.default_backend() == "cpu"
+    on_cpu = devices.platform() == "cpu"
     config = None if on_cpu else SweepConfig(chunk_pairs=max(1, _PAIRS_AT_ONCE // num_pairs))
     signs = jnp.where(examples.positive, 1, -1)
     left_scores = linear_scores(examples.columns, left)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from jboost.base import loops, numerics, reduce
+from jboost.base import devices, loops, numerics, reduce
 from jboost.base.numerics import matvec, rmatvec, times, times_transposed
 from jboost.base.types import Array
 from jboost.l0 import cuts as pair_cuts
@@ -165,7 +165,7 @@ class Graph(NamedTuple):
     @property
     def is_sparse(self) -> bool:
         """Whether products go along edges."""
-        return jax.default_backend() == "cpu" and _DENSITY * self.ratio.shape[0] < self.matrix.size
+        return devices.platform() == "cpu" and _DENSITY * self.ratio.shape[0] < self.matrix.size
 
     def to_cover(self, values: Array) -> Array:
         """The transposed matrix times values [m, l]: [k, l]."""

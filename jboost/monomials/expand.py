@@ -20,11 +20,10 @@ import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, reduce
+from jboost.base import devices, loops, reduce
 from jboost.base.types import Array
 from jboost.monomials import integers
 from jboost.monomials.instance import Instance, Rows, amounts_covered, by_literal, covered, layout, of_class, sum_over_rows
@@ -153,7 +152,7 @@ def _missed(instance: Instance, beside: Array) -> Array:
     def by_products() -> Array:
         return _products_of_integers(instance.rewards, beside.astype(instance.rows.covers.dtype))
 
-    if jax.default_backend() != "cpu":
+    if devices.platform() != "cpu":
         return by_products()
     are_few = instance.pairs[instance.pairs.size // _ENTRIES_TO_A_PAIR] == instance.pairs.size
     return loops.cond(are_few, by_pairs, by_products)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics, reduce
+from jboost.base import devices, loops, numerics, reduce
 from jboost.base.types import Array, PyTree
 from jboost.monomials import integers
 
@@ -88,7 +88,7 @@ class Layout(NamedTuple):
 
 def layout(num_rows: int) -> Layout:
     """The layout of so many rows, with or without those that make the groups whole."""
-    most = _ROWS_AT_ONCE if jax.default_backend() == "cpu" else _ROWS_ON_DEVICES
+    most = _ROWS_AT_ONCE if devices.platform() == "cpu" else _ROWS_ON_DEVICES
     num_blocks = max(1, -(-num_rows // most))
     per_group = min(_BLOCKS_AT_ONCE, 1 << max(0, (num_blocks // _LEAST_GROUPS).bit_length() - 1))
     num_groups = -(-num_blocks // per_group)

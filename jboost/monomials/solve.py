@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, numerics
+from jboost.base import check, devices, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
@@ -251,7 +251,7 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
 
 def _sizes(config: SearchConfig, num_rows: int, num_attributes: int, max_order: int, adds_free: bool) -> Sizes:
     num_literals = 2 * num_attributes
-    scale = _OF_CACHES if jax.default_backend() == "cpu" else _OF_MANY_LANES
+    scale = _OF_CACHES if devices.platform() == "cpu" else _OF_MANY_LANES
     narrow = scale.narrow if config.narrow is None else config.narrow
     batch, narrow_batch = (_batch(scale, num_rows, width) if config.batch is None else config.batch for width in (num_literals, narrow))
     batch = max(batch, config.beam_width if config.beam_depth else 1)  # the beam widens all that it keeps at once

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics, reduce
+from jboost.base import check, devices, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair.instance import Instance
@@ -47,7 +47,7 @@ class SweepConfig:
 
     def resolved(self) -> SweepConfig:
         """The same with every None replaced by what suits the default device."""
-        platform = jax.default_backend()
+        platform = devices.platform()
         on_cpu = platform == "cpu"
         return SweepConfig(
             chunk_pairs=self.chunk_pairs or (2**18 if on_cpu else 2**25),
