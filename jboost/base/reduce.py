@@ -157,7 +157,15 @@ def _together(monoids: Sequence[_Monoid], values: Sequence[Array], axis: Axis) -
     axes = _axes(values[0], axis)
     if all(_is_for_library(each) for each in values):
         return tuple(monoid.plain(each, axis=axes) for monoid, each in zip(monoids, values, strict=True))
-    return tuple(found.astype(each.dtype) for found, each in zip(_in_one_pass(monoids, values, axes), values, strict=True))
+    return tuple(_narrowed(found, each.dtype) for found, each in zip(_in_one_pass(monoids, values, axes), values, strict=True))
+
+
+def _narrowed(found: Array, dtype: Any) -> Array:
+    """The same in its own dtype, rounded for certain where it was carried in a wider one: XLA leaves out a conversion that is undone later."""
+    if jnp.issubdtype(dtype, jnp.floating) and found.dtype.itemsize > dtype.itemsize:
+        number = jnp.finfo(dtype)
+        found = lax.reduce_precision(found, number.nexp, number.nmant)
+    return found.astype(dtype)
 
 
 def _axes(values: Array, axis: Axis) -> tuple[int, ...]:
