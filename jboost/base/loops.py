@@ -58,6 +58,7 @@ def while_loop(unfinished: Callable[[State], Array], step: Callable[[State], Sta
 def cond(is_first: Array, first: Callable[..., State], second: Callable[..., State], *operands: Any) -> State:
     """`jax.lax.cond`."""
     axes = _axes_on_mesh(first, second, operands)
+    operands = _varying(operands, axes)  # here, as `vmap` marks them a second time inside the branches
     chosen: State = lax.cond(is_first, _marking(first, axes), _marking(second, axes), *operands)
     return chosen
 
