@@ -73,15 +73,6 @@ def _few_memory_maps():
         gc.collect()
 
 
-def pytest_collection_modifyitems(items):
-    """Marks as slow what slow.txt names: a whole test, or some of its parameters."""
-    lines = (line.strip() for line in Path(__file__).with_name("slow.txt").read_text(encoding="utf-8").splitlines())
-    slow = {line for line in lines if line and not line.startswith("#")}
-    for item in items:
-        if item.nodeid in slow or item.nodeid.split("[")[0] in slow:
-            item.add_marker(pytest.mark.slow)
-
-
 _NUM_FILES_SHOWN = 15
 
 
