@@ -309,11 +309,11 @@ def _check(
     latest, error = _unscaled(state.mapped, state.scaling), jax.tree.map(jnp.subtract, state.mapped, state.point)
     images = _images(problem, state.scaling, latest, ray, error)
     info, worst = _assess(state, problem, latest, images, ways, tolerance)
-    judged = _judge(state, ray, _find_rays(scaled, state.tight, ray, images), worst, tolerance, config)
+    assessed = _judge(state, ray, _find_rays(scaled, state.tight, ray, images), worst, tolerance, config)
     index = (state.num_iterations - 1) // config.iterations_per_check
     history = record(state.history, index, info.primal_residual, info.dual_residual, info.duality_gap)
     cross = reduce.total(error.dual * images.error)
-    return _maybe_restart(judged._replace(history=history), ways, cross, size), info
+    return _maybe_restart(assessed._replace(history=history), ways, cross, size), info
 
 
 def _unit(mapped: Array, anchor: Array, way: _Way) -> Array:

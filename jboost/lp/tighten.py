@@ -51,9 +51,10 @@ def _implied(matrix: Array, row_lower: Array, row_upper: Array, low: Array, high
     least, most = _terms(matrix, jnp.where(is_positive, low, high)), _terms(matrix, jnp.where(is_positive, high, low))
     most_left = jnp.where(least.is_bounded, row_upper - least.others + _slack(matrix, row_upper, least), jnp.inf)  # for a_ij x_j
     least_left = jnp.where(most.is_bounded, row_lower - most.others - _slack(matrix, row_lower, most), -jnp.inf)
-    ceilings, floors = jnp.where(is_positive, most_left, least_left) / matrix, jnp.where(is_positive, least_left, most_left) / matrix
-    ceilings, floors = jnp.where(matrix == 0, jnp.inf, ceilings + _rounding(ceilings)), jnp.where(matrix == 0, -jnp.inf, floors - _rounding(floors))
-    return reduce.several((reduce.LARGEST, floors), (reduce.LEAST, ceilings), axis=0)
+    highest, lowest = jnp.where(is_positive, most_left, least_left) / matrix, jnp.where(is_positive, least_left, most_left) / matrix
+    highest = jnp.where(matrix == 0, jnp.inf, highest + _rounding(highest))
+    lowest = jnp.where(matrix == 0, -jnp.inf, lowest - _rounding(lowest))
+    return reduce.several((reduce.LARGEST, lowest), (reduce.LEAST, highest), axis=0)
 
 
 class _Terms(NamedTuple):
