@@ -574,30 +574,35 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
     mine = np.where(is_shared, random.integers(0, few, held), random.integers(0, 3, held))
     ends = random.permuted([mine, np.where(is_shared, random.integers(few, few + 4, held), random.integers(few, size, held))], axis=0)
     ends = [np.where(np.arange(held) < 5, size, end) for end in ends]  # slots without a cut
-    program = newton.make_program(instance, Cuts(*(jnp.asarray(end, jnp.int32) for end in ends)))
-    ratio = newton.Parts(*(jnp.asarray(10 ** random.uniform(-3, 3, count)) for count in (columns, columns, columns, size, size, held)))
-    ratio = ratio._replace(cuts=jnp.where(program.is_used.cuts, ratio.cuts, 0.0))
-    push = newton._Push(jnp.asarray(random.normal(size=(size, 2))), jnp.asarray(random.normal(size=(2 * columns, 2))))
+    known = Cuts(*(jnp.asarray(end, jnp.int32) for end in ends))
+    program = newton.make_program(instance, known, pair_cuts.rows(instance, known))
+    ratio = jnp.asarray(10 ** random.uniform(-3, 3, 3 * columns + 2 * size + held)) * program.is_used
+    push = jnp.asarray(random.normal(size=(2, size + 2 * columns)))
     is_in = newton._is_in_cover(program)
     assert few >= jnp.sum(is_in) > jnp.sum(is_in[few:]) > 0  # of both classes
     assert np.pad(is_in, (0, 1), constant_values=True)[ends].any(axis=0).all()
 
     def solve(is_in, program, ratio, push):
-        solver = newton._factor(program, newton._cover(is_in, few), ratio)
-        return solver.roughly(push), solver.refined(push)
+        system = newton.factorise(program, newton._cover(is_in, few), ratio)
+        return newton.solve_roughly(system, push), *newton.solve_refined(system, push, newton._MOST_REFINEMENTS[8])
 
     of_both, of_the_smaller = (jax.jit(solve)(chosen, program, ratio, push) for chosen in (is_in, jnp.arange(size) < few))
 
     joins = np.array([[np.sum([end[cut] == place for end in ends]) for place in range(size)] for cut in range(held)], float)
     nothing = np.zeros((columns, size)), np.zeros((columns, columns)), np.eye(columns)
+    of = newton.parts_of(program, ratio)
+    of_margins = np.hstack([1.3 * np.eye(size), instance.margins, np.zeros((size, columns))])
+    of_cuts = np.hstack([joins, np.zeros((held, columns)), program.served])
     squares = [
-        (np.hstack([nothing[0], nothing[2], nothing[1]]), ratio.coefficients),
-        (np.hstack([nothing[0], -nothing[2], nothing[2]]), ratio.extra + ratio.room),
-        (np.hstack([np.eye(size), np.zeros((size, 2 * columns))]), ratio.slacks),
-        (np.hstack([1.3 * np.eye(size), instance.margins, np.zeros((size, columns))]), ratio.margins),
-        (np.hstack([joins, np.zeros((held, columns)), program.served]), ratio.cuts),
+        (np.hstack([nothing[0], nothing[2], nothing[1]]), of.coefficients),
+        (np.hstack([nothing[0], -nothing[2], nothing[2]]), of.extra + of.room),
+        (np.hstack([np.eye(size), np.zeros((size, 2 * columns))]), of.slacks),
+        (of_margins, of.margins),
+        (of_cuts, of.cuts),
     ]
     matrix = sum(rows.T @ (np.asarray(scale)[:, None] * rows) for rows, scale in squares)
-    wanted = np.linalg.solve(matrix, np.vstack(push))
-    for found in (*of_both, *of_the_smaller):
-        np.testing.assert_allclose(np.vstack(found), wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
+    wanted = np.linalg.solve(matrix, np.transpose(push)).T
+    for roughly, refined, rows in (of_both, of_the_smaller):
+        for found in (roughly, refined):
+            np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
+        np.testing.assert_allclose(rows, wanted @ np.vstack([of_margins, of_cuts]).T, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())

@@ -130,7 +130,7 @@ class EveryPair:
             instance.either,
         )
 
-    def begin(self, instance: Instance, known: Cuts, values: Array, wanted: Wanted, selected: Array, slacks: Array) -> tuple[Cuts, Array]:
+    def begin(self, instance: Instance, known: Cuts, values: Array) -> tuple[Cuts, Array]:
         """No list, and the values of known cuts on the grid."""
         return pair_cuts.empty(0, instance.weights.shape[0]), placed(instance, known, values)
 

@@ -149,14 +149,21 @@ def serves(mine: Array, theirs: Array, either: Array | bool) -> Array:
 
 
 def gather(cuts: Cuts, values: Array) -> Array:
-    """The sum of the values [m] of both ends, [K]."""
-    return values.at[cuts.first].get(mode="fill", fill_value=0) + values.at[cuts.second].get(mode="fill", fill_value=0)
+    """The sum of the values [..., m] of both ends, [..., K]."""
+    first, second = (values.at[..., end].get(mode="fill", fill_value=0) for end in cuts)
+    return first + second
 
 
 def scatter(cuts: Cuts, values: Array, num_examples: int) -> Array:
-    """The sums [m, ...] of the values [K, ...] of the cuts that contain an example."""
-    ends = jnp.concatenate([cuts.first, cuts.second])
-    return jnp.zeros((num_examples, *values.shape[1:]), values.dtype).at[ends].add(jnp.concatenate([values, values]), mode="drop")
+    """The sums [..., m] of the values [..., K] of the cuts that contain an example."""
+    sums = jnp.zeros((*values.shape[:-1], num_examples), values.dtype)
+    return sums.at[..., jnp.concatenate(cuts)].add(jnp.concatenate([values, values], axis=-1), mode="drop")
+
+
+def scatter_rows(cuts: Cuts, values: Array, num_examples: int) -> Array:
+    """The sums [m, n] of the rows [K, n] of the cuts that contain an example."""
+    sums = jnp.zeros((num_examples, values.shape[1]), values.dtype)
+    return sums.at[jnp.concatenate(cuts)].add(jnp.concatenate([values, values]), mode="drop")
 
 
 @register
@@ -216,11 +223,9 @@ class WorkingSet:
         """The cuts with their rows."""
         return Listed(cuts, rows(instance, cuts), is_used(instance, cuts))
 
-    def begin(self, instance: Instance, known: Cuts, values: Array, wanted: Wanted, selected: Array, slacks: Array) -> tuple[Cuts, Array]:
-        """The first working set, from known cuts with their values [K] and a search; and those values where the cuts now stand."""
-        importance, everything = jnp.ones((self.capacity,), slacks.dtype), jnp.zeros((), slacks.dtype)
-        fresh = refresh(instance, known, importance, wanted, selected, slacks, everything)
-        return fresh.cuts, values.at[fresh.place_before].get(mode="fill", fill_value=0.0)
+    def begin(self, instance: Instance, known: Cuts, values: Array) -> tuple[Cuts, Array]:
+        """The first working set, of known cuts with their values [K]."""
+        return known, values
 
     def listed(self, instance: Instance, cuts: Cuts) -> Cuts:
         """The list itself."""

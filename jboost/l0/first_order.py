@@ -123,19 +123,17 @@ class Method:
         """Iterations over a working set; residuals and gap are relative."""
         last = first_order.run(make_program(instance, held), tolerance, dataclasses.replace(self.config, proof=NO_PROOF), iterate)
         found = first_order.warm_start(last)
-        primal, dual = self.sides(instance, held, found)
+        primal, dual = self.sides(instance, found)
         importance = jnp.where(dual.pair_weights > _IDLE * instance.unit, dual.pair_weights, 0.0)
         return Solved(found, primal, dual, importance, last.num_iterations)
 
-    def refresh(
-        self, instance: Instance, held: Held, place_before: Array, primal: Primal, iterate: first_order.WarmStart, before: Held
-    ) -> first_order.WarmStart:
+    def refresh(self, instance: Instance, place_before: Array, primal: Primal, iterate: first_order.WarmStart) -> first_order.WarmStart:
         """The same point for the next working set, new cuts with dual 0."""
         first = iterate.dual.shape[0] - place_before.shape[0]
         kept = iterate.dual[first:].at[place_before].get(mode="fill", fill_value=0.0)
         return iterate._replace(dual=iterate.dual.at[first:].set(kept))
 
-    def sides(self, instance: Instance, held: Held, iterate: first_order.WarmStart) -> tuple[Primal, Dual]:
+    def sides(self, instance: Instance, iterate: first_order.WarmStart) -> tuple[Primal, Dual]:
         """What a point says about the relaxation."""
         num_examples, num_columns = instance.margins.shape
         primal = Primal(*jnp.split(iterate.primal, [num_columns, 2 * num_columns]))

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import loops, numerics, reduce
+from jboost.base.numerics import matvec
 from jboost.base.types import Array, PyTree
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import newton
@@ -28,30 +28,34 @@ _LEAST_UNIT = 1e-15  # of a weight, where 32 bits are far from their ends
 _FULL = 0.95  # of the weight of an example, what the cuts and the margin take of it at the start
 
 
-def enter(program: Program, primal: Primal, dual: Dual, convexity: Array, product: Array) -> Point:
-    """An iterate next to both sides, nearly feasible where they are, with no complementary product much below the given one.
+class Start(NamedTuple):
+    """Where a solve begins: next to both sides, nearly feasible where they are, with no complementary product much below `product`."""
 
-    Args:
-      program: the cuts included that are to be met.
-      primal: lambda, mu and xi that meet all cuts.
-      dual: w and v, 0 for cuts that are new.
-      convexity: alpha.
-      product: [] positive.
-    """
-    instance, rho, used = program.instance, program.instance.margin, program.is_used
+    primal: Primal  # that meets all cuts
+    dual: Dual  # 0 for cuts that are new
+    convexity: Array  # [] alpha
+    product: Array  # [] positive
+
+
+def enter(program: Program, start: Start) -> Point:
+    """The first iterate."""
+    primal, dual, convexity, product = start
+    instance, rho, used = program.instance, program.instance.margin, newton.parts_of(program, program.is_used)
     unit = jnp.maximum(instance.unit, jnp.finfo(product.dtype).tiny)
     lift = jnp.clip(_LIFT * product / unit, *_LIFTS)
     count = jnp.maximum(jnp.sum(instance.is_column), 1)
     least = 0.1 * product
 
-    coefficients = jnp.where(instance.is_column, jnp.maximum(primal.coefficients, lift / count), 1.0)
-    coefficients = coefficients / jnp.sum(jnp.where(instance.is_column, coefficients, 0.0), initial=jnp.finfo(product.dtype).tiny)
+    coefficients = jnp.where(instance.is_column, jnp.maximum(primal.coefficients, lift / count), 0.0)
+    coefficients = coefficients / jnp.maximum(jnp.sum(coefficients), jnp.finfo(product.dtype).tiny)
     extra = jnp.clip(primal.selected - primal.coefficients, lift / count, 1 - lift)
-    reached = jnp.matmul(instance.margins, coefficients, precision=lax.Precision.HIGHEST)
-    slacks = jnp.maximum(primal.slacks + lift, (rho + lift - reached) / (1 + rho))
+    margins = matvec(instance.margins, coefficients)
+    slacks = jnp.maximum(primal.slacks + lift, (rho + lift - margins) / (1 + rho))
     selected = jnp.where(instance.is_column, coefficients + extra, 0.0)
-    covered = jnp.matmul(program.served, selected, precision=lax.Precision.HIGHEST) + pair_cuts.gather(program.cuts, slacks) - 1
-    above = Parts(coefficients, extra, 1 - extra, slacks, reached + (1 + rho) * slacks - rho, jnp.maximum(covered, lift))
+    covered = matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
+    above = Parts(coefficients, extra, 1 - extra, slacks, margins + (1 + rho) * slacks - rho, jnp.maximum(covered, lift))
+    above_zero = jnp.where(program.is_used, jnp.concatenate(above), 1.0)
+    above = newton.parts_of(program, above_zero)
 
     weights = jnp.maximum(dual.example_weights, least / above.margins)
     pair_weights = jnp.where(used.cuts, jnp.maximum(dual.pair_weights, jnp.where(dual.pair_weights > 0, least, product) / above.cuts), 0.0)
@@ -59,36 +63,27 @@ def enter(program: Program, primal: Primal, dual: Dual, convexity: Array, produc
     keep = jnp.minimum(1.0, _FULL * numerics.safe_divide(instance.weights, load, fill=1.0))
     weights = weights * keep
     pair_weights = pair_weights * jnp.minimum(*(keep.at[end].get(mode="fill", fill_value=1.0) for end in program.cuts))
-    load = (1 + rho) * weights + pair_cuts.scatter(program.cuts, pair_weights, weights.shape[0])
-    reduced = instance.costs - jnp.matmul(pair_weights, program.served, precision=lax.Precision.HIGHEST)
-    slope = reduced - jnp.matmul(weights, instance.margins, precision=lax.Precision.HIGHEST)
+    load, edges, served = newton.columns_of(program, newton.priced(program, jnp.concatenate([weights, pair_weights])))
+    reduced = instance.costs - served
+    slope = reduced - edges
     convexity = jnp.minimum(convexity, jnp.min(jnp.where(instance.is_column, slope, jnp.inf), initial=jnp.inf) - least)
     convexity = jnp.where(jnp.isfinite(convexity), convexity, 0.0)
-    room = jnp.maximum(least / above.room, least / extra - reduced)
-    below = Parts(
-        jnp.maximum(slope - convexity, least / coefficients),
-        reduced + room,
-        room,
-        jnp.maximum(instance.weights - load, least / slacks),
-        weights,
-        pair_weights,
-    )
-    return Point(*newton.masked(program, above, below), convexity)
+    room = jnp.maximum(least / above.room, least / above.extra - reduced)
+    of_slacks = jnp.maximum(instance.weights - load, least / above.slacks)
+    below = Parts(jnp.maximum(slope - convexity, least / above.coefficients), reduced + room, room, of_slacks, weights, pair_weights)
+    return Point(jnp.stack([above_zero, jnp.where(program.is_used, jnp.concatenate(below), 0.0)]), convexity)
 
 
 def product_of(program: Program, point: Point) -> Array:
     """The complementary products on average, []."""
-    totals = jax.tree.map(lambda one, other: jnp.sum(one * other), point.primal, point.dual)
-    counts = jax.tree.map(lambda used: jnp.sum(used, dtype=point.convexity.dtype), program.is_used)
-    return sum(totals) / jnp.maximum(sum(counts), 1)
+    return reduce.total(point.sides[0] * point.sides[1]) / jnp.maximum(reduce.count(program.is_used, dtype=point.sides.dtype), 1)
 
 
 def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
     """What the iterate says about the relaxation."""
-    used, primal = program.is_used, point.primal
-    coefficients = jnp.where(used.coefficients, primal.coefficients, 0.0)
-    selected = coefficients + jnp.where(used.extra, primal.extra, 0.0)
-    return Primal(coefficients, selected, jnp.where(used.slacks, primal.slacks, 0.0)), Dual(point.dual.margins, point.dual.cuts)
+    primal = newton.parts_of(program, jnp.where(program.is_used, point.sides[0], 0.0))
+    dual = newton.parts_of(program, point.sides[1])
+    return Primal(primal.coefficients, primal.coefficients + primal.extra, primal.slacks), Dual(dual.margins, dual.cuts)
 
 
 def _cast(tree: PyTree, *, dtype: jnp.dtype) -> PyTree:
@@ -108,26 +103,27 @@ class Solved(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Method:
-    """The interior point method, as the rounds see it."""
+    """The interior point method, as the rounds see it; its iterate is a `Start`."""
 
     config: InteriorPointConfig
     share_of_gap = 0.1
 
-    def begin(self, instance: Instance, held: Listed, primal: Primal, warm: WarmStart | None) -> Point:
-        """The first iterate, next to a feasible point or a warm start."""
-        program = newton.make_program(instance, held.cuts)
+    def begin(self, instance: Instance, held: Listed, primal: Primal, warm: WarmStart | None) -> Start:
+        """From nothing, or from a warm start."""
         unit = instance.unit
         if warm is None:
             nothing = Dual(jnp.zeros_like(instance.weights), jnp.zeros(held.is_used.shape, unit.dtype))
-            return enter(program, primal, nothing, unit + jnp.inf, _FIRST_PRODUCT * unit)
-        return enter(program, primal, warm.dual, warm.convexity, _RESUMED_PRODUCT * unit)
+            return Start(primal, nothing, unit + jnp.inf, _FIRST_PRODUCT * unit)
+        return Start(primal, warm.dual, warm.convexity, _RESUMED_PRODUCT * unit)
 
-    def solve(self, instance: Instance, held: Listed, iterate: Point, *, scale: Array, tolerance: Array) -> Solved:
+    def solve(self, instance: Instance, held: Listed, iterate: Start, *, scale: Array, tolerance: Array) -> Solved:
         """Iterations over a working set."""
-        program = newton.make_program(instance, held.cuts)
-        point, count = self._iterated(program, iterate, scale, tolerance)
-        importance = jnp.where(point.dual.cuts > _IDLE * point.primal.cuts * instance.unit, point.dual.cuts, 0.0)
-        return Solved(point, *sides(program, point), importance, count)
+        program = newton.make_program(instance, held.cuts, held.served)
+        point, count = self._iterated(program, enter(program, iterate), scale, tolerance)
+        primal, dual = sides(program, point)
+        beyond = newton.parts_of(program, point.sides[0]).cuts
+        importance = jnp.where(dual.pair_weights > _IDLE * beyond * instance.unit, dual.pair_weights, 0.0)
+        return Solved(Start(primal, dual, point.convexity, product_of(program, point)), primal, dual, importance, count)
 
     def _iterated(self, program: Program, iterate: Point, scale: Array, tolerance: Array) -> tuple[Point, Array]:
         """The last iterate and their number; of a large program in 32 bits as long as these carry what is asked for, in 64 afterwards."""
@@ -142,26 +138,25 @@ class Method:
 
             return (numerics.in_64_bits(iterated) if dtype == wide else iterated)(program, iterate, scale, tolerance)
 
-        if iterate.primal.slacks.shape[0] < _WORTH_TWO_FLOATS:
+        if program.instance.weights.shape[0] < _WORTH_TWO_FLOATS:
             return in_float(tolerance.dtype, tolerance)
         dearest = jnp.max(program.instance.costs, initial=0.0)
         is_carried = (tolerance >= _COARSE) & (unit > _LEAST_UNIT) & (jnp.maximum(unit, dearest) < 1 / _LEAST_UNIT)
         return loops.one_of(is_carried, tolerance, jnp.inf, functools.partial(in_float, narrow), functools.partial(in_float, wide))
 
-    def refresh(self, instance: Instance, held: Listed, place_before: Array, primal: Primal, iterate: Point, before: Listed) -> Point:
-        """The iterate for the next working set, next to a feasible point."""
-        product = product_of(newton.make_program(instance, before.cuts), iterate)
-        known = iterate.dual.cuts.at[place_before].get(mode="fill", fill_value=0.0)
-        return enter(newton.make_program(instance, held.cuts), primal, Dual(iterate.dual.margins, known), iterate.convexity, product)
+    def refresh(self, instance: Instance, place_before: Array, primal: Primal, iterate: Start) -> Start:
+        """Where to begin over the next working set, from a feasible point."""
+        known = iterate.dual.pair_weights.at[place_before].get(mode="fill", fill_value=0.0)
+        return iterate._replace(primal=primal, dual=Dual(iterate.dual.example_weights, known))
 
-    def sides(self, instance: Instance, held: Listed, iterate: Point) -> tuple[Primal, Dual]:
+    def sides(self, instance: Instance, iterate: Start) -> tuple[Primal, Dual]:
         """What an iterate says about the relaxation."""
-        return sides(newton.make_program(instance, held.cuts), iterate)
+        return iterate.primal, iterate.dual
 
-    def convexity(self, instance: Instance, iterate: Point) -> Array:
+    def convexity(self, instance: Instance, iterate: Start) -> Array:
         """alpha."""
         return iterate.convexity
 
-    def primal_weight(self, iterate: Point) -> Array:
+    def primal_weight(self, iterate: Start) -> Array:
         """There is none."""
         return jnp.zeros_like(iterate.convexity)

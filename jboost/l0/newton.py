@@ -4,15 +4,17 @@ With mu = lambda + extra: minimise weights . xi + c . (lambda + extra) s.t. A la
 sum lambda = 1, extra + room = 1; lambda, extra, room, xi, margin, cut >= 0. A_iu = y_i H_iu; E has two ones in a row, the ends of a cut, and S is
 what serves it.
 
+All variables that are not negative lie in one vector, and their duals in another one of the same order (`Parts`). A direction is found in
+x = (xi, lambda, mu), the rest of it follows. Rows are the margins and the cuts, J x = (A lambda + (1 + rho) xi, S mu + E xi).
+
 Work of an iteration: xi is eliminated by way of the graph of the cuts. Examples of which no two share a cut have a diagonal block, so one Cholesky
 factor is left of the size of the others, which hold an end of each cut at least: the smaller class would do, and half of it does as a rule. Then
-there is one of twice the number of columns. Further right-hand sides cost little.
+there is one of twice the number of columns. Further right-hand sides cost little: all of an iteration go through one loop.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -20,8 +22,8 @@ import jax.numpy as jnp
 from jax import lax
 from jax.scipy.linalg import cho_solve, solve_triangular
 
-from jboost.base import devices, loops, numerics
-from jboost.base.numerics import times, times_transposed
+from jboost.base import devices, loops, numerics, reduce
+from jboost.base.numerics import matvec, rmatvec, times, times_transposed
 from jboost.base.types import Array
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.types import Cuts, Instance
@@ -35,36 +37,34 @@ _DENSITY = 100  # entries of the graph to an edge, from which a CPU goes along e
 _MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a direction, by the size of a float
 _EXACT = {4: 1e-2, 8: 1e-4}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
+_LONGER = 0.01  # by how much the two steps together are to be longer for a further corrector to count
+_LEAST_RATE = 1e-30  # at which a part of an iterate falls, so that steps are finite
 
 
 class Parts(NamedTuple):
-    """One number for each of the variables that are not negative, or for their duals."""
+    """One number for each of the variables that are not negative, or for their duals, in the order in which they lie in a vector."""
 
-    coefficients: Array  # [U] lambda
-    extra: Array  # [U] mu - lambda
-    room: Array  # [U] 1 - extra
-    slacks: Array  # [m] xi
-    margins: Array  # [m] what a margin has beyond what it needs; its dual is w
-    cuts: Array  # [K] what a cut has beyond 1; its dual is v
+    coefficients: Array  # [..., U] lambda
+    extra: Array  # [..., U] mu - lambda
+    room: Array  # [..., U] 1 - extra
+    slacks: Array  # [..., m] xi
+    margins: Array  # [..., m] what a margin has beyond what it needs; its dual is w
+    cuts: Array  # [..., K] what a cut has beyond 1; its dual is v
 
 
 class Point(NamedTuple):
-    """An iterate."""
+    """An iterate, or changes of it."""
 
-    primal: Parts  # 1 where unused
-    dual: Parts  # 0 where unused
+    sides: Array  # [2, n] primal, 1 where unused, and dual, 0 where unused; of changes 0 where unused
     convexity: Array  # [] alpha
 
 
 class Residuals(NamedTuple):
     """What an iterate misses."""
 
-    coefficients: Array  # [U] dual
-    extra: Array  # [U] dual
-    slacks: Array  # [m] dual
+    duals: Array  # [m + 2 U] of x = (xi, lambda, mu)
     room: Array  # [U]
-    margins: Array  # [m]
-    cuts: Array  # [K]
+    rows: Array  # [m + K]
     convexity: Array  # []
 
 
@@ -74,7 +74,7 @@ class Program(NamedTuple):
     instance: Instance
     cuts: Cuts
     served: Array  # [K, U] S
-    is_used: Parts  # bool
+    is_used: Array  # [n] bool
 
 
 class Cover(NamedTuple):
@@ -85,6 +85,57 @@ class Cover(NamedTuple):
     slots: Array  # [m] int32 where they stand among `places`; k for the others
 
 
+def make_program(instance: Instance, cuts: Cuts, served: Array) -> Program:
+    """The program over these cuts, served [K, U] as their rows say."""
+    is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
+    columns = (instance.is_column,) * 3
+    return Program(instance, cuts, served, jnp.concatenate([*columns, is_real, is_real, pair_cuts.is_used(instance, cuts)]))
+
+
+def _no_residuals(program: Program) -> Residuals:
+    (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
+    sizes = (num_examples + 2 * num_columns,), (num_columns,), (num_examples + num_cuts,), ()
+    duals, room, rows, convexity = (jnp.zeros(size, program.served.dtype) for size in sizes)
+    return Residuals(duals, room, rows, convexity)
+
+
+def parts_of(program: Program, vector: Array) -> Parts:
+    """A vector [..., n], part by part."""
+    (num_examples, num_columns), num_cuts = program.instance.margins.shape, program.served.shape[0]
+    return Parts(*_split(vector, 3 * [num_columns] + 2 * [num_examples] + [num_cuts]))
+
+
+def _split(vector: Array, sizes: list[int]) -> list[Array]:
+    """Pieces of such sizes along the last axis."""
+    ends = [sum(sizes[: number + 1]) for number in range(len(sizes))]
+    return [vector[..., end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
+
+def columns_of(program: Program, vector: Array) -> list[Array]:
+    """xi, lambda and mu of a vector [..., m + 2 U]."""
+    num_examples, num_columns = program.instance.margins.shape
+    return _split(vector, [num_examples, num_columns, num_columns])
+
+
+def _rows_of(program: Program, vector: Array) -> list[Array]:
+    """Margins and cuts of a vector [..., m + K]."""
+    return _split(vector, [program.instance.margins.shape[0], program.served.shape[0]])
+
+
+def reached(program: Program, columns: Array) -> Array:
+    """J x of one vector [m + 2 U] or several [k, m + 2 U]: [m + K] or [k, m + K]."""
+    slacks, coefficients, selected = columns_of(program, columns)
+    margins = matvec(program.instance.margins, coefficients) + (1 + program.instance.margin) * slacks
+    return jnp.concatenate([margins, matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks)], axis=-1)
+
+
+def priced(program: Program, rows: Array) -> Array:
+    """The transpose of J times one vector [m + K] or several [k, m + K]: [m + 2 U] or [k, m + 2 U]."""
+    margins, cuts = _rows_of(program, rows)
+    slacks = (1 + program.instance.margin) * margins + pair_cuts.scatter(program.cuts, cuts, margins.shape[-1])
+    return jnp.concatenate([slacks, rmatvec(program.instance.margins, margins), rmatvec(program.served, cuts)], axis=-1)
+
+
 def _is_in_cover(program: Program) -> Array:
     """For each cut the end that more cuts share, where that makes fewer than the smaller class, [m] bool."""
     num_examples = program.instance.weights.shape[0]
@@ -93,7 +144,7 @@ def _is_in_cover(program: Program) -> Array:
     of_low, of_high = (degrees.at[end].get(mode="fill", fill_value=0) for end in (low, high))
     shared = jnp.zeros((num_examples,), bool).at[jnp.where(of_low >= of_high, low, high)].set(True, mode="drop")
     is_few = jnp.arange(num_examples) < program.instance.num_few
-    return jnp.where(jnp.sum(shared) <= program.instance.num_few, shared, is_few)
+    return jnp.where(reduce.count(shared) <= program.instance.num_few, shared, is_few)
 
 
 def _cover(is_in: Array, size: int) -> Cover:
@@ -103,314 +154,315 @@ def _cover(is_in: Array, size: int) -> Cover:
     return Cover(is_in, places, slots)
 
 
-def make_program(instance: Instance, cuts: Cuts) -> Program:
-    """The program over these cuts."""
-    is_real = jnp.arange(instance.weights.shape[0]) < instance.num_real
-    columns = (instance.is_column,) * 3
-    return Program(instance, cuts, pair_cuts.rows(instance, cuts), Parts(*columns, is_real, is_real, pair_cuts.is_used(instance, cuts)))
+class Graph(NamedTuple):
+    """The cuts between the cover and the examples outside it, with their ratios."""
+
+    outside: Array  # [K] int32 the example; m or more for a cut without one
+    inside: Array  # [K] int32 the slot of the cover; k for an empty slot
+    ratio: Array  # [K]
+    matrix: Array  # [m, k] their sums
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether products go along edges."""
+        return devices.platform() == "cpu" and _DENSITY * self.ratio.shape[0] < self.matrix.size
+
+    def to_cover(self, values: Array) -> Array:
+        """The transposed matrix times values [m, l]: [k, l]."""
+        return self._along_edges(values, self.outside, self.inside, self.matrix.shape[1]) if self.is_sparse else times(self.matrix.T, values)
+
+    def from_cover(self, values: Array) -> Array:
+        """The matrix times values [k, l]: [m, l]."""
+        return self._along_edges(values, self.inside, self.outside, self.matrix.shape[0]) if self.is_sparse else times(self.matrix, values)
+
+    def _along_edges(self, values: Array, start: Array, end: Array, size: int) -> Array:
+        gathered = values.at[start].get(mode="fill", fill_value=0.0) * self.ratio[:, None]
+        return jnp.zeros((size, values.shape[1]), values.dtype).at[end].add(gathered, mode="drop")
 
 
-def masked(program: Program, primal: Parts, dual: Parts) -> tuple[Parts, Parts]:
-    """1 and 0 where unused."""
-    fill = [
-        jax.tree.map(lambda used, part, value=value: jnp.where(used, part, value), program.is_used, parts)
-        for value, parts in ((1.0, primal), (0.0, dual))
-    ]
-    return fill[0], fill[1]
+class System(NamedTuple):
+    """What is to be solved for a direction, a matrix in x = (xi, lambda, mu), and the factors of one next to it."""
+
+    program: Program
+    ratio: Array  # [n] of dual to primal
+    cover: Cover
+    graph: Graph
+    inverse: Array  # [m] of the diagonal, of the examples that are eliminated; else 0
+    roots: Array  # [k] scale of the cover
+    factor: Array  # [k, k] Cholesky's of the cover, the other examples eliminated
+    ties: Array  # [m + k, 2 U] the columns' rows in the eliminated, and in what is left of the cover
+    unit: Array  # [2 U] scale of the columns
+    top: Array  # [2 U, 2 U] Cholesky's of the columns, all examples eliminated
 
 
-def residuals(program: Program, point: Point) -> Residuals:
-    """All residuals, 0 where unused; those of rows also where they are no more than rounding, which a row near its bound would magnify."""
-    instance, used = program.instance, program.is_used
-    primal, dual, rho = point.primal, point.dual, instance.margin
-    coefficients = jnp.where(used.coefficients, primal.coefficients, 0.0)
-    slacks = jnp.where(used.slacks, primal.slacks, 0.0)
-    selected = coefficients + jnp.where(used.extra, primal.extra, 0.0)
-    reduced = instance.costs - times(dual.cuts, program.served)
-    load = (1 + rho) * dual.margins + pair_cuts.scatter(program.cuts, dual.cuts, slacks.shape[0])
-    reached = times(instance.margins, coefficients) + (1 + rho) * slacks - rho
-    covered = times(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
-    return Residuals(
-        coefficients=jnp.where(used.coefficients, reduced - times(dual.margins, instance.margins) - point.convexity - dual.coefficients, 0.0),
-        extra=jnp.where(used.extra, reduced - dual.extra + dual.room, 0.0),
-        slacks=jnp.where(used.slacks, instance.weights - load - dual.slacks, 0.0),
-        room=_beyond_rounding(jnp.where(used.room, primal.extra + primal.room - 1, 0.0)),
-        margins=_beyond_rounding(jnp.where(used.margins, reached - primal.margins, 0.0)),
-        cuts=_beyond_rounding(jnp.where(used.cuts, covered - primal.cuts, 0.0)),
-        convexity=jnp.sum(coefficients) - 1,
+def factorise(program: Program, cover: Cover, ratio: Array) -> System:
+    """The system for ratios [n] of dual to primal, and its factors."""
+    instance, served, of = program.instance, program.served, parts_of(program, ratio)
+    is_real = parts_of(program, program.is_used).slacks
+    num_columns = served.shape[1]
+    eps, size, stiff = jnp.finfo(served.dtype).eps, cover.places.shape[0], 1 + instance.margin
+    graded = of.cuts[:, None] * served
+    ends = pair_cuts.scatter_rows(program.cuts, jnp.concatenate([graded, of.cuts[:, None]], axis=1), instance.margins.shape[0])
+    pulled, degrees = ends[:, :-1], ends[:, -1]
+    own = jnp.where(is_real, stiff**2 * of.margins + of.slacks, 1.0)
+    inverse = jnp.where(cover.is_in, 0.0, 1 / (own + degrees))
+    sides = jnp.concatenate([stiff * of.margins[:, None] * instance.margins, pulled], axis=1)
+
+    graph, among = _make_graph(program, cover, of.cuts)
+    swept = graph.to_cover(inverse[:, None] * jnp.concatenate([graph.matrix, sides, own[:, None]], axis=1))
+    among = among + among.T - swept[:, :size]  # between two of the cover, the other class's part is of one sign and its own of the other
+    among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
+    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + swept[:, -1]  # no difference: rounding stays relative
+    roots = jnp.where(cover.places < own.shape[0], lax.rsqrt(kept + reduce.total(jnp.abs(among))), 0.0)
+    inner = jnp.eye(size, dtype=served.dtype) * (1 + 30 * eps) + roots[:, None] * among * roots[None, :]
+    factor = lax.linalg.cholesky(inner, symmetrize_input=False)
+    halved = solve_triangular(factor, roots[:, None] * (sides.at[cover.places].get(mode="fill", fill_value=0.0) - swept[:, size:-1]), lower=True)
+
+    bend = of.extra + of.room
+    left = of.margins * jnp.where(cover.is_in, 1.0, (degrees + of.slacks) * inverse)  # the rest is gone
+    mixed = (-stiff * of.margins * inverse)[:, None] * pulled
+    of_margins = jnp.concatenate([left[:, None] * instance.margins, mixed], axis=1)
+    of_margins = times_transposed(instance.margins, of_margins)
+    whole = times_transposed(served, graded)
+    of_cuts = jnp.concatenate([of_margins[:, num_columns:].T, whole - times_transposed(pulled, inverse[:, None] * pulled)], axis=1)
+    own_column = jnp.eye(num_columns, dtype=served.dtype)
+    to_extra = jnp.concatenate([-own_column, own_column], axis=1)  # mu - lambda
+    outer = jnp.concatenate([of_margins, of_cuts]) - times_transposed(halved, halved)
+    outer = outer + times_transposed(to_extra, bend[:, None] * to_extra)
+    steepness = jnp.concatenate([reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients, jnp.diagonal(whole)])
+    unit = numerics.inverse_root(steepness + jnp.tile(bend, 2))
+    added = jnp.concatenate([of.coefficients, jnp.zeros_like(bend)]) * unit**2 + jnp.where(jnp.tile(instance.is_column, 2), 30 * eps, 1.0)
+    top = lax.linalg.cholesky(outer * unit[:, None] * unit[None, :] + jnp.diag(added), symmetrize_input=False)
+    return System(program, ratio, cover, graph, inverse, roots, factor, jnp.concatenate([sides, halved]), unit, top)
+
+
+def _make_graph(program: Program, cover: Cover, ratio: Array) -> tuple[Graph, Array]:
+    """The graph, and the sums [k, k] of cuts with both ends in the cover, below the diagonal."""
+    num_examples, size = cover.is_in.shape[0], cover.places.shape[0]
+    first, second = (cover.slots.at[end].get(mode="fill", fill_value=size) for end in program.cuts)
+    inside = jnp.minimum(first, second)
+    are_both_in = (first < size) & (second < size)
+    other = jnp.where(are_both_in, num_examples + jnp.maximum(first, second), jnp.where(first < size, program.cuts.second, program.cuts.first))
+    sums = jnp.zeros((num_examples + size, size), ratio.dtype).at[other, inside].add(ratio, mode="drop")
+    return Graph(other, inside, ratio, sums[:num_examples]), sums[num_examples:]
+
+
+def solve_roughly(system: System, right: Array) -> Array:
+    """Solutions x [l, m + 2 U] by the factors alone, for right-hand sides alike."""
+    num_examples, size = system.inverse.shape[0], system.roots.shape[0]
+    slacks, columns = right[:, :num_examples].T, right[:, num_examples:]
+    own = system.inverse[:, None] * slacks
+    of_cover = slacks.at[system.cover.places].get(mode="fill", fill_value=0.0) - system.graph.to_cover(own)
+    begun = solve_triangular(system.factor, system.roots[:, None] * of_cover, lower=True)
+    columns = columns - times(jnp.concatenate([own, begun]).T, system.ties)
+    columns = cho_solve((system.top, True), system.unit[:, None] * columns.T).T * system.unit[None, :]
+    of_others, of_cover = _split(times(columns, system.ties.T), [num_examples, size])
+    of_cover = system.roots[:, None] * solve_triangular(system.factor, begun - of_cover.T, lower=True, trans=1)
+    of_others = system.inverse[:, None] * (slacks - of_others.T - system.graph.from_cover(of_cover))
+    found = of_others.at[system.cover.places].set(of_cover, mode="drop")
+    return jnp.concatenate([found.T, columns], axis=1)
+
+
+def apply(system: System, columns: Array, rows: Array) -> Array:
+    """The matrix times several x [l, m + 2 U], with their rows J x [l, m + K]."""
+    program = system.program
+    of, is_real = parts_of(program, system.ratio[None, :]), parts_of(program, program.is_used[None, :]).slacks
+    slacks, coefficients, selected = columns_of(program, columns)
+    bent = (of.extra + of.room) * (selected - coefficients)
+    own = [jnp.where(is_real, of.slacks, 1.0) * slacks, of.coefficients * coefficients - bent, bent]
+    ratio = system.ratio[-rows.shape[-1] :]
+    return jnp.concatenate(own, axis=-1) + priced(program, ratio[None, :] * rows)
+
+
+class _Refined(NamedTuple):
+    """Solutions on their way."""
+
+    found: Array  # [l, m + 2 U]
+    rows: Array  # [l, m + K] J times these
+    rest: Array  # [l, m + 2 U] what they miss
+    toward: Array  # [l, m + 2 U]
+    size: Array  # [l] of the rest, squared
+    whole: Array  # [l] of the right-hand side
+    is_coarse: Array  # [] bool
+    count: Array  # [] int32
+
+
+def solve_refined(system: System, right: Array, most: Array) -> tuple[Array, Array]:
+    """Solutions x [l, m + 2 U] for right-hand sides alike, and J x [l, m + K].
+
+    By conjugate gradients, at most so many steps [], preconditioned by the factors: what was added to the diagonals is taken back.
+    """
+    exact = _EXACT[right.dtype.itemsize] ** 2
+
+    def refine(state: _Refined) -> _Refined:
+        bent = solve_roughly(system, state.rest)
+        size = reduce.total(state.rest * bent)
+        whole = jnp.where(state.count == 0, size, state.whole)
+        is_coarse = jnp.any(size > exact * whole)
+        return loops.cond(is_coarse, lambda: advanced(state, bent, size, whole), lambda: state._replace(is_coarse=is_coarse))
+
+    def advanced(state: _Refined, bent: Array, size: Array, whole: Array) -> _Refined:
+        toward = bent + numerics.safe_divide(size, state.size)[:, None] * state.toward
+        rows = reached(system.program, toward)
+        applied = apply(system, toward, rows)
+        length = numerics.safe_divide(size, jnp.maximum(reduce.total(toward * applied), 0.0))[:, None]
+        return _Refined(
+            state.found + length * toward,
+            state.rows + length * rows,
+            state.rest - length * applied,
+            toward,
+            size,
+            whole,
+            jnp.ones((), bool),
+            state.count + 1,
+        )
+
+    nothing, size = jnp.zeros_like(right), jnp.full(right.shape[:1], jnp.inf, right.dtype)
+    num_rows = sum(_num_rows(system.program))
+    first = _Refined(
+        nothing, jnp.zeros((right.shape[0], num_rows), right.dtype), right, nothing, size, size, jnp.ones((), bool), jnp.zeros((), jnp.int32)
     )
+    last = loops.while_loop(lambda state: state.is_coarse & (state.count < most), refine, first)
+    return last.found, last.rows
+
+
+def _num_rows(program: Program) -> tuple[int, int]:
+    return program.instance.margins.shape[0], program.served.shape[0]
+
+
+class _Aim(NamedTuple):
+    """A direction."""
+
+    targets: Array  # [n] by how much the complementary products are to change
+    change: Point
+    reach: Array  # [2] the steps at which the first part of either side is 0
+    goal: Array  # [] what all products are to be
+
+
+class _Stage(NamedTuple):
+    """Between two right-hand sides of an iteration."""
+
+    aim: _Aim
+    trial: Point
+    missing: Residuals  # of the trial
+
+
+def _advance(program: Program, cover: Cover, point: Point, least: Array, num_correctors: int) -> tuple[Point, Residuals, Array]:
+    """A predictor, a corrector and further ones, to products that sum to `least` at least; the next iterate, what it misses, and its lesser step.
+
+    The number of a stage is 0 for the predictor, 1 for the corrector, and more for those that aim further. Then `mend` takes back what rounding left
+    of the dual residuals at the end of the direction; those of rows are no more than rounding there. The last stage is to look at the next iterate.
+    """
+    system = factorise(program, cover, point.sides[1] / point.sides[0])
+    mend, most = 2 + num_correctors, _MOST_REFINEMENTS[point.sides.dtype.itemsize]
+    count = reduce.count(program.is_used, dtype=least.dtype)
+    now = reduce.total(point.sides[0] * point.sides[1])
+
+    def stage(number: Array, before: _Stage) -> _Stage:
+        aim, is_mending = before.aim, number == mend
+        ahead = jnp.where(number < mend, 0.0, jnp.where(is_mending, 1.0, _steps(aim.reach)))
+        trial = _moved(point, aim.change, ahead)
+        targets = jnp.where(program.is_used & ~is_mending, aim.targets + _pull(point, aim, number), 0.0)
+        missing, right = _look(system, point, trial, targets, is_mending)
+
+        def aimed() -> _Aim:
+            found, rows = solve_refined(system, right, jnp.where(is_mending, 1, most))
+            change = _complete(system, point, missing, targets, found, rows)
+            change = jax.tree.map(lambda new, old: jnp.where(is_mending, new + old, new), change, aim.change)
+            reach = _reach(program, point, change)
+            ahead = _moved(point, change, jnp.minimum(reach, 1.0)).sides
+            centring = jnp.clip((reduce.total(ahead[0] * ahead[1]) / now) ** 3, 1e-6, 1.0)
+            goal = jnp.minimum(jnp.maximum(centring, least / now), 1.0) * now / count
+            is_longer = jnp.sum(jnp.minimum(reach, 1.0)) > jnp.sum(jnp.minimum(aim.reach, 1.0)) + _LONGER
+            fresh = _Aim(targets, change, reach, jnp.where(number == 0, goal, aim.goal))
+            return loops.cond(is_longer | (number < 2) | is_mending, lambda: fresh, lambda: aim)
+
+        return _Stage(loops.cond(number <= mend, aimed, lambda: aim), trial, missing)
+
+    nothing = jax.tree.map(jnp.zeros_like, point)
+    first = _Aim(jnp.zeros_like(point.sides[0]), nothing, jnp.zeros((2,), least.dtype), jnp.zeros_like(least))
+    last = loops.fori_loop(0, mend + 2, stage, _Stage(first, point, _no_residuals(program)))
+    return last.trial, last.missing, jnp.min(_steps(last.aim.reach))
+
+
+def _moved(point: Point, change: Point, steps: Array) -> Point:
+    """The point after steps [2], or [] for both sides, along a change."""
+    both = jnp.broadcast_to(steps, (2,))
+    return Point(point.sides + both[:, None] * change.sides, point.convexity + both[1] * change.convexity)
+
+
+def _steps(reach: Array) -> Array:
+    return jnp.minimum(_TO_BOUNDARY * reach, 1.0)
+
+
+def _reach(program: Program, point: Point, change: Point) -> Array:
+    """The steps [2] at which the first part of either side is 0."""
+    sides = jnp.where(program.is_used[None, :], point.sides, 1.0)
+    return 1 / jnp.maximum(-reduce.least(change.sides / sides), _LEAST_RATE)
+
+
+def _pull(point: Point, aim: _Aim, number: Array) -> Array:
+    """What takes the complementary products [n] ahead to the goal.
+
+    Further correctors look a longer step ahead than the direction allows, take products to between a tenth of the goal and ten times it only, and
+    large ones no further than that at once.
+    """
+    is_further = number > 1
+    ahead = _moved(point, aim.change, jnp.where(is_further, jnp.minimum(aim.reach + _AMBITION, 1.0), 1.0)).sides
+    product = ahead[0] * ahead[1]
+    low, high = jnp.where(is_further, 0.1 * aim.goal, aim.goal), jnp.where(is_further, 10 * aim.goal, aim.goal)
+    pull = jnp.clip(product, low, high) - product
+    return jnp.where(is_further, jnp.maximum(pull, -10 * aim.goal), pull)
+
+
+def _look(system: System, point: Point, trial: Point, targets: Array, is_mending: Array) -> tuple[Residuals, Array]:
+    """What a trial point misses, 0 where unused, and the right-hand sides [2, m + 2 U] for a unit of alpha and for the change of products to targets.
+
+    What rows miss is 0 also where it is no more than rounding, which a row near its bound would magnify.
+    """
+    program, instance = system.program, system.program.instance
+    used, num_rows = parts_of(program, program.is_used), sum(_num_rows(program))
+    is_used = jnp.concatenate([used.slacks, used.coefficients, used.coefficients])
+    primal, dual = (parts_of(program, side) for side in trial.sides)
+    columns = jnp.where(is_used, jnp.concatenate([primal.slacks, primal.coefficients, primal.coefficients + primal.extra]), 0.0)
+    sides = jnp.concatenate([jnp.full_like(primal.margins, instance.margin), jnp.ones_like(primal.cuts)])
+    of_rows = reached(program, columns) - trial.sides[0, -num_rows:] - sides
+    of_rows = jnp.where(program.is_used[-num_rows:] & ~is_mending, _beyond_rounding(of_rows), 0.0)
+    of_room = jnp.where(used.room & ~is_mending, _beyond_rounding(primal.extra + primal.room - 1), 0.0)
+
+    push, ratio = targets / point.sides[0], parts_of(program, system.ratio)
+    both = priced(program, jnp.stack([trial.sides[1, -num_rows:], push[-num_rows:] - system.ratio[-num_rows:] * of_rows]))
+    turned = dual.room - dual.extra
+    prices = [instance.weights - dual.slacks, -trial.convexity - dual.coefficients - turned, instance.costs + turned]
+    of_duals = jnp.where(is_used, jnp.concatenate(prices) - both[0], 0.0)
+    pushes = parts_of(program, push)
+    to_extra = pushes.extra - pushes.room - ratio.room * of_room
+    right = both[1] - of_duals + jnp.concatenate([pushes.slacks, pushes.coefficients - to_extra, to_extra])
+    unit = jnp.concatenate([jnp.zeros_like(primal.slacks), used.coefficients.astype(push.dtype), jnp.zeros_like(turned)])
+    return Residuals(of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1), jnp.stack([unit, right])
 
 
 def _beyond_rounding(residual: Array) -> Array:
     return jnp.where(jnp.abs(residual) > 16 * jnp.finfo(residual.dtype).eps, residual, 0.0)
 
 
-class _Push(NamedTuple):
-    """Right-hand sides of the eliminated system, or its solution: xi, lambda, mu."""
-
-    slacks: Array  # [m, k]
-    columns: Array  # [2 U, k]
-
-
-class _Refined(NamedTuple):
-    """A solution on its way."""
-
-    found: _Push
-    rest: _Push  # what it misses
-    toward: _Push
-    size: Array  # [k] of the rest, squared
-
-
-class _Solver(NamedTuple):
-    """From right-hand sides of a system to its solutions."""
-
-    roughly: Callable[[_Push], _Push]  # by the factors alone
-    refined: Callable[[_Push], _Push]
-
-
-def _factor(program: Program, cover: Cover, ratio: Parts) -> _Solver:
-    """Solves the system in (xi, lambda, mu) for ratios of dual to primal."""
-    instance, served, used = program.instance, program.served, program.is_used
-    num_examples = instance.margins.shape[0]
-    eps = jnp.finfo(served.dtype).eps
-    size = cover.places.shape[0]
-    graded = ratio.cuts[:, None] * served
-    ends = pair_cuts.scatter(program.cuts, jnp.concatenate([graded, ratio.cuts[:, None]], axis=1), num_examples)
-    stiff = 1 + instance.margin
-    own = jnp.where(used.slacks, stiff**2 * ratio.margins + ratio.slacks, 1.0)
-    diagonal = own + ends[:, -1]
-    sides = jnp.concatenate([stiff * ratio.margins[:, None] * instance.margins, ends[:, :-1]], axis=1)  # [m, 2 U]
-    inverse = jnp.where(cover.is_in, 0.0, 1 / diagonal)[:, None]  # of those eliminated
-
-    first, second = (cover.slots.at[end].get(mode="fill", fill_value=size) for end in program.cuts)
-    inside = jnp.minimum(first, second)  # the slot of a cut's end in the cover
-    outside = jnp.where(first < size, jnp.where(second < size, num_examples, program.cuts.second), program.cuts.first)  # the other, if eliminated
-    graph = jnp.zeros((num_examples, size), served.dtype).at[outside, inside].add(ratio.cuts, mode="drop")
-    is_sparse = devices.platform() == "cpu" and _DENSITY * served.shape[0] < num_examples * size
-
-    def along_edges(values: Array, start: Array, end: Array, size: int) -> Array:
-        gathered = values.at[start].get(mode="fill", fill_value=0.0) * ratio.cuts[:, None]
-        return jnp.zeros((size, values.shape[1]), values.dtype).at[end].add(gathered, mode="drop")
-
-    def to_cover(values: Array) -> Array:
-        """The transposed graph times values [m, k]."""
-        return along_edges(values, outside, inside, size) if is_sparse else times_transposed(graph, values)
-
-    def from_cover(values: Array) -> Array:
-        """The graph times values of the cover [size, k]."""
-        return along_edges(values, inside, outside, num_examples) if is_sparse else times(graph, values)
-
-    among = jnp.zeros((size, size), served.dtype).at[jnp.maximum(first, second), inside].add(ratio.cuts, mode="drop")
-    among = among + among.T - to_cover(graph * inverse)  # between two of the cover, the other class's part is of one sign and its own of the other
-    among = jnp.where(jnp.eye(size, dtype=bool), 0.0, among)
-    kept = own.at[cover.places].get(mode="fill", fill_value=1.0) + to_cover(inverse * own[:, None])[:, 0]  # no difference: rounding stays relative
-    roots = jnp.where(cover.places < num_examples, lax.rsqrt(kept + jnp.sum(jnp.abs(among), axis=1)), 0.0)
-    inner = jnp.eye(size, dtype=served.dtype) * (1 + 30 * eps) + roots[:, None] * among * roots[None, :]
-    factor = lax.linalg.cholesky(inner, symmetrize_input=False)
-
-    def through_factor(slacks: Array) -> Array:
-        """The cover's right-hand side after the others are gone."""
-        rest = roots[:, None] * (slacks.at[cover.places].get(mode="fill", fill_value=0.0) - to_cover(inverse * slacks))
-        return solve_triangular(factor, rest, lower=True)
-
-    halved = through_factor(sides)
-    bend = ratio.extra + ratio.room
-    pulled, left = ends[:, :-1], jnp.where(cover.is_in, 1.0, (ends[:, -1] + ratio.slacks) * inverse[:, 0])  # of a margin's own part, the rest is gone
-    steep = times_transposed(instance.margins, (ratio.margins * left)[:, None] * instance.margins)
-    mixed = times_transposed(instance.margins, (-stiff * ratio.margins * inverse[:, 0])[:, None] * pulled)
-    gram = times_transposed(served, graded) - times_transposed(pulled, inverse * pulled)
-    outer = jnp.block([[steep + jnp.diag(ratio.coefficients + bend), mixed - jnp.diag(bend)], [mixed.T - jnp.diag(bend), gram + jnp.diag(bend)]])
-    outer = outer - times_transposed(halved, halved)
-    steepness = jnp.concatenate([times(ratio.margins, instance.margins**2) + ratio.coefficients, times(ratio.cuts, served)]) + jnp.tile(bend, 2)
-    unit = jnp.where(steepness > 0, lax.rsqrt(jnp.where(steepness > 0, steepness, 1.0)), 1.0)
-    shift = jnp.where(jnp.concatenate([used.coefficients, used.coefficients]), 30 * eps, 1.0)
-    top = lax.linalg.cholesky(outer * unit[:, None] * unit[None, :] + jnp.diag(shift), symmetrize_input=False)
-
-    def backsolve(push: _Push) -> _Push:
-        begun = through_factor(push.slacks)
-        right = push.columns - times_transposed(sides, inverse * push.slacks) - times_transposed(halved, begun)
-        columns = unit[:, None] * cho_solve((top, True), unit[:, None] * right)
-        of_cover = roots[:, None] * solve_triangular(factor, begun - times(halved, columns), lower=True, trans=1)
-        of_others = inverse * (push.slacks - times(sides, columns) - from_cover(of_cover))
-        return _Push(of_others.at[cover.places].set(of_cover, mode="drop"), columns)
-
-    def apply(found: _Push) -> _Push:
-        coefficients, selected = jnp.split(found.columns, 2)
-        of_margins = ratio.margins[:, None] * (times(instance.margins, coefficients) + stiff * found.slacks)
-        of_cuts = ratio.cuts[:, None] * (times(served, selected) + pair_cuts.gather(program.cuts, found.slacks))
-        of_slacks = jnp.where(used.slacks, ratio.slacks, 1.0)[:, None] * found.slacks
-        of_slacks = of_slacks + stiff * of_margins + pair_cuts.scatter(program.cuts, of_cuts, num_examples)
-        bent = bend[:, None] * (selected - coefficients)
-        of_coefficients = times_transposed(instance.margins, of_margins) + ratio.coefficients[:, None] * coefficients - bent
-        return _Push(of_slacks, jnp.concatenate([of_coefficients, times_transposed(served, of_cuts) + bent]))
-
-    def refined(push: _Push) -> _Push:
-        """By conjugate gradients, preconditioned by the factor: what was added to the diagonals is taken back."""
-        bent = backsolve(push)
-        whole = _dot(push, bent)
-
-        def refine(state: _Refined) -> _Refined:
-            reached = apply(state.toward)
-            length = numerics.safe_divide(state.size, jnp.maximum(_dot(state.toward, reached), 0.0))[None, :]
-            found = jax.tree.map(lambda value, change: value + length * change, state.found, state.toward)
-            rest = jax.tree.map(lambda value, change: value - length * change, state.rest, reached)
-            bent = backsolve(rest)
-            size = _dot(rest, bent)
-            turn = numerics.safe_divide(size, state.size)[None, :]
-            return _Refined(found, rest, jax.tree.map(lambda value, old: value + turn * old, bent, state.toward), size)
-
-        def is_coarse(state: _Refined) -> Array:
-            return jnp.any(state.size > _EXACT[eps.dtype.itemsize] ** 2 * whole)
-
-        first = _Refined(jax.tree.map(jnp.zeros_like, push), push, bent, whole)
-        return loops.bounded_loop(refine, is_coarse, first, max_checks=_MOST_REFINEMENTS[eps.dtype.itemsize])[0].found
-
-    return _Solver(backsolve, refined)
-
-
-def _dot(left: _Push, right: _Push) -> Array:
-    return sum(jnp.sum(one * other, axis=0) for one, other in zip(left, right, strict=True))
-
-
-class _Newton(NamedTuple):
-    """What all directions from an iterate share."""
-
-    solver: _Solver
-    ratio: Parts
-    inverse: Parts  # of the primal
-    dual_inverse: Parts  # 0 where unused
-    unit: _Push  # for a unit of alpha, k = 1
-
-
-def _right(program: Program, newton_inverse: Parts, ratio: Parts, missing: Residuals, targets: Parts) -> _Push:
-    push = jax.tree.map(lambda target, inverse: target * inverse, targets, newton_inverse)
-    of_margins = push.margins - ratio.margins * missing.margins
-    of_cuts = push.cuts - ratio.cuts * missing.cuts
-    through = times(of_cuts, program.served)
-    of_coefficients = -missing.coefficients + times(of_margins, program.instance.margins) + through + push.coefficients
-    of_extra = -missing.extra + through + push.extra - push.room - ratio.room * missing.room
-    of_slacks = (
-        -missing.slacks + (1 + program.instance.margin) * of_margins + pair_cuts.scatter(program.cuts, of_cuts, missing.slacks.shape[0]) + push.slacks
-    )
-    return _Push(of_slacks[:, None], jnp.concatenate([of_coefficients - of_extra, of_extra])[:, None])
-
-
-def _complete(program: Program, newton: _Newton, missing: Residuals, targets: Parts, solved: _Push) -> Point:
-    """All parts of a direction; a `Point` of changes."""
-    used, instance = program.is_used, program.instance
-    num_columns = instance.costs.shape[0]
-    pull = jnp.sum(newton.unit.columns[:num_columns, 0])
-    convexity = (-missing.convexity - jnp.sum(solved.columns[:num_columns, 0])) / jnp.where(pull > 0, pull, 1.0)
-    slacks = jnp.where(used.slacks, (solved.slacks + convexity * newton.unit.slacks)[:, 0], 0.0)
-    columns = (solved.columns + convexity * newton.unit.columns)[:, 0]
-    coefficients, selected = (jnp.where(used.coefficients, part, 0.0) for part in (columns[:num_columns], columns[num_columns:]))
+def _complete(system: System, point: Point, missing: Residuals, targets: Array, found: Array, rows: Array) -> Point:
+    """All parts of a direction, from the solutions [2, m + 2 U] for a unit of alpha and for the right-hand side, and their rows [2, m + K]."""
+    program = system.program
+    sums = jnp.sum(columns_of(program, found)[1], axis=1)
+    convexity = (-missing.convexity - sums[1]) / jnp.where(sums[0] > 0, sums[0], 1.0)
+    columns = found[1] + convexity * found[0]
+    slacks, coefficients, selected = columns_of(program, columns)
     extra = selected - coefficients
-    reached = times(instance.margins, coefficients) + (1 + instance.margin) * slacks
-    covered = times(program.served, selected) + pair_cuts.gather(program.cuts, slacks)
-    primal = Parts(
-        coefficients,
-        extra,
-        jnp.where(used.room, -extra - missing.room, 0.0),
-        slacks,
-        jnp.where(used.margins, reached + missing.margins, 0.0),
-        jnp.where(used.cuts, covered + missing.cuts, 0.0),
-    )
-    dual = jax.tree.map(lambda target, inverse, ratio, change: target * inverse - ratio * change, targets, newton.inverse, newton.ratio, primal)
-    return Point(primal, dual, convexity)
-
-
-def _mended(program: Program, newton: _Newton, point: Point, direction: Point) -> Point:
-    """The direction, with what rounding left of the dual residuals at its end taken back; those of rows are no more than rounding there."""
-    left = residuals(program, jax.tree.map(jnp.add, point, direction))
-    left = left._replace(**{row: jnp.zeros_like(getattr(left, row)) for row in ("room", "margins", "cuts")})
-    nothing = jax.tree.map(jnp.zeros_like, newton.inverse)
-    found = newton.solver.roughly(_right(program, newton.inverse, newton.ratio, left, nothing))
-    return jax.tree.map(jnp.add, direction, _complete(program, newton, left, nothing, found))
-
-
-def _longest(inverse: Parts, change: Parts) -> Array:
-    """The step at which the first part reaches 0; 1e30 where none does."""
-    fastest = jax.tree.map(lambda one, other: jnp.min(one * other, initial=0.0), inverse, change)
-    return 1 / jnp.maximum(-jnp.min(jnp.stack(jax.tree.leaves(fastest))), 1e-30)
-
-
-def _advance(program: Program, cover: Cover, point: Point, missing: Residuals, least: Array, num_correctors: int) -> tuple[Point, Array]:
-    """A predictor, a corrector and further ones, to products that sum to `least` at least; the next iterate and the shorter of its steps."""
-    one = jnp.ones((), point.convexity.dtype)
-    products = jax.tree.map(jnp.multiply, point.primal, point.dual)
-    inverse = jax.tree.map(lambda part: 1 / part, point.primal)
-    ratio = jax.tree.map(jnp.multiply, point.dual, inverse)
-    dual_inverse = jax.tree.map(lambda used, part: jnp.where(used, 1 / jnp.where(used, part, 1.0), 0.0), program.is_used, point.dual)
-    solver = _factor(program, cover, ratio)
-    num_columns = program.instance.costs.shape[0]
-    ones = jnp.concatenate([program.is_used.coefficients, jnp.zeros((num_columns,), bool)]).astype(one.dtype)[:, None]
-    to_zero = jax.tree.map(jnp.negative, products)
-    first = _right(program, inverse, ratio, missing, to_zero)
-    unit_push = _Push(jnp.zeros_like(first.slacks), ones)
-    both = solver.refined(jax.tree.map(lambda *parts: jnp.concatenate(parts, axis=1), unit_push, first))
-    newton = _Newton(solver, ratio, inverse, dual_inverse, jax.tree.map(lambda part: part[:, :1], both))
-    affine = _complete(program, newton, missing, to_zero, jax.tree.map(lambda part: part[:, 1:], both))
-
-    def lengths(change: Point) -> tuple[Array, Array]:
-        return _longest(inverse, change.primal), _longest(dual_inverse, change.dual)
-
-    def total(parts: Parts) -> Array:
-        return sum(jnp.sum(part) for part in parts)
-
-    count = total(jax.tree.map(lambda used: used.astype(one.dtype), program.is_used))
-    reach = [jnp.minimum(length, 1.0) for length in lengths(affine)]
-    ahead = jax.tree.map(
-        lambda value, change, dual, other: (value + reach[0] * change) * (dual + reach[1] * other),
-        point.primal,
-        affine.primal,
-        point.dual,
-        affine.dual,
-    )
-    now = total(products)
-    centring = jnp.clip((total(ahead) / now) ** 3, 1e-6, 1.0)
-    centring = jnp.minimum(jnp.maximum(centring, least / now), 1.0)
-    goal = centring * now / count
-
-    def aim(targets: Parts) -> Point:
-        solved = newton.solver.refined(_right(program, inverse, ratio, missing, targets))
-        return _complete(program, newton, missing, targets, solved)
-
-    def used_only(parts: Parts) -> Parts:
-        return jax.tree.map(lambda used, part: jnp.where(used, part, 0.0), program.is_used, parts)
-
-    def correct(number: Array, best: tuple[Parts, Point, tuple[Array, Array]]) -> tuple[Parts, Point, tuple[Array, Array]]:
-        """The first of these is the corrector itself; the others aim further, and count where that is longer."""
-        targets, direction, reached = best
-        steps = [jnp.minimum(length + _AMBITION, 1.0) for length in reached]
-        trial = jax.tree.map(
-            lambda target, value, change, dual, other: target + _nearer((value + steps[0] * change) * (dual + steps[1] * other), goal),
-            targets, point.primal, direction.primal, point.dual, direction.dual,
-        )  # fmt: skip
-        trial = jax.tree.map(lambda first, further: jnp.where(number == 0, first, further), targets, used_only(trial))
-        aimed = aim(trial)
-        reach = lengths(aimed)
-        is_better = jnp.minimum(reach[0], 1.0) + jnp.minimum(reach[1], 1.0) > jnp.minimum(reached[0], 1.0) + jnp.minimum(reached[1], 1.0) + 0.01
-        return jax.tree.map(lambda new, old: jnp.where(is_better, new, old), (trial, aimed, reach), best)
-
-    corrected = used_only(jax.tree.map(lambda product, change, other: goal - product - change * other, products, affine.primal, affine.dual))
-    _, direction, _ = loops.fori_loop(0, 1 + num_correctors, correct, (corrected, jax.tree.map(jnp.zeros_like, affine), (-one, -one)))
-    direction = _mended(program, newton, point, direction)
-    steps = [jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in lengths(direction)]
-    primal = jax.tree.map(lambda value, change: value + steps[0] * change, point.primal, direction.primal)
-    dual = jax.tree.map(lambda value, change: value + steps[1] * change, point.dual, direction.dual)
-    return Point(primal, dual, point.convexity + steps[1] * direction.convexity), jnp.minimum(*steps)
-
-
-def _nearer(product: Array, goal: Array) -> Array:
-    """What takes complementary products to between a tenth of the goal and ten times it, and large ones no further than that at once."""
-    return jnp.maximum(jnp.clip(product, 0.1 * goal, 10 * goal) - product, -10 * goal)
+    of_rows = reached(program, columns) + missing.rows
+    primal = jnp.where(program.is_used, jnp.concatenate([coefficients, extra, -extra - missing.room, slacks, of_rows]), 0.0)
+    return Point(jnp.stack([primal, targets / point.sides[0] - system.ratio * primal]), convexity)
 
 
 class State(NamedTuple):
     """An iterate, and the best so far."""
 
     point: Point
-    missing: Residuals
     best: Point
     error: Array  # [] of the best
     num_iterations: Array  # [] int32
@@ -420,16 +472,18 @@ class State(NamedTuple):
 
 def error_of(program: Program, point: Point, missing: Residuals, scale: Array) -> Array:
     """The complementary products and what the residuals may cost, over a scale of the objective, []."""
-    products = jax.tree.map(lambda one, other: jnp.sum(one * other), point.primal, point.dual)
-    gap = sum(products)
-    instance = program.instance
-    paid = jnp.sum(jnp.abs(missing.slacks)) + jnp.max(jnp.abs(missing.coefficients), initial=0.0) + jnp.sum(jnp.abs(missing.extra))
-    lacks = jnp.sum(instance.weights * jnp.abs(missing.margins)) + jnp.sum(point.dual.cuts * jnp.abs(missing.cuts))
-    return (gap + paid + lacks) / scale
+    slacks, coefficients, selected = columns_of(program, missing.duals)
+    margins, cuts = _rows_of(program, jnp.abs(missing.rows))
+    lacks = jnp.concatenate([program.instance.weights * margins, parts_of(program, point.sides[1]).cuts * cuts])
+    gap = reduce.total(jnp.concatenate([point.sides[0] * point.sides[1], jnp.abs(slacks), jnp.abs(selected), lacks]))
+    return (gap + jnp.max(jnp.abs(coefficients + selected), initial=0.0)) / scale
 
 
 def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
-    """Iterates until gap and residuals are within the tolerance; returns the best iterate, its error, and the number of iterations."""
+    """Iterates until gap and residuals are within the tolerance, which may be infinite for no iteration.
+
+    Returns the best iterate, its error, and the number of iterations.
+    """
     is_in = _is_in_cover(program)
     most = pair_cuts.num_few_places(is_in.shape[0])
     fewer = int(_FEWER * most)
@@ -439,23 +493,21 @@ def solve(program: Program, point: Point, *, scale: Array, tolerance: Array, con
 
     if most < _WORTH_TWO:
         return with_room(most, tolerance)
-    return loops.one_of(jnp.sum(is_in) <= fewer, tolerance, jnp.inf, functools.partial(with_room, fewer), functools.partial(with_room, most))
+    return loops.one_of(reduce.count(is_in) <= fewer, tolerance, jnp.inf, functools.partial(with_room, fewer), functools.partial(with_room, most))
 
 
 def _solve(program: Program, cover: Cover, point: Point, scale: Array, tolerance: Array, config: Any) -> tuple[Point, Array, Array]:
-    missing = residuals(program, point)
     none = jnp.zeros((), jnp.int32)
-    state = State(point, missing, point, error_of(program, point, missing, scale), none, none, jnp.ones((), bool))
+    state = State(point, point, jnp.full_like(scale, jnp.inf), none, none, jnp.ones((), bool))
 
     def step(state: State) -> State:
-        point, length = _advance(program, cover, state.point, state.missing, _SHARE * tolerance * scale, config.num_correctors)
-        missing = residuals(program, point)
+        point, missing, length = _advance(program, cover, state.point, _SHARE * tolerance * scale, config.num_correctors)
         error = error_of(program, point, missing, scale)
         is_better = error < state.error
         num_stalled = jnp.where(error < _PROGRESS * state.error, 0, state.num_stalled + 1).astype(jnp.int32)
-        best = jax.tree.map(lambda fresh, old: jnp.where(is_better, fresh, old), point, state.best)
+        best = loops.cond(is_better, lambda: point, lambda: state.best)
         is_sound = jnp.isfinite(error) & (length > 0)
-        return State(point, missing, best, jnp.where(is_better, error, state.error), state.num_iterations + 1, num_stalled, is_sound)
+        return State(point, best, jnp.where(is_better, error, state.error), state.num_iterations + 1, num_stalled, is_sound)
 
     def unfinished(state: State) -> Array:
         return (state.error > tolerance) & state.is_sound & (state.num_stalled < _MAX_STALLED)

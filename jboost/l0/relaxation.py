@@ -13,12 +13,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, loops
+from jboost.base import batching, check, loops, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.cuts import Wanted
+from jboost.l0.interior import Solved
 from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
@@ -221,6 +222,7 @@ class _State(NamedTuple):
 
     cuts: Cuts
     iterate: Any  # of the method
+    has_begun: Array  # [] bool, False before the first look
     best: _Best
     gap: Array  # [] relative
     wanted: Array  # [] the error that the next solve is asked for
@@ -273,7 +275,7 @@ def solve_instance(
     def step(state: _State) -> _State:
         return _round(instance, state, pairs, method, tolerance, config)
 
-    last, _ = loops.bounded_loop(step, unfinished, state, max_checks=config.max_rounds)
+    last, _ = loops.bounded_loop(step, unfinished, state, max_checks=1 + config.max_rounds)
     return _finish(instance, last, pairs, method, is_valid, tolerance)
 
 
@@ -353,44 +355,54 @@ def _scale(instance: Instance, upper: Array) -> Array:
 
 
 def _begin(instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, config: RelaxationConfig) -> _State:
-    """The first working set: what a warm start knows, and the pairs that fewest hypotheses tell apart."""
+    """Before the first look: what a warm start knows, or the even vote, and no bound."""
     num_examples, num_columns = instance.margins.shape
     dtype = instance.costs.dtype
     capacity = capacity_of(config, (num_examples, num_columns))
-    even = jnp.where(instance.is_column, 1 / jnp.maximum(jnp.sum(instance.is_column), 1), 0.0).astype(dtype)
+    count = jnp.sum(instance.is_column, dtype=dtype)
+    even = jnp.where(instance.is_column, 1 / jnp.maximum(count, 1), 0.0)
     cuts, known, known_weights = pair_cuts.empty(capacity, num_examples), None, jnp.zeros((capacity,), dtype)
     first = Primal(even, 2 * even, jnp.zeros((num_examples,), dtype))
     if warm is not None:
         known = _ordered(instance, warm)
-        place = jnp.zeros((num_examples + 1,), jnp.int32).at[instance.order].set(jnp.arange(num_examples, dtype=jnp.int32)).at[-1].set(num_examples)
-        inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
-        ends = place[jnp.where(inside[:, None], warm.pairs, num_examples)]
-        cuts = Cuts(ends[:, 0], ends[:, 1])
-        are_opposite = (jnp.min(ends, axis=1) < instance.num_few) & (jnp.max(ends, axis=1) >= instance.num_few)
-        inside = inside & are_opposite & jnp.all(ends < instance.num_real, axis=1) & pair_cuts.have_cuts(instance, cuts)
-        cuts = Cuts(*(jnp.where(inside, end, num_examples) for end in cuts))
-        known_weights = jnp.where(inside, known.dual.pair_weights, 0.0)
+        cuts = _known_cuts(instance, warm)
+        known_weights = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
         first = known.primal
-    point, least = certify.on_grid(instance, first)
-    wanted = pair_cuts.search(instance, point.selected, point.slacks, config.max_pair_entries)
-    cuts, known_weights = pairs.begin(instance, cuts, known_weights, wanted, point.selected, point.slacks)
-    held = pairs.hold(instance, cuts)
+    cuts, known_weights = pairs.begin(instance, cuts, known_weights)
     known = None if known is None else known._replace(dual=known.dual._replace(pair_weights=known_weights))
-    iterate = method.begin(instance, held, certify.shared(point, wanted), known)
-    none = jnp.zeros((), jnp.int32)
-    zero = jnp.zeros((), dtype)
-    plain = certify.raised(instance, point, least, wanted)
+    iterate = method.begin(instance, pairs.hold(instance, cuts), first, known)
+    none, zero = jnp.zeros((), jnp.int32), jnp.zeros((), dtype)
     nothing = Dual(jnp.zeros((num_examples,), dtype), jnp.zeros((capacity,), dtype))
-    lower, convexity = certify.prove_lower(instance, held, nothing)
-    best = _Best(plain, certify.price(instance, plain), nothing, cuts, convexity, lower)
+    best = _Best(first, zero + jnp.inf, nothing, cuts, zero, zero - jnp.inf)
     is_new = instance.is_column if warm is None else instance.is_column & (warm.primal.selected <= 0)
-    return _State(cuts, iterate, best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), is_new, none, none)
+    return _State(cuts, iterate, jnp.zeros((), bool), best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), is_new, none, none)
+
+
+def _known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
+    """The cuts of a warm start in the order of the instance; those of no pair of opposite classes are left out."""
+    num_examples = instance.weights.shape[0]
+    place = jnp.zeros((num_examples + 1,), jnp.int32).at[instance.order].set(jnp.arange(num_examples, dtype=jnp.int32)).at[-1].set(num_examples)
+    inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
+    ends = place[jnp.where(inside[:, None], warm.pairs, num_examples)]
+    cuts = Cuts(ends[:, 0], ends[:, 1])
+    are_opposite = (jnp.min(ends, axis=1) < instance.num_few) & (jnp.max(ends, axis=1) >= instance.num_few)
+    inside = inside & are_opposite & jnp.all(ends < instance.num_real, axis=1) & pair_cuts.have_cuts(instance, cuts)
+    return Cuts(*(jnp.where(inside, end, num_examples) for end in cuts))
 
 
 def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance: Array, config: RelaxationConfig) -> _State:
-    """One solve, what it proves, one search, and the cuts that it brings."""
+    """One solve, what it proves, one search, and the cuts that it brings; the first round looks at where it all begins, without a solve."""
     scale, held = _scale(instance, state.best.upper), pairs.hold(instance, state.cuts)
-    solved = method.solve(instance, held, state.iterate, scale=scale, tolerance=state.wanted)
+
+    def solve(tolerance: Array) -> Solved:
+        return method.solve(instance, held, state.iterate, scale=scale, tolerance=tolerance)
+
+    def as_it_is(_: Array) -> Solved:
+        primal, dual = method.sides(instance, state.iterate)
+        importance = jnp.ones(held.is_used.shape, scale.dtype)
+        return Solved(state.iterate, primal, dual, importance, jnp.zeros((), jnp.int32))
+
+    solved = loops.one_of(state.has_begun, state.wanted, jnp.inf, solve, as_it_is)
     dual = certify.allowed(instance, held, solved.dual)
     lower, convexity = certify.prove_lower(instance, held, dual)
     point, least = certify.on_grid(instance, solved.primal)
@@ -401,10 +413,10 @@ def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance
 
     scale = _scale(instance, best.upper)
     gap = (best.upper - best.lower) / scale
-    threshold = jnp.maximum(0.01 * jnp.minimum(gap, 1.0), 4 * jnp.finfo(gap.dtype).eps)
+    least_gap = 4 * jnp.finfo(gap.dtype).eps
+    threshold = jnp.where(state.has_begun, jnp.maximum(0.01 * jnp.minimum(gap, 1.0), least_gap), 0.0)
     candidates = wanted if config.selection == "violated" else _of_new_columns(instance, state, point, wanted, threshold, config)
     fresh = pairs.refresh(instance, state.cuts, solved.importance, candidates, point.selected, point.slacks, threshold)
-    next_held = pairs.hold(instance, fresh.cuts)
     finest = jnp.asarray(_FINEST[gap.dtype.itemsize], gap.dtype)
     aim = jnp.maximum(method.share_of_gap * gap, _SHARE_OF_TOLERANCE * tolerance)
     was_coarse = state.wanted > jnp.maximum(aim, finest)
@@ -412,15 +424,16 @@ def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance
     next_wanted = jnp.where(is_lost, 0.1, 1.0) * jnp.minimum(aim, state.wanted)
     return _State(
         cuts=fresh.cuts,
-        iterate=method.refresh(instance, next_held, fresh.place_before, certify.shared(point, wanted), solved.iterate, held),
+        iterate=method.refresh(instance, fresh.place_before, certify.shared(point, wanted), solved.iterate),
+        has_begun=jnp.ones((), bool),
         best=best,
-        gap=gap,
-        wanted=jnp.maximum(next_wanted, finest),
+        gap=jnp.where(state.has_begun, gap, jnp.inf),
+        wanted=jnp.where(state.has_begun, jnp.maximum(next_wanted, finest), state.wanted),
         num_lost=jnp.where(is_lost, state.num_lost + 1, 0).astype(jnp.int32),
         is_full=fresh.num_left_out > 0,
         is_new=state.is_new,
         num_iterations=state.num_iterations + solved.num_iterations,
-        num_rounds=state.num_rounds + 1,
+        num_rounds=state.num_rounds + jnp.where(state.has_begun, 1, 0),
     )
 
 
@@ -433,7 +446,7 @@ def _of_new_columns(instance: Instance, state: _State, point: Primal, wanted: Wa
 
 def _better(old: _Best, new: _Best) -> _Best:
     """The better primal side and the better dual side."""
-    attains, proves = new.upper < old.upper, new.lower > old.lower
+    attains, proves = new.upper <= old.upper, new.lower > old.lower  # infinite before the first
     primal, upper = jax.tree.map(lambda fresh, kept: jnp.where(attains, fresh, kept), (new.primal, new.upper), (old.primal, old.upper))
     fresh_side, old_side = new[2:], old[2:]
     return _Best(primal, upper, *jax.tree.map(lambda fresh, kept: jnp.where(proves, fresh, kept), fresh_side, old_side))
@@ -458,8 +471,8 @@ def _numbers(instance: Instance, cuts: Cuts) -> Array:
 
 
 def _finish(instance: Instance, state: _State, pairs: Any, method: Any, is_valid: Array, tolerance: Array) -> L0Relaxation:
-    best, held = state.best, pairs.hold(instance, state.cuts)
-    primal, dual = method.sides(instance, held, state.iterate)
+    best, is_used = state.best, pairs.hold(instance, state.cuts).is_used
+    primal, dual = method.sides(instance, state.iterate)
     warm = WarmStart(
         primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=_unordered(instance, primal.slacks)),
         dual._replace(example_weights=_unordered(instance, dual.example_weights)),
@@ -483,7 +496,7 @@ def _finish(instance: Instance, state: _State, pairs: Any, method: Any, is_valid
         pairs=_numbers(instance, pairs.listed(instance, best.cuts)),
         pair_weights=best.dual.pair_weights,
         convexity=best.convexity,
-        num_cuts=jnp.sum(held.is_used, dtype=jnp.int32),
+        num_cuts=reduce.count(is_used),
         num_iterations=state.num_iterations,
         num_rounds=state.num_rounds,
         warm=warm,
