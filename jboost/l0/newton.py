@@ -225,10 +225,9 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     of_margins = times_transposed(instance.margins, of_margins)
     whole = times_transposed(served, graded)
     of_cuts = jnp.concatenate([of_margins[:, num_columns:].T, whole - times_transposed(pulled, inverse[:, None] * pulled)], axis=1)
-    own_column = jnp.eye(num_columns, dtype=served.dtype)
-    to_extra = jnp.concatenate([-own_column, own_column], axis=1)  # mu - lambda
-    outer = jnp.concatenate([of_margins, of_cuts]) - times_transposed(halved, halved)
-    outer = outer + times_transposed(to_extra, bend[:, None] * to_extra)
+    of_extra = jnp.diag(bend)
+    outer = jnp.concatenate([of_margins, of_cuts]) + jnp.block([[of_extra, -of_extra], [-of_extra, of_extra]])
+    outer = outer - times_transposed(halved, halved)
     steepness = jnp.concatenate([reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients, jnp.diagonal(whole)])
     unit = numerics.inverse_root(steepness + jnp.tile(bend, 2))
     added = jnp.concatenate([of.coefficients, jnp.zeros_like(bend)]) * unit**2 + jnp.where(jnp.tile(instance.is_column, 2), 30 * eps, 1.0)
@@ -306,6 +305,7 @@ def solve_refined(system: System, right: Array, most: Array) -> tuple[Array, Arr
         rows = reached(system.program, toward)
         applied = apply(system, toward, rows)
         length = numerics.safe_divide(size, jnp.maximum(reduce.total(toward * applied), 0.0))[:, None]
+        length = jnp.where(most == 1, 1.0, length)  # of one step it is next to 1, and what is computed of it may be rounding
         return _Refined(
             state.found + length * toward,
             state.rows + length * rows,
