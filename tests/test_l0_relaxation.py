@@ -584,7 +584,12 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
 
     def solve(is_in, program, ratio, push):
         system = newton.factorise(program, newton._cover(is_in, few), ratio)
-        return newton.solve_roughly(system, push), *newton.solve_refined(system, push, newton._MOST_REFINEMENTS[8])
+
+        def directions(push):
+            refined = newton.solve_refined(system, push, newton._MOST_REFINEMENTS[8])
+            return newton.solve_roughly(system, push), refined, newton.reached(program, refined)
+
+        return jax.vmap(directions)(push)
 
     of_both, of_the_smaller = (jax.jit(solve)(chosen, program, ratio, push) for chosen in (is_in, jnp.arange(size) < few))
 

@@ -198,17 +198,16 @@ def times_transposed(matrix: Array, values: Array) -> Array:
     return jnp.stack([times_transposed(matrix, column) for column in values.T], axis=1)
 
 
-def matvec(matrix: Array, vectors: Array) -> Array:
-    """A matrix [m, n] times one vector [n] or the rows of several [k, n]: [m] or [k, m], at the highest precision.
+def matvec(matrix: Array, vector: Array) -> Array:
+    """A matrix [m, n] times a vector [n]: [m].
 
-    The product with one vector is a sum of products: XLA for CPUs takes some 100 ms to compile it as a product, and 15 ms as a sum. Products with
-    more vectors are calls of a library, which take no time to compile.
+    A sum of products, which XLA for CPUs compiles in 15 ms, and a product of a matrix and a vector in some 100 ms.
     """
-    return reduce.total(matrix * vectors[None, :], axis=1) if vectors.ndim == 1 else times(vectors, matrix.T)
+    return reduce.total(matrix * vector[None, :], axis=1)
 
 
 def rmatvec(matrix: Array, vectors: Array) -> Array:
-    """The transpose of a matrix [m, n] times one vector [m] or the rows of several [k, m]: [n] or [k, n], likewise."""
+    """The transpose of a matrix [m, n] times one vector [m] or the rows of several [k, m]: [n] or [k, n], one likewise, several by `times`."""
     return reduce.total(matrix * vectors[:, None], axis=0) if vectors.ndim == 1 else times(vectors, matrix)
 
 

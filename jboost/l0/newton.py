@@ -9,7 +9,7 @@ x = (xi, lambda, mu), the rest of it follows. Rows are the margins and the cuts,
 
 Work of an iteration: xi is eliminated by way of the graph of the cuts. Examples of which no two share a cut have a diagonal block, so one Cholesky
 factor is left of the size of the others, which hold an end of each cut at least: the smaller class would do, and half of it does as a rule. Then
-there is one of twice the number of columns. Further right-hand sides cost little: all of an iteration go through one loop.
+there is one of twice the number of columns. All right-hand sides of an iteration go through one loop: one copy is compiled.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ _MOST_REFINEMENTS = {4: 8, 8: 3}  # products and solves with the factor for a di
 _EXACT = {4: 1e-2, 8: 1e-4}  # of a right-hand side, in the norm of the inverse: what a direction may leave of it
 _AMBITION = 0.3  # how much longer a step a further corrector aims at
 _LONGER = 0.01  # by how much the two steps together are to be longer for a further corrector to count
+_UNIT, _PREDICTOR, _CORRECTOR = range(3)  # stages of an iteration
 _LEAST_RATE = 1e-30  # at which a part of an iterate falls, so that steps are finite
 
 
@@ -123,10 +124,10 @@ def _rows_of(program: Program, vector: Array) -> list[Array]:
 
 
 def reached(program: Program, columns: Array) -> Array:
-    """J x of one vector [m + 2 U] or several [k, m + 2 U]: [m + K] or [k, m + K]."""
+    """J x [m + K] of a vector [m + 2 U]."""
     slacks, coefficients, selected = columns_of(program, columns)
     margins = matvec(program.instance.margins, coefficients) + (1 + program.instance.margin) * slacks
-    return jnp.concatenate([margins, matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks)], axis=-1)
+    return jnp.concatenate([margins, matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks)])
 
 
 def priced(program: Program, rows: Array) -> Array:
@@ -225,10 +226,9 @@ def factorise(program: Program, cover: Cover, ratio: Array) -> System:
     of_margins = times_transposed(instance.margins, of_margins)
     whole = times_transposed(served, graded)
     of_cuts = jnp.concatenate([of_margins[:, num_columns:].T, whole - times_transposed(pulled, inverse[:, None] * pulled)], axis=1)
-    own_column = jnp.eye(num_columns, dtype=served.dtype)
-    to_extra = jnp.concatenate([-own_column, own_column], axis=1)  # mu - lambda
-    outer = jnp.concatenate([of_margins, of_cuts]) - times_transposed(halved, halved)
-    outer = outer + times_transposed(to_extra, bend[:, None] * to_extra)
+    of_extra = jnp.diag(bend)
+    outer = jnp.concatenate([of_margins, of_cuts]) + jnp.block([[of_extra, -of_extra], [-of_extra, of_extra]])
+    outer = outer - times_transposed(halved, halved)
     steepness = jnp.concatenate([reduce.total(of.margins[:, None] * instance.margins**2, axis=0) + of.coefficients, jnp.diagonal(whole)])
     unit = numerics.inverse_root(steepness + jnp.tile(bend, 2))
     added = jnp.concatenate([of.coefficients, jnp.zeros_like(bend)]) * unit**2 + jnp.where(jnp.tile(instance.is_column, 2), 30 * eps, 1.0)
@@ -248,47 +248,44 @@ def _make_graph(program: Program, cover: Cover, ratio: Array) -> tuple[Graph, Ar
 
 
 def solve_roughly(system: System, right: Array) -> Array:
-    """Solutions x [l, m + 2 U] by the factors alone, for right-hand sides alike."""
+    """The solution x [m + 2 U] by the factors alone, for a right-hand side alike."""
     num_examples, size = system.inverse.shape[0], system.roots.shape[0]
-    slacks, columns = right[:, :num_examples].T, right[:, num_examples:]
-    own = system.inverse[:, None] * slacks
-    of_cover = slacks.at[system.cover.places].get(mode="fill", fill_value=0.0) - system.graph.to_cover(own)
-    begun = solve_triangular(system.factor, system.roots[:, None] * of_cover, lower=True)
-    columns = columns - times(jnp.concatenate([own, begun]).T, system.ties)
-    columns = cho_solve((system.top, True), system.unit[:, None] * columns.T).T * system.unit[None, :]
-    of_others, of_cover = _split(times(columns, system.ties.T), [num_examples, size])
-    of_cover = system.roots[:, None] * solve_triangular(system.factor, begun - of_cover.T, lower=True, trans=1)
-    of_others = system.inverse[:, None] * (slacks - of_others.T - system.graph.from_cover(of_cover))
-    found = of_others.at[system.cover.places].set(of_cover, mode="drop")
-    return jnp.concatenate([found.T, columns], axis=1)
+    slacks, columns = right[:num_examples], right[num_examples:]
+    own = system.inverse * slacks
+    of_cover = slacks.at[system.cover.places].get(mode="fill", fill_value=0.0) - system.graph.to_cover(own[:, None])[:, 0]
+    begun = solve_triangular(system.factor, system.roots * of_cover, lower=True)
+    columns = columns - rmatvec(system.ties, jnp.concatenate([own, begun]))
+    columns = cho_solve((system.top, True), system.unit * columns) * system.unit
+    of_others, of_cover = _split(matvec(system.ties, columns), [num_examples, size])
+    of_cover = system.roots * solve_triangular(system.factor, begun - of_cover, lower=True, trans=1)
+    of_others = system.inverse * (slacks - of_others - system.graph.from_cover(of_cover[:, None])[:, 0])
+    return jnp.concatenate([of_others.at[system.cover.places].set(of_cover, mode="drop"), columns])
 
 
 def apply(system: System, columns: Array, rows: Array) -> Array:
-    """The matrix times several x [l, m + 2 U], with their rows J x [l, m + K]."""
+    """The matrix times x [m + 2 U], with its rows J x [m + K]."""
     program = system.program
-    of, is_real = parts_of(program, system.ratio[None, :]), parts_of(program, program.is_used[None, :]).slacks
+    of, is_real = parts_of(program, system.ratio), parts_of(program, program.is_used).slacks
     slacks, coefficients, selected = columns_of(program, columns)
     bent = (of.extra + of.room) * (selected - coefficients)
     own = [jnp.where(is_real, of.slacks, 1.0) * slacks, of.coefficients * coefficients - bent, bent]
-    ratio = system.ratio[-rows.shape[-1] :]
-    return jnp.concatenate(own, axis=-1) + priced(program, ratio[None, :] * rows)
+    return jnp.concatenate(own) + priced(program, system.ratio[-rows.shape[0] :] * rows)
 
 
 class _Refined(NamedTuple):
-    """Solutions on their way."""
+    """A solution on its way."""
 
-    found: Array  # [l, m + 2 U]
-    rows: Array  # [l, m + K] J times these
-    rest: Array  # [l, m + 2 U] what they miss
-    toward: Array  # [l, m + 2 U]
-    size: Array  # [l] of the rest, squared
-    whole: Array  # [l] of the right-hand side
+    found: Array  # [m + 2 U]
+    rest: Array  # [m + 2 U] what it misses
+    toward: Array  # [m + 2 U]
+    size: Array  # [] of the rest, squared
+    whole: Array  # [] of the right-hand side
     is_coarse: Array  # [] bool
     count: Array  # [] int32
 
 
-def solve_refined(system: System, right: Array, most: Array) -> tuple[Array, Array]:
-    """Solutions x [l, m + 2 U] for right-hand sides alike, and J x [l, m + K].
+def solve_refined(system: System, right: Array, most: Array) -> Array:
+    """The solution x [m + 2 U] for a right-hand side alike.
 
     By conjugate gradients, at most so many steps [], preconditioned by the factors: what was added to the diagonals is taken back.
     """
@@ -298,32 +295,20 @@ def solve_refined(system: System, right: Array, most: Array) -> tuple[Array, Arr
         bent = solve_roughly(system, state.rest)
         size = reduce.total(state.rest * bent)
         whole = jnp.where(state.count == 0, size, state.whole)
-        is_coarse = jnp.any(size > exact * whole)
+        is_coarse = size > exact * whole
         return loops.cond(is_coarse, lambda: advanced(state, bent, size, whole), lambda: state._replace(is_coarse=is_coarse))
 
     def advanced(state: _Refined, bent: Array, size: Array, whole: Array) -> _Refined:
-        toward = bent + numerics.safe_divide(size, state.size)[:, None] * state.toward
-        rows = reached(system.program, toward)
-        applied = apply(system, toward, rows)
-        length = numerics.safe_divide(size, jnp.maximum(reduce.total(toward * applied), 0.0))[:, None]
-        return _Refined(
-            state.found + length * toward,
-            state.rows + length * rows,
-            state.rest - length * applied,
-            toward,
-            size,
-            whole,
-            jnp.ones((), bool),
-            state.count + 1,
-        )
+        toward = bent + numerics.safe_divide(size, state.size) * state.toward
+        applied = apply(system, toward, reached(system.program, toward))
+        length = numerics.safe_divide(size, jnp.maximum(reduce.total(toward * applied), 0.0))
+        length = jnp.where(most == 1, 1.0, length)  # of one step it is next to 1, and what is computed of it may be rounding
+        found, rest = state.found + length * toward, state.rest - length * applied
+        return _Refined(found, rest, toward, size, whole, jnp.ones((), bool), state.count + 1)
 
-    nothing, size = jnp.zeros_like(right), jnp.full(right.shape[:1], jnp.inf, right.dtype)
-    num_rows = sum(_num_rows(system.program))
-    first = _Refined(
-        nothing, jnp.zeros((right.shape[0], num_rows), right.dtype), right, nothing, size, size, jnp.ones((), bool), jnp.zeros((), jnp.int32)
-    )
-    last = loops.while_loop(lambda state: state.is_coarse & (state.count < most), refine, first)
-    return last.found, last.rows
+    nothing, size = jnp.zeros_like(right), jnp.full((), jnp.inf, right.dtype)
+    first = _Refined(nothing, right, nothing, size, size, jnp.ones((), bool), jnp.zeros((), jnp.int32))
+    return loops.while_loop(lambda state: state.is_coarse & (state.count < most), refine, first).found
 
 
 def _num_rows(program: Program) -> tuple[int, int]:
@@ -342,6 +327,7 @@ class _Aim(NamedTuple):
 class _Stage(NamedTuple):
     """Between two right-hand sides of an iteration."""
 
+    unit: Array  # [m + 2 U] x for a unit of alpha
     aim: _Aim
     trial: Point
     missing: Residuals  # of the trial
@@ -350,11 +336,11 @@ class _Stage(NamedTuple):
 def _advance(program: Program, cover: Cover, point: Point, least: Array, num_correctors: int) -> tuple[Point, Residuals, Array]:
     """A predictor, a corrector and further ones, to products that sum to `least` at least; the next iterate, what it misses, and its lesser step.
 
-    The number of a stage is 0 for the predictor, 1 for the corrector, and more for those that aim further. Then `mend` takes back what rounding left
-    of the dual residuals at the end of the direction; those of rows are no more than rounding there. The last stage is to look at the next iterate.
+    Stages are the unit of alpha, the predictor, the corrector, and those that aim further. Then `mend` takes back what rounding left of the dual
+    residuals at the end of the direction; those of rows are no more than rounding there. The last stage is to look at the next iterate.
     """
     system = factorise(program, cover, point.sides[1] / point.sides[0])
-    mend, most = 2 + num_correctors, _MOST_REFINEMENTS[point.sides.dtype.itemsize]
+    mend, most = _CORRECTOR + 1 + num_correctors, _MOST_REFINEMENTS[point.sides.dtype.itemsize]
     count = reduce.count(program.is_used, dtype=least.dtype)
     now = reduce.total(point.sides[0] * point.sides[1])
 
@@ -365,24 +351,33 @@ def _advance(program: Program, cover: Cover, point: Point, least: Array, num_cor
         targets = jnp.where(program.is_used & ~is_mending, aim.targets + _pull(point, aim, number), 0.0)
         missing, right = _look(system, point, trial, targets, is_mending)
 
-        def aimed() -> _Aim:
-            found, rows = solve_refined(system, right, jnp.where(is_mending, 1, most))
-            change = _complete(system, point, missing, targets, found, rows)
+        def aimed() -> tuple[Array, _Aim]:
+            found = solve_refined(system, jnp.where(number == _UNIT, _unit_of_alpha(program), right), jnp.where(is_mending, 1, most))
+            unit = jnp.where(number == _UNIT, found, before.unit)
+            change = _complete(system, point, missing, targets, unit, found)
             change = jax.tree.map(lambda new, old: jnp.where(is_mending, new + old, new), change, aim.change)
             reach = _reach(program, point, change)
             ahead = _moved(point, change, jnp.minimum(reach, 1.0)).sides
             centring = jnp.clip((reduce.total(ahead[0] * ahead[1]) / now) ** 3, 1e-6, 1.0)
             goal = jnp.minimum(jnp.maximum(centring, least / now), 1.0) * now / count
             is_longer = jnp.sum(jnp.minimum(reach, 1.0)) > jnp.sum(jnp.minimum(aim.reach, 1.0)) + _LONGER
-            fresh = _Aim(targets, change, reach, jnp.where(number == 0, goal, aim.goal))
-            return loops.cond(is_longer | (number < 2) | is_mending, lambda: fresh, lambda: aim)
+            fresh = _Aim(targets, change, reach, jnp.where(number == _PREDICTOR, goal, aim.goal))
+            is_taken = (number > _UNIT) & (is_longer | (number <= _CORRECTOR) | is_mending)
+            return unit, loops.cond(is_taken, lambda: fresh, lambda: aim)
 
-        return _Stage(loops.cond(number <= mend, aimed, lambda: aim), trial, missing)
+        unit, aim = loops.cond(number <= mend, aimed, lambda: (before.unit, aim))
+        return _Stage(unit, aim, trial, missing)
 
     nothing = jax.tree.map(jnp.zeros_like, point)
     first = _Aim(jnp.zeros_like(point.sides[0]), nothing, jnp.zeros((2,), least.dtype), jnp.zeros_like(least))
-    last = loops.fori_loop(0, mend + 2, stage, _Stage(first, point, _no_residuals(program)))
+    last = loops.fori_loop(0, mend + 2, stage, _Stage(jnp.zeros_like(_unit_of_alpha(program)), first, point, _no_residuals(program)))
     return last.trial, last.missing, jnp.min(_steps(last.aim.reach))
+
+
+def _unit_of_alpha(program: Program) -> Array:
+    """The right-hand side [m + 2 U] for it."""
+    used = parts_of(program, program.is_used)
+    return jnp.concatenate([jnp.zeros_like(used.slacks), used.coefficients, jnp.zeros_like(used.extra)]).astype(program.served.dtype)
 
 
 def _moved(point: Point, change: Point, steps: Array) -> Point:
@@ -407,7 +402,7 @@ def _pull(point: Point, aim: _Aim, number: Array) -> Array:
     Further correctors look a longer step ahead than the direction allows, take products to between a tenth of the goal and ten times it only, and
     large ones no further than that at once.
     """
-    is_further = number > 1
+    is_further = number > _CORRECTOR
     ahead = _moved(point, aim.change, jnp.where(is_further, jnp.minimum(aim.reach + _AMBITION, 1.0), 1.0)).sides
     product = ahead[0] * ahead[1]
     low, high = jnp.where(is_further, 0.1 * aim.goal, aim.goal), jnp.where(is_further, 10 * aim.goal, aim.goal)
@@ -416,7 +411,7 @@ def _pull(point: Point, aim: _Aim, number: Array) -> Array:
 
 
 def _look(system: System, point: Point, trial: Point, targets: Array, is_mending: Array) -> tuple[Residuals, Array]:
-    """What a trial point misses, 0 where unused, and the right-hand sides [2, m + 2 U] for a unit of alpha and for the change of products to targets.
+    """What a trial point misses, 0 where unused, and the right-hand side [m + 2 U] for the change of products to targets.
 
     What rows miss is 0 also where it is no more than rounding, which a row near its bound would magnify.
     """
@@ -438,20 +433,19 @@ def _look(system: System, point: Point, trial: Point, targets: Array, is_mending
     pushes = parts_of(program, push)
     to_extra = pushes.extra - pushes.room - ratio.room * of_room
     right = both[1] - of_duals + jnp.concatenate([pushes.slacks, pushes.coefficients - to_extra, to_extra])
-    unit = jnp.concatenate([jnp.zeros_like(primal.slacks), used.coefficients.astype(push.dtype), jnp.zeros_like(turned)])
-    return Residuals(of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1), jnp.stack([unit, right])
+    return Residuals(of_duals, of_room, of_rows, jnp.sum(columns_of(program, columns)[1]) - 1), right
 
 
 def _beyond_rounding(residual: Array) -> Array:
     return jnp.where(jnp.abs(residual) > 16 * jnp.finfo(residual.dtype).eps, residual, 0.0)
 
 
-def _complete(system: System, point: Point, missing: Residuals, targets: Array, found: Array, rows: Array) -> Point:
-    """All parts of a direction, from the solutions [2, m + 2 U] for a unit of alpha and for the right-hand side, and their rows [2, m + K]."""
+def _complete(system: System, point: Point, missing: Residuals, targets: Array, unit: Array, found: Array) -> Point:
+    """All parts of a direction, from the solutions [m + 2 U] for a unit of alpha and for the right-hand side."""
     program = system.program
-    sums = jnp.sum(columns_of(program, found)[1], axis=1)
-    convexity = (-missing.convexity - sums[1]) / jnp.where(sums[0] > 0, sums[0], 1.0)
-    columns = found[1] + convexity * found[0]
+    of_unit, of_found = (jnp.sum(columns_of(program, part)[1]) for part in (unit, found))
+    convexity = (-missing.convexity - of_found) / jnp.where(of_unit > 0, of_unit, 1.0)
+    columns = found + convexity * unit
     slacks, coefficients, selected = columns_of(program, columns)
     extra = selected - coefficients
     of_rows = reached(program, columns) + missing.rows
