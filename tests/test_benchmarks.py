@@ -78,6 +78,7 @@ def test_harness_writes_whole_files(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_plain_sweep_equals_jboost():
     for points, labels in SMALL:
         assert float(plain_sweep.least_loss(points, labels)) == optimum(points, labels)
@@ -97,6 +98,7 @@ def test_integer_program_equals_jboost():
     assert integer_program.least_loss(points, np.ones(SIZE)).loss == 0
 
 
+@pytest.mark.slow
 def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
     pytest.importorskip("highspy")
     results, readme = tmp_path / "results", tmp_path / "README.md"

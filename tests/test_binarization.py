@@ -16,6 +16,7 @@ import pytest
 from jboost.base import memory
 from jboost.data import binarization, cuts, support_sets
 from jboost.data.table import Table
+from marks import slow
 
 PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
 needs_papers = pytest.mark.skipif(not PAPERS.is_dir(), reason="the data sets of the papers are not here")
@@ -200,7 +201,7 @@ def random_table(rng, size):
     return table[:size], table[size:]
 
 
-@pytest.mark.parametrize("missing", ["literal", "none"])
+@pytest.mark.parametrize("missing", [slow("literal"), "none"])
 def test_text_says_what_bits_say(missing):
     rng = np.random.default_rng(3)
     for round_ in range(24):
@@ -339,6 +340,7 @@ def test_numbers_of_the_host_are_text_where_training_had_text():
     assert binarization.apply(binarizer, jnp.array([[0.0], [1.0], [-1.0]])).tolist() == bits
 
 
+@pytest.mark.slow
 def test_apply_under_jit_and_vmap(compilations):
     rng = np.random.default_rng(7)
     features = rng.normal(size=(3, 10, 2)).astype(np.float32)
@@ -464,6 +466,7 @@ def plain_greedy(differing, min_separation, costs):
     return sorted(chosen)
 
 
+@pytest.mark.slow
 def test_support_sets_by_brute_force():
     rng = np.random.default_rng(8)
     for round_ in range(100):
@@ -544,7 +547,7 @@ def test_numbers_of_cuts_are_those_counted_elsewhere(key, name, options):
 @pytest.mark.parametrize(
     ("key", "name", "options", "separation"),
     [
-        ("clev35", "CLVHEART", {"complete": True}, 4),
+        slow("clev35", "CLVHEART", {"complete": True}, 4),
         ("hung72", "HUHEART_REPROCESSED", {"missing": -9.0}, 5),
     ],
 )

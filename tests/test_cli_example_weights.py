@@ -53,6 +53,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_fit_writes_model_report_and_figures(folder):
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["boundary.png", "margins.png", "model.npz", "report.json"]
     report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)

@@ -352,6 +352,7 @@ def test_parameter_names():
     assert all(parameters[name].default is None for name in ("weights", "mask"))
 
 
+@pytest.mark.slow
 def test_no_strategy_loses_more_than_the_best_classifier():
     """Integer scores on a narrow band, for which hardly any direction of float32 keeps the optimum."""
     scores, labels, weights = [[1000000, -3999998], [1000004, -3999996], [1000003, -3999997]], [-1, -1, 1], [100.0, 1.0, 40.0]
@@ -379,6 +380,7 @@ def test_predictions_keep_the_sign_of_small_scores():
     assert jboost.predict(vote, np.float32([[1e-20, 0], [-1e-20, 0]])).tolist() == [1, -1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_stacking_leaves_a_constant_column_alone(penalty):
     labels, scores = [-1, 1, -1, 1], np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
@@ -392,6 +394,7 @@ def test_stacking_leaves_a_constant_column_alone(penalty):
         jboost.combine.stacking(scores, labels, penalty=np.inf)
 
 
+@pytest.mark.slow
 def test_traced_penalties_that_are_not_allowed():
     votes = jax.vmap(lambda penalty: jboost.combine.stacking(np.float32([[0], [1], [2], [3]]), [-1, 1, -1, 1], penalty=penalty))(
         np.float32([1, np.nan, -1, np.inf])

@@ -12,6 +12,7 @@ from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
 from jboost.pair.branch_and_bound import scans, search
 from jboost.pair.branch_and_bound.solve import pad, read
+from marks import slow_but
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
 MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}  # relative; the margin is rounded at the end
@@ -62,7 +63,8 @@ def assert_optimal(found, points, labels, weights, mask):
     assert frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets, case
 
 
-@pytest.mark.parametrize("num_sets, size", [(40, 8), pytest.param(100, 8, marks=pytest.mark.slow), pytest.param(60, 24, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_sets, size", [(40, 8), (100, 8), (60, 24)])
 def test_degenerate_sets(num_sets, size):
     for points, labels, weights, mask in zip(*random_degenerate_sets(61, num_sets, size), strict=True):
         found = solve(points.astype(np.float32), labels.astype(np.int32), weights=weights.astype(np.float32), mask=mask)
@@ -114,7 +116,7 @@ def test_a_thousand_points_with_general_weights(heavy):
     assert np.array_equal(found.misclassified, swept.misclassified)
 
 
-@pytest.mark.parametrize("size", [1, 2, 31, 32, 64, 65, 1000])
+@pytest.mark.parametrize("size", slow_but([1, 2, 31, 32, 64, 65, 1000], 1, 2, 32))
 def test_running_sums_and_extrema(size):
     rng = np.random.default_rng(size)
     for values in (rng.integers(-9, 9, size), rng.normal(size=size).astype(np.float32)):
@@ -149,6 +151,7 @@ def test_stops_with_a_valid_bound_and_goes_on():
         solve(points[:50], labels[:50], initial=state)
 
 
+@pytest.mark.slow
 def test_a_state_belongs_to_its_data_and_its_ties():
     """Moving the positive makes the classes separable, and neither the number of places nor the weight says so."""
     others, labels, states = [[2, 1], [1, 2], [-1, 1], [-2, -1], [-1, -2], [1, -1]], [1] + [-1] * 6, []
@@ -160,6 +163,7 @@ def test_a_state_belongs_to_its_data_and_its_ties():
         solve([[0, 0], *others], labels, initial=states[-1])
 
 
+@pytest.mark.slow
 def test_whole_weights_share_a_word():
     points, labels = two_gaussians(60)
     for weights, channels in ((np.ones(60), 1), (np.full(60, 12.0), 1), (np.r_[np.ones(59), 2.0**31], 2)):
@@ -169,6 +173,7 @@ def test_whole_weights_share_a_word():
             assert (heaviest * unit, jnp.sum(sites.own + sites.other) * unit) == (weights.max(), weights.sum())
 
 
+@pytest.mark.slow
 def test_auto_is_the_sweep_where_it_is_traced():
     points, labels = two_gaussians(60)
     traced = functools.partial(jax.eval_shape, jboost.pair.optimal_separator)

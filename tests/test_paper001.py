@@ -49,6 +49,7 @@ def table():
 WITH_INNER = {"replications": 1, "folds": 2, "inner_folds": 3, "cuts": "class_changes"}
 
 
+@pytest.mark.slow
 def test_inner_folds_hold_out_every_training_row_once(table):
     rows, labels, names = table
     for _, _, part in folds.prepare(rows, labels, names, WITH_INNER):
@@ -81,6 +82,7 @@ def test_inner_folds_are_binarized_without_what_they_hold_out(table):
     assert len(seen) == len(held)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     calls = []
 
@@ -136,7 +138,8 @@ def test_data_sets_side_by_side_are_as_one_after_the_other(folder):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("names", [["adaboost"], pytest.param(["l0", "lpboost", "slipper"], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["adaboost"], ["l0", "lpboost", "slipper"]])
 def test_folds_in_one_program_are_as_one_by_one(folder, names):
     (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', json.dumps(names)))
     found = []
@@ -176,6 +179,7 @@ def test_counts_are_positive(folder, option, capsys):
     assert f"argument {option}: 0 is not a positive whole number" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
     def learn(method, sizes, examples, features, labels, training, knobs, key):
         asked.add((method, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))

@@ -7,6 +7,7 @@ import pytest
 
 import jboost
 from jboost.data import synthetic
+from marks import slow_but
 
 SIZE = 20_000
 GENERATORS = (synthetic.ripley_mixture, synthetic.two_gaussians, synthetic.random_labels)
@@ -18,6 +19,7 @@ def classes(dataset):
     return features[labels < 0], features[labels > 0]
 
 
+@pytest.mark.slow
 def test_ripley_has_its_moments():
     negative, positive = classes(synthetic.ripley_mixture(jax.random.key(1), SIZE))
     for points, centres in ((negative, [[-0.7, 0.3], [0.3, 0.3]]), (positive, [[-0.3, 0.7], [0.4, 0.7]])):
@@ -43,7 +45,7 @@ def test_random_labels_say_nothing():
         np.testing.assert_allclose(points.var(axis=0), 1 / 3, rtol=0.06)
 
 
-@pytest.mark.parametrize("generate", GENERATORS)
+@pytest.mark.parametrize("generate", slow_but(GENERATORS, synthetic.random_labels))
 def test_a_key_decides_and_a_batch_of_keys_is_a_loop(generate):
     keys = jax.random.split(jax.random.key(0), 2)
     batch = jax.vmap(generate, in_axes=(0, None))(keys, 16)
