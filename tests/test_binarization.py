@@ -201,7 +201,8 @@ def random_table(rng, size):
     return table[:size], table[size:]
 
 
-@pytest.mark.parametrize("missing", [slow("literal"), "none"])
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["literal", "none"])
 def test_text_says_what_bits_say(missing):
     rng = np.random.default_rng(3)
     for round_ in range(24):
@@ -281,6 +282,7 @@ def test_intervals_categories_and_contradictions():
     assert text(x=(10, -1)) == "u is not missing"
 
 
+@pytest.mark.slow
 def test_redundant_bits_are_the_ones_brute_force_finds():
     rng = np.random.default_rng(5)
     for missing in ("literal", "none"):
@@ -533,7 +535,7 @@ COUNTED = [
 
 
 @needs_papers
-@pytest.mark.parametrize(("key", "name", "options"), COUNTED)
+@pytest.mark.parametrize(("key", "name", "options"), [slow(*case) if "SONAR" in case else case for case in COUNTED])
 def test_numbers_of_cuts_are_those_counted_elsewhere(key, name, options):
     counted = json.loads((PAPERS / "CUTPOINT_COUNTS.json").read_text(encoding="utf-8"))[key]["per_attribute"]
     features, labels, names = read_paper(name, **options)
@@ -543,11 +545,12 @@ def test_numbers_of_cuts_are_those_counted_elsewhere(key, name, options):
         assert dict(zip(names, found, strict=True)) == {attribute: counts[place] for attribute, counts in counted.items()}
 
 
+@pytest.mark.slow
 @needs_papers
 @pytest.mark.parametrize(
     ("key", "name", "options", "separation"),
     [
-        slow("clev35", "CLVHEART", {"complete": True}, 4),
+        ("clev35", "CLVHEART", {"complete": True}, 4),
         ("hung72", "HUHEART_REPROCESSED", {"missing": -9.0}, 5),
     ],
 )

@@ -302,7 +302,8 @@ def test_a_perfect_hypothesis_ends_it_in_any_round():
     assert fitted.certificate.margin_upper_bound == np.inf
 
 
-@pytest.mark.parametrize("booster", [slow(adaboost), infoboost])
+@pytest.mark.slow
+@pytest.mark.parametrize("booster", [adaboost, infoboost])
 def test_no_edge_stops(booster):
     dataset = make_dataset([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]], [1, -1, 1, -1])
     fitted = booster.fit(dataset, learners.pool(), max_rounds=5)
@@ -401,6 +402,7 @@ def settles_both_ways(said, votes):
     return bool(((ways.max(axis=1) > 0) & (ways.min(axis=1) < 0)).any())
 
 
+@pytest.mark.slow
 def test_infoboost_with_finite_votes():
     fits, _, _ = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(NOISY.datasets(), NEW_ROWS))
     num_finite = 0
@@ -566,8 +568,9 @@ class Above:
         return jnp.where(features[:, hypothesis] > self.level, 1.0, -1.0)
 
 
-@pytest.mark.parametrize("booster", [slow(adaboost), infoboost])
-@pytest.mark.parametrize("learner", [IN_TURN, slow(Above(jnp.asarray(0.5), 2))], ids=["functions", "class"])
+@pytest.mark.slow
+@pytest.mark.parametrize("booster", [adaboost, infoboost])
+@pytest.mark.parametrize("learner", [IN_TURN, Above(jnp.asarray(0.5), 2)], ids=["functions", "class"])
 def test_learners_of_ones_own(booster, learner):
     labels = np.array([1, 1, 1, 1, -1, -1, -1, -1])
     columns = np.array([[1, 1, 1, -1, -1, -1, -1, 1], [1, -1, 1, 1, 1, -1, -1, -1]], np.float32).T

@@ -94,6 +94,7 @@ def test_from_fit_to_prediction(run, frame, method):
     assert certificate["explanation"] in out
 
 
+@pytest.mark.slow
 def test_lpboost_by_the_simplex_method(run):
     code, out, err = run("fit", *DATA, "--method", "lpboost", "--solver", "simplex", *QUICK, "--nu", "0.7", "--output", "out")
     assert (code, err) == (0, "")
@@ -135,7 +136,7 @@ def test_the_choice_of_nu_sees_training_rows_alone(run):
     assert boost.choose_nu(inputs.Examples(examples.points, labels, examples.weights), chosen, settings) == choice
 
 
-@pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost", "infoboost"))
+@pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
 def test_evaluate(run, method):
     several = ("--nu", "0.2", "--nu", "0.5") if method in options.SOFT_MARGINS else ()
     code, out, err = run("evaluate", *DATA, "--method", method, *QUICK, *several, "--folds", "2", "--report", "folds.json")

@@ -67,6 +67,7 @@ def test_fit_writes_model_report_and_figures(folder):
     assert "text columns are left out (colour)" in said
 
 
+@pytest.mark.slow
 def test_predict_and_inspect_give_back_the_model(folder):
     status, said, err = run_in(folder, "predict", "out", "--data", "data.csv")
     assert (status, err) == (0, "")

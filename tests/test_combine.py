@@ -369,6 +369,7 @@ def test_an_optimum_that_only_some_lengths_keep():
         assert not oracle.wrong_examples(vote.coefficients, vote.offset, scores, [-1, -1, 1]).any()
 
 
+@pytest.mark.slow
 def test_votes_on_weights_too_far_apart_are_not_called_optimal():
     vote = jboost.combine.fit([[0, 0], [1, 0], [2, 0]], [1, -1, -1], weights=[1e20, 1.0, 1.0])
     assert vote.loss == 0 or (vote.status, vote.lower_bound) == (jboost.status.Status.PRECISION_LIMIT, 0)
@@ -403,6 +404,7 @@ def test_traced_penalties_that_are_not_allowed():
     assert np.isnan(votes.coefficients[:, 0]).tolist() == np.isnan(votes.loss).tolist() == [False, True, True, True]
 
 
+@pytest.mark.slow
 def test_margins_of_scores_whose_squares_overflow(x64):
     for size in (1e200, 1e-200):
         assert float(jboost.combine.stacking(np.array([[-size], [size]]), [-1, 1]).margin) == pytest.approx(size)

@@ -316,6 +316,7 @@ def test_the_radius_that_validate_names_is_accepted():
         example_weights.validate(points, [1, -1], radius=float(re.search(r"needs (\S+) at least", str(refusal.value))[1]))
 
 
+@pytest.mark.slow
 def test_a_model_file_gives_back_the_model(tmp_path):
     points, labels, masks, penalties = batch()
     points = points[1].astype(np.float32)

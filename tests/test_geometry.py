@@ -154,7 +154,8 @@ def test_angular_orders_against_rational_arithmetic(dtype):
             assert max(ranks[:position]) < ranks[position] or ranks[position] == len(wanted)
 
 
-@pytest.mark.parametrize("size", [slow(12), 65536, slow(100_000)])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [12, 65536, 100_000])
 def test_keys_decide_a_large_grid_alone(x64, size):
     """Farey neighbours, the closest directions of a grid, get keys that differ; multiples of one direction get keys that do not."""
     bits = angular.grid_bits(np.dtype(np.float64), size)

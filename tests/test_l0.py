@@ -104,6 +104,7 @@ def integer_optimum(outputs, labels, cost, margin, weights=1.0, is_counted=0.0, 
     return found.fun
 
 
+@pytest.mark.slow
 def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
     (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
     for index in range(0, len(labels), 2):
@@ -511,6 +512,7 @@ def test_starts_of_the_local_search_are_the_largest_few():
     assert np.asarray(integer.sparse_starts(jnp.arange(40.0)) > 0).sum(axis=1).tolist() == [2, 4, 8, 16, 3, 6, 12]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("either", [False, True])
 def test_reduced_costs_are_those_of_the_definition(either):
     rng = np.random.default_rng(4)

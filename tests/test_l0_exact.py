@@ -63,6 +63,7 @@ def test_optima_are_those_of_the_mixed_integer_program():
         assert loss == pytest.approx(float(found.loss[index]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_margins_that_are_met_with_equality():
     outputs, labels, costs, _ = pools(30, 2)
     margins = np.resize(np.float32([0.25, 0.5, 1.0]), 30)

@@ -15,7 +15,6 @@ from jboost.l0 import cuts as pair_cuts
 from jboost.l0.relaxation import judge_features, make_instance, with_distances
 from jboost.l0.types import Cuts, Dual, Primal
 from jboost.lp import FirstOrderConfig, InteriorPointConfig
-from marks import slow
 from oracles import l0 as oracle
 
 EXAMPLES, COLUMNS, COUNT = 14, 8, 56  # of one shape, so that tests share compilations
@@ -85,7 +84,8 @@ def recompute(one, outputs, labels, costs, margin, weights=None):
     return proven, attained
 
 
-@pytest.mark.parametrize("max_entries", [slow(4), 1000])
+@pytest.mark.slow
+@pytest.mark.parametrize("max_entries", [4, 1000])
 def test_pairs_that_some_hypotheses_tell_apart(max_entries):
     """The search for (24) against all pairs one by one."""
     random, search = np.random.default_rng(7), jax.jit(pair_cuts.search, static_argnames="max_entries")

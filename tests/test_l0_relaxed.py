@@ -75,6 +75,7 @@ def greedy(margins, weights, is_column, scores, size):
     return rest @ rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x64", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_with_room_for_all_the_scores_are_those_of_the_relaxation(x64):
     with jax.enable_x64(x64):

@@ -164,6 +164,7 @@ def test_constant_classifier_answers_where_all_is_missing():
     assert proposal.outputs.tolist() == again.tolist() == [[-1.0, -1.0]]
 
 
+@pytest.mark.slow
 def test_thresholds_part_any_two_neighbours():
     one, top = np.float32(1), np.finfo(np.float32).max
     tiny = np.finfo(np.float32).tiny

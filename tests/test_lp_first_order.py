@@ -245,6 +245,7 @@ def test_polishing_keeps_what_it_cannot_better(x64):
         np.testing.assert_array_equal(new, old)
 
 
+@pytest.mark.slow
 def test_history(x64):
     margins, cap = boosting(60, 20, 3)
     problem = to_program(weights_program(margins, cap))
@@ -284,6 +285,7 @@ def test_steps_are_what_solve_does(x64):
     np.testing.assert_allclose(problem.objective @ primal, alone.primal_objective, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["objective", "operator", "row_lower", "lower"])
 def test_nan_ends_at_once(x64, field):
     problem = to_program(linear_programs.make("two", [1.0, 1.0], [[1.0, 2.0]], row_lower=1.0))

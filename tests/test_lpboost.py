@@ -473,6 +473,7 @@ def test_a_traced_nu_that_is_not_allowed_proves_nothing_and_harms_no_other():
         assert bounds.lower_bound[index] - 1e-6 <= 1 / 3 <= bounds.upper_bound[index] + 1e-6
 
 
+@pytest.mark.slow
 def test_bad_values_and_arguments():
     with pytest.raises(ValueError, match="nu is .*e-41"):
         lpboost.solve([[1.0]], nu=1e-40)

@@ -17,7 +17,6 @@ ROWS, COLUMNS, GAMES = 14, 8, 200
 SIMPLEX = lpboost.SimplexConfig()
 
 
-@pytest.mark.slow
 def degenerate_games(seed):
     """Margins [GAMES, ROWS, COLUMNS] of few values, with copied rows and columns, negated rows, hypotheses that are always right, wrong or silent."""
     random = np.random.default_rng(seed)
@@ -50,6 +49,7 @@ def optimum_by_highs(game, nu, weights, mask):
     return highs.solve(lpboost_dual_program(rows, nu)).objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-4), (True, 1e-8)])
 def test_degenerate_games(wide, tolerance):
     parts = degenerate_games(1)
