@@ -163,7 +163,6 @@ def test_the_oracle_lists_the_splits_that_linear_programs_find():
             assert (np.array(side).tobytes() in listed) == is_split(row, np.array(side))
 
 
-@pytest.mark.slow
 def small_sets():
     """(points, labels, loss, margin), by hand."""
     yield [], [], 0, math.inf
@@ -177,6 +176,7 @@ def small_sets():
     yield [*itertools.product([-1, 1], repeat=3)], [-1, 1, 1, -1, 1, -1, -1, 1], 2, 1 / 3**0.5
 
 
+@pytest.mark.slow
 def test_small_sets():
     cases = list(small_sets())
     points, labels = np.zeros((NUM_SETS, NUM_POINTS, 3)), np.ones((NUM_SETS, NUM_POINTS), int)
