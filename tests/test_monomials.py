@@ -626,6 +626,7 @@ PRICES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRICES)
 def test_costs_of_every_size(name):
     exact_check(TABLE, LABELS, np.linspace(0.1, 0.8, 8), prices=PRICES[name])

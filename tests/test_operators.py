@@ -248,6 +248,7 @@ def test_subnormal_entries_count():
     assert float(tiny[0][0]) <= -3e-40 <= float(tiny[1][0])
 
 
+@pytest.mark.slow
 def test_infinite_and_missing_numbers_prove_nothing():
     operator = operators.stack([operators.dense([[1.0, -1.0]]), operators.identity(2)])
     low, high = operator.bracket_matvec(np.array([np.inf, np.inf], np.float32))

@@ -299,6 +299,7 @@ def test_a_constant_has_bias_one_at_any_scale():
     assert (float(separator.bias), float(separator.loss), separator.normal.tolist()) == (1, 1, [0, 0])
 
 
+@pytest.mark.slow
 def test_bounds_are_rounded_down_and_losses_summed_as_given():
     same = np.zeros((2, 2), np.float32)
     for weights in ([1, 1e-20], [1 - 2.0**-24, 0.6 * 2.0**-60], [2**25, 2**24 + 3]):

@@ -87,6 +87,7 @@ def test_degenerate_sets_in_float64(x64):
     assert_equals_sweep(random_degenerate_sets(64, 200, 24), dtype=np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "points, labels, loss, margin",
     [

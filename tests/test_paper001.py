@@ -62,6 +62,7 @@ def test_inner_folds_hold_out_every_training_row_once(table):
         assert methods.examples_of("slipper", part, labels).dataset.labels.shape == (40,)
 
 
+@pytest.mark.slow
 def test_inner_folds_are_binarized_without_what_they_hold_out(table):
     """Whatever the labels of rows that are held out, the bits are those of the other rows, and equal rows have equal bits as before."""
     rows, labels, names = table
@@ -155,6 +156,7 @@ def test_folds_in_one_program_are_as_one_by_one(folder, names):
             assert other[key] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), key
 
 
+@pytest.mark.slow
 def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeypatch, capsys):
     def learn_together(method, sizes, examples, features, labels, training, knobs, key):
         num_folds = len(features)

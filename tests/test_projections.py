@@ -226,9 +226,10 @@ def test_dtypes():
 # --- derivatives ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
-@pytest.mark.parametrize("project", [slow(kl("sort")), projections.projection_capped_simplex], ids=["kl", "euclidean"])
-@pytest.mark.parametrize("per_entry", [slow(False), True])
+@pytest.mark.parametrize("project", [kl("sort"), projections.projection_capped_simplex], ids=["kl", "euclidean"])
+@pytest.mark.parametrize("per_entry", [False, True])
 def test_derivatives_are_those_of_finite_differences(project, per_entry):
     random = np.random.default_rng(2)
     count, size, step = 40, 6, 1e-6
@@ -265,6 +266,7 @@ def test_derivatives_are_those_of_finite_differences(project, per_entry):
     assert not np.asarray(backward[0])[:, [2, 5]].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_derivatives_of_saturated_answers_are_finite(method):
     logits = jnp.array([[0.0, -1e5, -1e30, -jnp.inf], [0.0, 0.0, 0.0, 0.0], [1e5, 0.0, -1e5, 1e3]])

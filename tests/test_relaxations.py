@@ -365,7 +365,7 @@ def test_lower_bounds_are_below_the_exact_minimum_and_near_it(name, dtype):
         assert minimum == np.inf or minimum - answer.lower_bound <= margin * units(name, case)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, "hard", "nu", "ball1", "penalty1", "penaltyinf"))
 def test_charges_are_above_the_exact_value_and_near_it(name, dtype):
     cases, handed, _ = exact(name, dtype)
     slack = 4e-6 if dtype == np.float32 else 1e-11
@@ -815,6 +815,7 @@ def test_squared_norm_against_a_scalar_search(dtype):
         np.testing.assert_allclose(found, best.x[:6] - best.x[6:], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_prices_of_votes_are_not_charged_to_the_edge(dtype):
     """g*(edge) + f(d) of what is allowed; of what is not, f(d') and g* of an edge that the move to d' may raise."""
     weights, edge, strength = np.array([0.75, 0.25], dtype), dtype(0.5), 0.1

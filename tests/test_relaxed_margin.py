@@ -397,6 +397,7 @@ def test_a_price_of_votes_and_a_penalty_meet():
     assert solution.lower_bound <= 5.5 <= solution.upper_bound
 
 
+@pytest.mark.slow
 def test_data_from_outside_a_trace_are_taken_as_they_are():
     dataset, soft, caps = jboost.make_dataset([[0.0], [1.0]], [1, -1]), relaxations.soft_margin(nu=0.5), relaxations.soft_margin(0.3)
 

@@ -149,6 +149,7 @@ def test_figure_shows_both_classes_and_the_line(ripley, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["plane.png"]
 
 
+@pytest.mark.slow
 def test_outliers_do_not_squeeze_the_figure(ripley, tmp_path):
     points, labels, separator = ripley
     far = points.copy()

@@ -218,6 +218,7 @@ def test_the_oracle_agrees_in_64_bits(x64):
             np.testing.assert_allclose(result.fitted.certificate.upper_bound[g], product, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_training_error_is_bounded():
     result = replay()
     assert (result.fitted.certificate.lower_bound <= result.fitted.certificate.upper_bound).all()

@@ -7,7 +7,6 @@ import pytest
 
 import jboost
 from jboost.data import synthetic
-from marks import slow_but
 
 SIZE = 20_000
 GENERATORS = (synthetic.ripley_mixture, synthetic.two_gaussians, synthetic.random_labels)
@@ -30,6 +29,7 @@ def test_ripley_has_its_moments():
     assert abs(len(positive) / SIZE - 0.5) < FOUR_SIGMA
 
 
+@pytest.mark.slow
 def test_two_gaussians_have_their_moments():
     negative, positive = classes(synthetic.two_gaussians(jax.random.key(2), SIZE, separation=3.0))
     np.testing.assert_allclose(negative.mean(axis=0), [-1.5, 0], atol=FOUR_SIGMA)
@@ -45,7 +45,8 @@ def test_random_labels_say_nothing():
         np.testing.assert_allclose(points.var(axis=0), 1 / 3, rtol=0.06)
 
 
-@pytest.mark.parametrize("generate", slow_but(GENERATORS, synthetic.random_labels))
+@pytest.mark.slow
+@pytest.mark.parametrize("generate", GENERATORS)
 def test_a_key_decides_and_a_batch_of_keys_is_a_loop(generate):
     keys = jax.random.split(jax.random.key(0), 2)
     batch = jax.vmap(generate, in_axes=(0, None))(keys, 16)
