@@ -470,7 +470,8 @@ def test_stumps_that_abstain(booster):
     assert num_abstaining >= 20
 
 
-@pytest.mark.parametrize("criterion", ["normalizer", slow("edge")])
+@pytest.mark.slow
+@pytest.mark.parametrize("criterion", ["normalizer", "edge"])
 def test_infoboost_takes_real_outputs_by_their_sign(criterion):
     rng = np.random.default_rng(7)
     sizes = rng.uniform(0.1, 3.0, MIXED.features.shape).astype(np.float32)

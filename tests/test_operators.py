@@ -269,6 +269,7 @@ def test_slabs_and_chunks(monkeypatch):
         check_member(found, matrix, x, y, 2.0**-23, "ordinary")
 
 
+@pytest.mark.slow
 def test_entries_of_one_place_add_up():
     data, indices = np.array([1.0, 2.0, -5.0, 4.0], np.float32), np.array([[0, 1], [0, 1], [1, 0], [0, 1]])
     bcoo = BCOO((jnp.asarray(data), jnp.asarray(indices)), shape=(2, 2))

@@ -23,6 +23,13 @@ def solve(points, labels, **options):
     return jax.device_get(jboost.pair.optimal_separator(points, labels, method="branch_and_bound", **({"config": DEEP} | options)))
 
 
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Chunks as small as the sets: those of the usual sizes are nearly all padding, and take most of the time."""
+    for name, size in (("_SMALLEST_CHUNK", 256), ("_LEAF_SITES", 256), ("_LEAF_TRIPLES", 1024)):
+        monkeypatch.setattr(search, name, size)
+
+
 def sweep_batch(points, labels, weights, mask, **options):
     sweep = functools.partial(jboost.pair.optimal_separator, method="sweep", **options)
     return jax.device_get(jax.jit(jax.vmap(lambda p, y, w, m: sweep(p, y, weights=w, mask=m)))(points, labels, weights, mask))
@@ -72,17 +79,20 @@ def test_degenerate_sets(num_sets, size):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_chunks")
 def test_more_degenerate_sets():
     assert_equals_sweep(random_degenerate_sets(62, 2000, 40))
 
 
 @pytest.mark.parametrize("options", [{"fat": "flipped"}, {"tie_break": None, "margin": False}], ids=["flipped", "without tie break"])
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_chunks")
 def test_degenerate_sets_with_options(options):
     assert_equals_sweep(random_degenerate_sets(63, 300, 24), **options)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_chunks")
 def test_degenerate_sets_in_float64(x64):
     assert_equals_sweep(random_degenerate_sets(64, 200, 24), dtype=np.float64)
 

@@ -256,6 +256,7 @@ def fits(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_a_line_that_was_cut_off_is_made_again(folder, fits):
     command.main(arguments_of(folder))
     lines = folder / "out.jsonl"

@@ -234,6 +234,7 @@ def test_the_training_error_is_bounded():
         assert surely_wrong - 1e-6 <= result.fitted.certificate.lower_bound[g] <= result.fitted.certificate.upper_bound[g]
 
 
+@pytest.mark.slow
 def test_rules_speak_for_the_positive_class():
     result = replay()
     for g in range(NUM_SETS):
