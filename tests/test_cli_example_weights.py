@@ -83,6 +83,7 @@ def test_predict_and_inspect_give_back_the_model(folder):
     assert "certificate the best soft margin is" in said
 
 
+@pytest.mark.slow
 def test_weights_of_a_configuration_do_not_become_a_feature(folder):
     (folder / "weighted.toml").write_text('weights = "cost"\n')
     status, _, err = run_in(folder, "fit", *DATA, "--config", "weighted.toml", "--radius", "5", "--penalty", "0.1", "--output", "other")

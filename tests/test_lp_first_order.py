@@ -333,6 +333,7 @@ def test_static_sizes_are_judged():
         FirstOrderConfig(polish_iterations=-1)
 
 
+@pytest.mark.slow
 def test_residuals_are_those_of_the_points(x64):
     margins, cap = boosting(60, 20, 3)
     problem = to_program(weights_program(margins, cap))

@@ -436,6 +436,7 @@ def test_matrices_of_scipy_are_refused_with_a_remedy():
         operators.as_operator(csr_array(np.eye(2)))
 
 
+@pytest.mark.slow
 def test_as_operator():
     operator = operators.identity(2)
     assert operators.as_operator(operator) is operator

@@ -243,6 +243,7 @@ def test_rules_speak_for_the_positive_class():
         assert all(vote * minority > 0 for name, vote in votes_of(of(result.fitted.ensemble, g)).items() if name)
 
 
+@pytest.mark.slow
 def test_splits_are_two_thirds_of_each_class():
     result = replay()
     for g in range(NUM_SETS):
