@@ -16,6 +16,9 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+# A fifth of the time: no operation is lowered with the Python frames that it comes from, and what tracing makes, which stays, is seldom searched.
+jax.config.update("jax_traceback_in_locations_limit", 0)
+gc.set_threshold(50_000, 20, 10)
 
 
 def _keep_compiled_programs():

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 import jboost
 
@@ -102,17 +101,14 @@ TABLE = (
         scales=("loss", "lower_bound"),
         per_example=("misclassified",),
     ),
-    pytest.param(
-        Entry(
-            name="pair.optimal_separator(tie_break=None)",
-            public=jboost.pair.optimal_separator,
-            run=_pair(None),
-            problem=_score_pairs,
-            invariant=("loss", "lower_bound", "status"),
-            scales=("loss", "lower_bound"),
-            per_example=("misclassified",),
-        ),
-        marks=pytest.mark.slow,
+    Entry(
+        name="pair.optimal_separator(tie_break=None)",
+        public=jboost.pair.optimal_separator,
+        run=_pair(None),
+        problem=_score_pairs,
+        invariant=("loss", "lower_bound", "status"),
+        scales=("loss", "lower_bound"),
+        per_example=("misclassified",),
     ),
     Entry(
         name="pair.optimal_separator, three classifiers",

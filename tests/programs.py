@@ -9,10 +9,6 @@ from contract import CERTIFIED, TABLE, bits
 from jboost import learners, lp, operators, projections, relaxations
 
 
-def _entries(table):
-    return [getattr(entry, "values", (entry,))[0] for entry in table]
-
-
 def _of_fit(fit, learner, **options):
     return lambda data, labels, weights, mask: fit(jboost.make_dataset(data, labels, weights=weights, mask=mask), learner, **options)
 
@@ -43,8 +39,8 @@ RELAXATIONS = {
     "entropy": relaxations.binary_entropy(0.3, 1.0),
 }
 PROGRAMS = {
-    **{entry.name: (entry.run, entry.problem(1, 12)) for entry in _entries(TABLE)},
-    **{entry.name: (entry.run, PLAIN) for entry in _entries(CERTIFIED) if entry.traceable},
+    **{entry.name: (entry.run, entry.problem(1, 12)) for entry in TABLE},
+    **{entry.name: (entry.run, PLAIN) for entry in CERTIFIED if entry.traceable},
     "adaboost.fit": (_of_fit(jboost.adaboost.fit, learners.stumps(), max_rounds=5), PLAIN),
     "infoboost.fit": (_of_fit(jboost.infoboost.fit, learners.stumps(), max_rounds=5), PLAIN),
     "combine.pairwise.fit": (_of_fit(jboost.combine.pairwise.fit, learners.stumps(), max_rounds=5), PLAIN),

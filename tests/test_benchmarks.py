@@ -78,6 +78,7 @@ def test_harness_writes_whole_files(tmp_path):
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_plain_sweep_equals_jboost():
     for points, labels in SMALL:
         assert float(plain_sweep.least_loss(points, labels)) == optimum(points, labels)
@@ -87,6 +88,7 @@ def test_plain_sweep_equals_jboost():
     assert float(plain_sweep.least_loss(points, np.ones(SIZE))) == 0
 
 
+@pytest.mark.slow
 def test_integer_program_equals_jboost():
     pytest.importorskip("highspy")
     for points, labels in SMALL[::3]:
@@ -97,6 +99,7 @@ def test_integer_program_equals_jboost():
     assert integer_program.least_loss(points, np.ones(SIZE)).loss == 0
 
 
+@pytest.mark.slow
 def test_pair_sweep_writes_what_the_table_shows(tmp_path, capsys):
     pytest.importorskip("highspy")
     results, readme = tmp_path / "results", tmp_path / "README.md"
@@ -154,6 +157,7 @@ def test_best_threshold_is_the_best_of_all():
         assert pair_data.best_threshold_loss(score, labels) == min(cuts)
 
 
+@pytest.mark.slow
 def test_pair_data_skips_what_is_absent(tmp_path, capsys):
     pytest.importorskip("sklearn")
     assert pair_data.main(["--data", str(tmp_path / "none"), "--output", str(tmp_path / "out")]) == 0

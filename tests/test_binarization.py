@@ -16,6 +16,7 @@ import pytest
 from jboost.base import memory
 from jboost.data import binarization, cuts, support_sets
 from jboost.data.table import Table
+from marks import slow
 
 PAPERS = Path(__file__).parents[2] / "shared" / "data" / "papers"
 needs_papers = pytest.mark.skipif(not PAPERS.is_dir(), reason="the data sets of the papers are not here")
@@ -200,6 +201,7 @@ def random_table(rng, size):
     return table[:size], table[size:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", ["literal", "none"])
 def test_text_says_what_bits_say(missing):
     rng = np.random.default_rng(3)
@@ -280,6 +282,7 @@ def test_intervals_categories_and_contradictions():
     assert text(x=(10, -1)) == "u is not missing"
 
 
+@pytest.mark.slow
 def test_redundant_bits_are_the_ones_brute_force_finds():
     rng = np.random.default_rng(5)
     for missing in ("literal", "none"):
@@ -339,6 +342,7 @@ def test_numbers_of_the_host_are_text_where_training_had_text():
     assert binarization.apply(binarizer, jnp.array([[0.0], [1.0], [-1.0]])).tolist() == bits
 
 
+@pytest.mark.slow
 def test_apply_under_jit_and_vmap(compilations):
     rng = np.random.default_rng(7)
     features = rng.normal(size=(3, 10, 2)).astype(np.float32)
@@ -464,6 +468,7 @@ def plain_greedy(differing, min_separation, costs):
     return sorted(chosen)
 
 
+@pytest.mark.slow
 def test_support_sets_by_brute_force():
     rng = np.random.default_rng(8)
     for round_ in range(100):
@@ -530,7 +535,7 @@ COUNTED = [
 
 
 @needs_papers
-@pytest.mark.parametrize(("key", "name", "options"), COUNTED)
+@pytest.mark.parametrize(("key", "name", "options"), [slow(*case) if "SONAR" in case else case for case in COUNTED])
 def test_numbers_of_cuts_are_those_counted_elsewhere(key, name, options):
     counted = json.loads((PAPERS / "CUTPOINT_COUNTS.json").read_text(encoding="utf-8"))[key]["per_attribute"]
     features, labels, names = read_paper(name, **options)
@@ -540,6 +545,7 @@ def test_numbers_of_cuts_are_those_counted_elsewhere(key, name, options):
         assert dict(zip(names, found, strict=True)) == {attribute: counts[place] for attribute, counts in counted.items()}
 
 
+@pytest.mark.slow
 @needs_papers
 @pytest.mark.parametrize(
     ("key", "name", "options", "separation"),

@@ -21,6 +21,7 @@ from jboost.base.boosting import Proposal
 from jboost.base.status import Status
 from jboost.base.types import Dataset, make_dataset
 from jboost.learners import criteria
+from marks import slow
 
 NUM_GAMES, NUM_EXAMPLES, NUM_COLUMNS, NUM_ROUNDS = 240, 12, 6, 8
 CLOSE = 2e-4  # relative, between float32 and float64 over all rounds
@@ -223,6 +224,7 @@ def largest_margin(features, labels):
     return -result.fun
 
 
+@pytest.mark.slow
 def test_adaboost_maximises_the_margin():
     precision, num_games = 0.1, 60
     rng = np.random.default_rng(4)
@@ -282,6 +284,7 @@ def output_of_turn(hypothesis, features):
 IN_TURN = learners.from_functions(init_in_turn, propose_in_turn, output_of_turn)
 
 
+@pytest.mark.slow
 def test_a_perfect_hypothesis_ends_it_in_any_round():
     labels = np.array([1, 1, 1, -1, -1, -1])
     noisy = np.array([-1, -1, 1, -1, -1, 1])
@@ -299,6 +302,7 @@ def test_a_perfect_hypothesis_ends_it_in_any_round():
     assert fitted.certificate.margin_upper_bound == np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("booster", [adaboost, infoboost])
 def test_no_edge_stops(booster):
     dataset = make_dataset([[1.0, 0.0], [1.0, 0.0], [-1.0, 0.0], [-1.0, 0.0]], [1, -1, 1, -1])
@@ -366,6 +370,7 @@ def no_nan(tree):
     return not any(np.isnan(leaf).any() for leaf in jax.tree.leaves(tree) if leaf.dtype.kind == "f")
 
 
+@pytest.mark.slow
 def test_infoboost_decides_by_the_first_that_settles():
     fits, scores, new_scores = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(MIXED.datasets(), NEW_ROWS))
     assert no_nan(fits)
@@ -397,6 +402,7 @@ def settles_both_ways(said, votes):
     return bool(((ways.max(axis=1) > 0) & (ways.min(axis=1) < 0)).any())
 
 
+@pytest.mark.slow
 def test_infoboost_with_finite_votes():
     fits, _, _ = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(NOISY.datasets(), NEW_ROWS))
     num_finite = 0
@@ -411,6 +417,7 @@ def test_infoboost_with_finite_votes():
     assert num_finite >= 30
 
 
+@pytest.mark.slow
 def test_infoboost_with_smoothing():
     smoothing = 0.01
     fits, scores, _ = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS, smoothing=smoothing)(MIXED.datasets(), NEW_ROWS))
@@ -436,6 +443,7 @@ def stump_answers(hypotheses, count, features):
     return np.where(np.isnan(values) & (hypotheses.left != hypotheses.right)[:count], 0, answers)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("booster", [adaboost, infoboost])
 def test_stumps_that_abstain(booster):
     rng = np.random.default_rng(6)
@@ -462,6 +470,7 @@ def test_stumps_that_abstain(booster):
     assert num_abstaining >= 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["normalizer", "edge"])
 def test_infoboost_takes_real_outputs_by_their_sign(criterion):
     rng = np.random.default_rng(7)
@@ -483,6 +492,7 @@ def test_infoboost_takes_real_outputs_by_their_sign(criterion):
         np.testing.assert_array_equal(signed_new_scores, new_scores)
 
 
+@pytest.mark.slow
 def test_infoboost_in_64_bits(x64):
     games = Games(*(leaf[:60] for leaf in MIXED))
     fits, _, _ = to_numpy(batched(infoboost, learners.pool(), max_rounds=NUM_ROUNDS)(games.datasets(), NEW_ROWS))
@@ -511,7 +521,8 @@ def same(first, second, **tolerance):
     jax.tree.map(lambda one, other: np.testing.assert_allclose(one, other, **tolerance), first, second)
 
 
-@pytest.mark.parametrize("booster, dataset", [(adaboost, SMALL), pytest.param(infoboost, ONE_SIDED_GAME, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("booster, dataset", [(adaboost, SMALL), (infoboost, ONE_SIDED_GAME)])
 def test_a_loop_of_ones_own_is_fit(booster, dataset):
     fitted = booster.fit(dataset, learners.pool(), max_rounds=NUM_ROUNDS)
     first = jax.jit(functools.partial(booster.init, learner=learners.pool(), max_rounds=NUM_ROUNDS))(dataset)
@@ -558,6 +569,7 @@ class Above:
         return jnp.where(features[:, hypothesis] > self.level, 1.0, -1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("booster", [adaboost, infoboost])
 @pytest.mark.parametrize("learner", [IN_TURN, Above(jnp.asarray(0.5), 2)], ids=["functions", "class"])
 def test_learners_of_ones_own(booster, learner):
@@ -692,7 +704,7 @@ def test_a_batch_is_a_loop(booster, games):
     assert num_compared >= 12
 
 
-@pytest.mark.parametrize("booster, games", [(adaboost, NOISY), (infoboost, MIXED)])
+@pytest.mark.parametrize("booster, games", [(adaboost, NOISY), slow(infoboost, MIXED)])
 def test_padding_changes_nothing(booster, games):
     clean = Games(*(leaf.copy() for leaf in games))
     clean.features[~clean.mask] = 0
@@ -711,6 +723,7 @@ def test_padding_changes_nothing(booster, games):
         np.testing.assert_allclose(alone.ensemble.votes, first.ensemble.votes[g], rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_ensembles_in_words():
     dataset = make_dataset([[1, 0, 1], [1, 1, 0], [0, 1, 0], [0, 0, 0], [0, 0, 1]], [1, 1, 1, -1, -1])
     fitted = infoboost.fit(dataset, learners.literals(), max_rounds=5)
@@ -725,6 +738,7 @@ def test_ensembles_in_words():
     assert len(sizes) == voted.ensemble.count
 
 
+@pytest.mark.slow
 def test_scores_do_not_depend_on_blocks(monkeypatch):
     fitted = infoboost.fit(of(MIXED.datasets(), 5), learners.pool(), max_rounds=NUM_ROUNDS)
     whole = jboost.predict_scores(fitted.ensemble, NEW_ROWS)
@@ -734,6 +748,7 @@ def test_scores_do_not_depend_on_blocks(monkeypatch):
         jboost.predict_scores(fitted.ensemble, NEW_ROWS[0])
 
 
+@pytest.mark.slow
 def test_errors_are_weighed_as_the_user_weighs():
     dataset = Dataset(jnp.array([[1.0], [1.0], [-1.0]]), jnp.array([1, -1, -1]), jnp.array([5.0, 1.0, 2.0]), jnp.ones(3, bool))
     fitted = adaboost.fit(dataset, learners.pool(), max_rounds=1)
@@ -741,7 +756,8 @@ def test_errors_are_weighed_as_the_user_weighs():
     np.testing.assert_allclose(fitted.certificate.upper_bound, 2 * np.sqrt(7) / 8, rtol=1e-5)
 
 
-@pytest.mark.parametrize("booster", [adaboost, pytest.param(infoboost, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("booster", [adaboost, infoboost])
 def test_weights_of_any_unit_and_share(booster):
     """Equal weights are one problem in any unit, and an example with next to no weight is still one."""
     easy = [booster.fit(make_dataset([[0.0], [1.0]], [1, -1], weights=[unit, unit]), learners.stumps()) for unit in (1.0, 3e38, 2e-38)]
@@ -752,6 +768,7 @@ def test_weights_of_any_unit_and_share(booster):
     assert booster.fit(clash, learners.stumps()).certificate.upper_bound > 0
 
 
+@pytest.mark.slow
 def test_features_that_end_too_early():
     dataset = make_dataset(2 * np.eye(4) - 1, [1, -1, 1, 1])
     for learner in (learners.stumps(), learners.pool()):
@@ -768,6 +785,7 @@ def test_smoothing_and_examples_that_are_not_there():
         infoboost.fit(make_dataset(np.zeros((0, 2)), []), learners.stumps())
 
 
+@pytest.mark.slow
 def test_unused_slots_say_nothing():
     """A learner whose all-zero hypothesis answers NaN, and a column that no hypothesis in use looks at."""
 
@@ -791,6 +809,7 @@ def test_unused_slots_say_nothing():
     assert np.isnan(jboost.predict_scores(voted.ensemble, [[0.0, np.nan]])[0])
 
 
+@pytest.mark.slow
 def test_an_ensemble_of_32_bits_where_64_are_enabled():
     dataset = make_dataset([[1.0, 1.0], [1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], [1, -1, -1, -1])
     ensemble = adaboost.fit(dataset, learners.pool(), max_rounds=4).ensemble
@@ -801,6 +820,7 @@ def test_an_ensemble_of_32_bits_where_64_are_enabled():
         np.testing.assert_allclose(wide, scores, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_opposite_monomials_have_two_texts():
     features, labels = [[1.0]] * 3 + [[0.0]] * 3, np.array([-1, -1, -1, 1, 1, -1])
     texts = [
@@ -810,6 +830,7 @@ def test_opposite_monomials_have_two_texts():
     assert texts == ["0.5493 * [-(a)]", "0.5493 * [a]"]
 
 
+@pytest.mark.slow
 def test_traced_settings_that_are_not_allowed():
     dataset = make_dataset([[1, 0], [1, 1], [0, 1], [0, 0]], [1, 1, 1, -1])
     smoothed = jax.jit(lambda smoothing: infoboost.fit(dataset, learners.literals(), smoothing=smoothing, max_rounds=3))
@@ -824,6 +845,7 @@ def test_traced_settings_that_are_not_allowed():
         infoboost.fit(dataset, learners.literals(), smoothing=1e-60)
 
 
+@pytest.mark.slow
 def test_a_constant_of_no_features():
     features = np.zeros((4, 0))
     for booster in (adaboost, infoboost):
@@ -831,6 +853,7 @@ def test_a_constant_of_no_features():
         assert jboost.predict(fitted.ensemble, features).tolist() == [1, 1, 1, 1]
 
 
+@pytest.mark.slow
 def test_names_of_features_in_words():
     """Thresholds tell neighbouring values apart, a name has one line, and each feature has a name."""
     values = np.array([[1234567.0], [1234568.0]], np.float32)
@@ -840,6 +863,7 @@ def test_names_of_features_in_words():
         jboost.ensemble.describe(fitted.ensemble, [])
 
 
+@pytest.mark.slow
 def test_mean_losses_that_hardly_are_numbers():
     loss = jboost.losses.ExponentialLoss(jnp.full(1000, -92.0), jnp.float32(4))
     assert float(jboost.losses.mean_exponential(loss)) >= 1000 * np.exp(-92.0)

@@ -63,6 +63,7 @@ def proven(solution, index, matrix, objective, lower, upper):
     return costs[np.isfinite(at)] @ at[np.isfinite(at)]
 
 
+@pytest.mark.slow
 def test_optima_are_those_of_highs():
     problems = programs(0)
     solution = jax.device_get(solve_all(*floats(*problems), jnp.full(PROGRAMS, 1e3)))
@@ -83,6 +84,7 @@ def test_optima_are_those_of_highs():
             assert np.all((values > lower - 1e-3) & (values < upper + 1e-3))
 
 
+@pytest.mark.slow
 def test_a_goal_ends_the_method_with_a_proof():
     problems = programs(1)
     optima = np.array([by_highs(*one) for one in zip(*problems, strict=True)])
@@ -95,6 +97,7 @@ def test_a_goal_ends_the_method_with_a_proof():
         assert goals[index] - 1e-3 <= bound <= optima[index] + 1e-3
 
 
+@pytest.mark.slow
 def test_other_bounds_go_on_from_the_last_table():
     """A table of one program begins another of the same matrix, with a row exchanged, as a table worked out anew does."""
     problems = programs(2)
@@ -132,6 +135,7 @@ def test_other_bounds_go_on_from_the_last_table():
     assert found.num_pivots.sum() < cold.num_pivots.sum()
 
 
+@pytest.mark.slow
 def test_penalties_are_below_what_answers_cost():
     random = np.random.default_rng(4)
     count = 100

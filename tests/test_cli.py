@@ -23,6 +23,7 @@ from jboost.data import classifiers
 from jboost.pair.types import Separator
 from jboost.report import rules
 from jboost.report.rules import OPTIMAL
+from marks import slow
 
 ROOT = Path(__file__).parents[1]
 ROWS = 48
@@ -76,6 +77,7 @@ def names_in(folder):
 # --- what it does ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_score_columns_from_fit_to_prediction(run, data, frame, tmp_path):
     code, out, err = run("fit", "--data", data, *SCORES, "--weights", "cost", "--output", "out")
     assert (code, err) == (0, "")
@@ -149,7 +151,7 @@ def test_trained_classifiers_with_gaps_text_and_a_holdout(run, data, frame, tmp_
     np.testing.assert_array_equal((predictions["prediction"].to_numpy() == "yes")[~close], (np.asarray(jboost.predict(model, points)) > 0)[~close])
 
 
-@pytest.mark.parametrize(("size", "choices"), [(ROWS, {}), (ROWS * 3 // 4, {"precision": "float32", "tie_break": "none", "fat": "flipped"})])
+@pytest.mark.parametrize(("size", "choices"), [(ROWS, {}), slow(ROWS * 3 // 4, {"precision": "float32", "tie_break": "none", "fat": "flipped"})])
 def test_nothing_loses_less_than_the_optimal_combination(size, choices):
     """Rounded points with ties, integer and real weights; float32 points are compared as they were solved."""
     settings = options.resolve({"data": "sklearn:wine"} | choices, {})
@@ -167,6 +169,7 @@ def test_nothing_loses_less_than_the_optimal_combination(size, choices):
         assert lost[-1] == pytest.approx(float(separator.loss), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_evaluate_shows_mean_and_error(run, data):
     code, out, err = run("evaluate", "--data", data, *SCORES, "--folds", "4", "--report", "folds.json")
     assert (code, err) == (0, "")
@@ -485,6 +488,7 @@ def test_a_bug_keeps_its_traceback(data, monkeypatch, tmp_path):
     assert names_in(".") == ["data.csv"]
 
 
+@pytest.mark.slow
 def test_the_installed_command(data, tmp_path):
     command = [str(Path(sys.executable).with_name("jboost")), "fit", "--data", "data.csv", *SCORES]
     refused = subprocess.run([*command, "--weights", "none"], cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)

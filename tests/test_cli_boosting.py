@@ -12,6 +12,7 @@ import pytest
 import jboost
 from jboost import cli, files
 from jboost.cli import boost, devices, inputs, options
+from marks import slow_but
 
 ROWS = 40
 WRITTEN = ["gap.png", "margins.png", "model.npz", "report.json"]
@@ -58,7 +59,7 @@ def names_in(folder):
 # --- what it does ----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [pytest.param(name, marks=pytest.mark.slow if name == "relaxed-margin" else ()) for name in options.BOOSTERS])
+@pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
 def test_from_fit_to_prediction(run, frame, method):
     nu = ("--nu", "0.7") if method in options.SOFT_MARGINS else ()
     code, out, err = run("fit", *DATA, "--method", method, *QUICK, *nu, "--output", "out")
@@ -93,6 +94,7 @@ def test_from_fit_to_prediction(run, frame, method):
     assert certificate["explanation"] in out
 
 
+@pytest.mark.slow
 def test_lpboost_by_the_simplex_method(run):
     code, out, err = run("fit", *DATA, "--method", "lpboost", "--solver", "simplex", *QUICK, "--nu", "0.7", "--output", "out")
     assert (code, err) == (0, "")
@@ -102,7 +104,8 @@ def test_lpboost_by_the_simplex_method(run):
     assert report["boosting"]["certificate"]["explanation"] in out
 
 
-@pytest.mark.parametrize("method", [pytest.param(it, marks=pytest.mark.slow if it == "relaxed-margin" else ()) for it in options.SOFT_MARGINS])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", options.SOFT_MARGINS)
 def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, method):
     fit = ("fit", *DATA, "--method", method, *QUICK, "--folds", "2", "--output", "out")
     code, out, err = run(*fit, "--nu", "0.2", "--nu", "0.5", "--nu", "0.2")
@@ -133,7 +136,7 @@ def test_the_choice_of_nu_sees_training_rows_alone(run):
     assert boost.choose_nu(inputs.Examples(examples.points, labels, examples.weights), chosen, settings) == choice
 
 
-@pytest.mark.parametrize("method", [pytest.param(one, marks=pytest.mark.slow) if one == "relaxed-margin" else one for one in options.BOOSTERS])
+@pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
 def test_evaluate(run, method):
     several = ("--nu", "0.2", "--nu", "0.5") if method in options.SOFT_MARGINS else ()
     code, out, err = run("evaluate", *DATA, "--method", method, *QUICK, *several, "--folds", "2", "--report", "folds.json")
@@ -150,6 +153,7 @@ def test_folds_agree_on_the_peer(run, frame):
     assert [row["rule"] for row in read_report("folds.json")["losses"]] == ["adaboost"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("learner", "drop"), [("pool", []), ("literals", ["a", "b", "c"]), ("mlp", [])])
 @pytest.mark.parametrize("method", ["adaboost", "infoboost"])
 def test_other_learners(run, frame, learner, drop, method):
@@ -192,6 +196,7 @@ def test_64_bits_and_missing_values(run, frame):
     assert run("evaluate", *DATA, "--method", "adaboost", "--rounds", "4", "--folds", "2")[0] == 0
 
 
+@pytest.mark.slow
 def test_an_ensemble_without_votes_says_so(run, frame):
     frame.select("ill", "cost", polars.lit(0.0).alias("a")).write_csv("data.csv")
     code, out, err = run("fit", *DATA, "--method", "adaboost", "--learner", "pool", *QUICK, "--output", "out")
@@ -203,6 +208,7 @@ def test_an_ensemble_without_votes_says_so(run, frame):
     assert set(polars.read_csv(out.encode())["prediction"]) == {"no"}
 
 
+@pytest.mark.slow
 def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
     config = 'data = "data.csv"\nlabel = "ill"\nweights = "cost"\nclassifiers = ["lda", "tree"]\n'
     config += 'learner = "stumps"\nrounds = 4\nnu = 0.3\nprecision = "float32"'

@@ -40,6 +40,7 @@ def run(capsys, monkeypatch, tmp_path):
     return run
 
 
+@pytest.mark.slow
 def test_fit_predict_and_inspect(run, tmp_path):
     code, out, err = run("fit", *BASE, *SCORES, "--strategy", "hierarchical", "--weights", "cost", "--precision", "float32", "--output", "out")
     assert (code, err) == (0, "")

@@ -53,6 +53,7 @@ def folder(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_fit_writes_model_report_and_figures(folder):
     assert sorted(path.name for path in (folder / "out").iterdir()) == ["boundary.png", "margins.png", "model.npz", "report.json"]
     report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
@@ -66,6 +67,7 @@ def test_fit_writes_model_report_and_figures(folder):
     assert "text columns are left out (colour)" in said
 
 
+@pytest.mark.slow
 def test_predict_and_inspect_give_back_the_model(folder):
     status, said, err = run_in(folder, "predict", "out", "--data", "data.csv")
     assert (status, err) == (0, "")
@@ -81,6 +83,7 @@ def test_predict_and_inspect_give_back_the_model(folder):
     assert "certificate the best soft margin is" in said
 
 
+@pytest.mark.slow
 def test_weights_of_a_configuration_do_not_become_a_feature(folder):
     (folder / "weighted.toml").write_text('weights = "cost"\n')
     status, _, err = run_in(folder, "fit", *DATA, "--config", "weighted.toml", "--radius", "5", "--penalty", "0.1", "--output", "other")

@@ -106,6 +106,7 @@ def covers(text, row):
     return True
 
 
+@pytest.mark.slow
 def test_the_rules_are_what_they_say(folder, said, report):
     frame, rules = make_frame(), report["model"]["rules"]
     assert rules
@@ -121,6 +122,7 @@ def test_the_rules_are_what_they_say(folder, said, report):
     assert [rule["coefficient"] for rule in rules] == sorted((rule["coefficient"] for rule in rules), reverse=True)
 
 
+@pytest.mark.slow
 def test_the_numbers_of_the_report(said, report):
     model = report["model"]
     bounds = model["certificate"]
@@ -143,6 +145,7 @@ def test_the_numbers_of_the_report(said, report):
     assert model["notes"] == []
 
 
+@pytest.mark.slow
 def test_code_length_and_risk_bound_are_those_of_the_paper(folder, report):
     model = report["model"]
     predictions = score_rows(folder)
@@ -164,6 +167,7 @@ def score_rows(folder):
     return np.asarray(jboost.predict_scores(held["ensemble"], np.asarray(bits)))
 
 
+@pytest.mark.slow
 def test_prediction_reads_raw_rows(folder, report, run):
     frame = make_frame()
     assert run("predict", "out", "--data", "data.csv", "--explain", "--output", "p.csv") == (0, f"p.csv: {ROWS} predictions\n", "")
@@ -178,6 +182,7 @@ def test_prediction_reads_raw_rows(folder, report, run):
     assert polars.read_csv(run("predict", "out", "--data", "data.csv")[1].encode()).columns == ["score", "prediction"]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("said")
 def test_prediction_of_a_row_is_that_of_its_file(folder, run):
     """Text that looks like numbers alone, and a number that is missing everywhere, are what they were in training."""
@@ -190,6 +195,7 @@ def test_prediction_of_a_row_is_that_of_its_file(folder, run):
     assert predict(frame.filter(colour="07")).equals(predict(frame).filter(frame["colour"] == "07"))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("said")
 def test_prediction_of_rows_unlike_those_of_training(folder, run):
     polars.DataFrame({"colour": ["violet", None, "7"], "same": [None, 2.5, 1.5], "age": [None, 99.5, 1e9], "more": ["x", "y", "z"]}).write_csv(
@@ -208,6 +214,7 @@ def test_prediction_of_rows_unlike_those_of_training(folder, run):
     assert "column 'age' is not numeric: row 1 holds 'old'" in err
 
 
+@pytest.mark.slow
 def test_inspect_says_what_fit_said(report, run):
     code, out, err = run("inspect", "out")
     assert (code, err) == (0, "")
@@ -310,6 +317,7 @@ def test_folds_share_one_compilation(folder, run, compilations):
     assert compilations() - before < 10
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("said")
 def test_tables_of_similar_size_share_the_long_compilations(folder, run, compilations):
     make_frame().head(ROWS - 4).write_csv(folder / "fewer.csv")
@@ -419,6 +427,7 @@ def test_settings_of_a_configuration(tmp_path):
         options.read_config(path)
 
 
+@pytest.mark.slow
 def test_a_model_holds_its_learner_and_its_binarizer(folder, said):
     held = files.load(folder / "out" / "model.npz")
     learner, binarizer = held["ensemble"].learner, held["binarizer"]

@@ -352,6 +352,7 @@ def test_parameter_names():
     assert all(parameters[name].default is None for name in ("weights", "mask"))
 
 
+@pytest.mark.slow
 def test_no_strategy_loses_more_than_the_best_classifier():
     """Integer scores on a narrow band, for which hardly any direction of float32 keeps the optimum."""
     scores, labels, weights = [[1000000, -3999998], [1000004, -3999996], [1000003, -3999997]], [-1, -1, 1], [100.0, 1.0, 40.0]
@@ -368,6 +369,7 @@ def test_an_optimum_that_only_some_lengths_keep():
         assert not oracle.wrong_examples(vote.coefficients, vote.offset, scores, [-1, -1, 1]).any()
 
 
+@pytest.mark.slow
 def test_votes_on_weights_too_far_apart_are_not_called_optimal():
     vote = jboost.combine.fit([[0, 0], [1, 0], [2, 0]], [1, -1, -1], weights=[1e20, 1.0, 1.0])
     assert vote.loss == 0 or (vote.status, vote.lower_bound) == (jboost.status.Status.PRECISION_LIMIT, 0)
@@ -379,6 +381,7 @@ def test_predictions_keep_the_sign_of_small_scores():
     assert jboost.predict(vote, np.float32([[1e-20, 0], [-1e-20, 0]])).tolist() == [1, -1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("penalty", [0.0, 1.0])
 def test_stacking_leaves_a_constant_column_alone(penalty):
     labels, scores = [-1, 1, -1, 1], np.array([[0.0], [1.0], [2.0], [3.0]], np.float32)
@@ -392,6 +395,7 @@ def test_stacking_leaves_a_constant_column_alone(penalty):
         jboost.combine.stacking(scores, labels, penalty=np.inf)
 
 
+@pytest.mark.slow
 def test_traced_penalties_that_are_not_allowed():
     votes = jax.vmap(lambda penalty: jboost.combine.stacking(np.float32([[0], [1], [2], [3]]), [-1, 1, -1, 1], penalty=penalty))(
         np.float32([1, np.nan, -1, np.inf])
@@ -400,6 +404,7 @@ def test_traced_penalties_that_are_not_allowed():
     assert np.isnan(votes.coefficients[:, 0]).tolist() == np.isnan(votes.loss).tolist() == [False, True, True, True]
 
 
+@pytest.mark.slow
 def test_margins_of_scores_whose_squares_overflow(x64):
     for size in (1e200, 1e-200):
         assert float(jboost.combine.stacking(np.array([[-size], [size]]), [-1, 1]).margin) == pytest.approx(size)

@@ -8,6 +8,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from contract import CERTIFIED, TABLE, Problem, bits
+from marks import slow_but
 
 SIZE, PADDED = 13, 16
 
@@ -50,7 +51,16 @@ def equal(result, other, fields):
         np.testing.assert_array_equal(np.asarray(getattr(result, field)), np.asarray(getattr(other, field)), err_msg=field)
 
 
-@pytest.fixture(scope="module", params=TABLE, ids=lambda entry: entry.name)
+def quick(*names):
+    """The entries, each slow but for these."""
+    return slow_but(TABLE, *(entry for entry in TABLE if entry.name in names))
+
+
+def name_of(entry):
+    return entry.name
+
+
+@pytest.fixture(scope="module", params=quick(*(entry.name for entry in TABLE if "None" not in entry.name)), ids=name_of)
 def entry(request):
     return request.param
 
@@ -68,6 +78,7 @@ def batched(entry):
     return by_name, compiled.as_text()
 
 
+@pytest.mark.parametrize("entry", quick("pair.optimal_separator", "pair.leave_one_out"), indirect=True, ids=name_of)
 def test_batch_equals_one_by_one(entry, batched):
     for name, problem in members(entry).items():
         jax.tree.map(np.testing.assert_array_equal, batched[0][name], jax.device_get(entry.run(*problem)))
@@ -137,7 +148,7 @@ def test_signature_has_the_field_names(entry):
     assert all(parameters[name].default is None for name in ("weights", "mask"))
 
 
-@pytest.fixture(scope="module", params=CERTIFIED, ids=lambda certified: certified.name)
+@pytest.fixture(scope="module", params=CERTIFIED, ids=name_of)
 def certified(request):
     return request.param
 

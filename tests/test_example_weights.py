@@ -13,6 +13,7 @@ import jboost
 from jboost import example_weights, kernels
 from jboost.base.status import Status
 from jboost.example_weights import bounds, certify, game, solve, working_set
+from marks import slow
 from tests.oracles import example_weights as oracle
 from tests.oracles import kernels as planes
 
@@ -58,6 +59,7 @@ def batch():
     return points, labels, masks, np.array(penalties)
 
 
+@pytest.mark.slow
 def test_fit_equals_highs_and_its_bounds_can_be_recomputed(x64):
     points, labels, masks, penalties = batch()
     models = fit_batch(points, labels, masks, penalties)
@@ -104,6 +106,7 @@ def test_many_columns_are_tried_few_at_a_time(x64):
         assert not np.asarray(model.example_weights)[~live].any()
 
 
+@pytest.mark.slow
 def test_float32_bounds_hold():
     points, labels, masks, penalties = batch()
     models = fit_batch(points.astype(np.float32), labels, masks, penalties.astype(np.float32))
@@ -163,7 +166,7 @@ def made_feasible(weights, labels, cap):
     return found, certify.is_allowed(found, labels, cap)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("dtype", [slow(np.float32), np.float64])
 def test_row_weights_are_made_feasible_in_exact_arithmetic(dtype):
     """Whatever they were; and what is above the cap by a unit of rounding is not taken for feasible."""
     rng = np.random.default_rng(0)
@@ -196,6 +199,7 @@ def test_infinite_bounds_are_no_optimum_and_spoiled_iterates_no_start():
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(game.restart(program, spoiled)))
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_the_definition_and_of_the_sampling_scheme(x64):
     everything = batch()
     points, labels = everything[0][0], everything[1][0]
@@ -215,6 +219,7 @@ def test_scores_are_those_of_the_definition_and_of_the_sampling_scheme(x64):
     assert (np.abs(found - drawn) <= 4 * errors).all()
 
 
+@pytest.mark.slow
 def test_conflicts_one_class_and_few_examples(x64):
     points, labels, masks = np.zeros((8, SIZE, 2)), np.ones((8, SIZE), int), np.zeros((8, SIZE), bool)
     points[0, :3], labels[0, :3], masks[0, :3] = [[0, 0], [0, 0], [1, 1]], [1, -1, 1], True
@@ -265,6 +270,7 @@ def test_no_examples_are_named():
         example_weights.fit(np.zeros((0, 1)), [], penalty=1.0, radius=5.0)
 
 
+@pytest.mark.slow
 def test_bad_values_inside_jit_give_a_status_and_no_numbers():
     points, labels, masks, penalties = batch()
     points, labels, penalties = points.astype(np.float32), labels.copy(), penalties.astype(np.float32)
@@ -310,6 +316,7 @@ def test_the_radius_that_validate_names_is_accepted():
         example_weights.validate(points, [1, -1], radius=float(re.search(r"needs (\S+) at least", str(refusal.value))[1]))
 
 
+@pytest.mark.slow
 def test_a_model_file_gives_back_the_model(tmp_path):
     points, labels, masks, penalties = batch()
     points = points[1].astype(np.float32)

@@ -19,6 +19,7 @@ from jboost.data import binarization
 from jboost.monomials import costs
 from jboost.pair.trade_off_programs import DistanceSeparator
 from jboost.pair.types import Separator, TradeOff
+from marks import slow
 
 
 def make_separator(dtype):
@@ -220,10 +221,10 @@ def assert_same(before, after):
 @pytest.mark.parametrize(
     "learner",
     [
-        pytest.param(learners.stumps(), marks=pytest.mark.slow),
-        learners.stumps(abstain=True, criterion="normalizer"),
+        slow(learners.stumps()),
+        slow(learners.stumps(abstain=True, criterion="normalizer")),
         learners.pool(),
-        learners.literals(criterion="normalizer"),
+        slow(learners.literals(criterion="normalizer")),
         learners.signs(learners.pool()),
     ],
     ids=repr,
@@ -239,7 +240,7 @@ def test_ensembles_come_back_without_help(path, learner):
         files.load(path, learner=learners.stumps(num_proposed=2))
 
 
-@pytest.mark.parametrize("learner", [NETWORK, learners.signs(NETWORK)], ids=["trained", "signs"])
+@pytest.mark.parametrize("learner", [slow(NETWORK), learners.signs(NETWORK)], ids=["trained", "signs"])
 def test_a_learner_of_functions_is_handed_in(path, learner):
     model, features = make_ensemble(learner)
     files.save(model, path)
@@ -264,7 +265,7 @@ def price_by_order(orders, num_attributes, num_examples, max_order):
 MONOMIALS = learners.Monomial(jnp.array([[1, 0, -1]], jnp.int8), jnp.ones(1, jnp.int8))
 
 
-@pytest.mark.parametrize("cost", ["mdl", costs.mdl(0.3, num_attributes=7), costs.rademacher(0.1)], ids=repr)
+@pytest.mark.parametrize("cost", [slow("mdl"), costs.mdl(0.3, num_attributes=7), slow(costs.rademacher(0.1))], ids=repr)
 def test_monomials_come_back_with_their_costs(path, cost):
     learner = learners.monomials(2, cost=cost, num_proposed=3, constant_cost=0.25)
     model, _ = make_ensemble(learner, MONOMIALS)

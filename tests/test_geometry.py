@@ -10,6 +10,7 @@ import pytest
 
 from jboost.base import numerics
 from jboost.geometry import angular, exact, fractions, hulls, linear
+from marks import slow
 
 DTYPES = (np.float32, np.float64)
 
@@ -39,6 +40,7 @@ def test_error_free_sum_and_product(dtype):
         assert [h + lo for h, lo in zip(rational(result.hi), rational(result.lo), strict=True)] == wanted
 
 
+@pytest.mark.slow
 def test_wide_arithmetic_survives_fusion(dtype):
     """A chain in one compiled program: products feed sums, where a compiler is tempted to contract them."""
     rng = np.random.default_rng(1)
@@ -152,6 +154,7 @@ def test_angular_orders_against_rational_arithmetic(dtype):
             assert max(ranks[:position]) < ranks[position] or ranks[position] == len(wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [12, 65536, 100_000])
 def test_keys_decide_a_large_grid_alone(x64, size):
     """Farey neighbours, the closest directions of a grid, get keys that differ; multiples of one direction get keys that do not."""
@@ -182,6 +185,7 @@ def exact_squared_distance(first, second):
     return min(to_segment(p, a, b) for one, two in ((first, second), (second, first)) for p in one for a in two for b in two)
 
 
+@pytest.mark.slow
 def test_hull_distance_against_rational_arithmetic(dtype):
     rng = np.random.default_rng(5)
     floor = jnp.full((), -1, dtype)
@@ -237,6 +241,7 @@ def test_directions_of_float32_enclose_any_direction(x64):
     assert np.median(np.abs(turn).min(axis=1)) < 2.0**-46
 
 
+@pytest.mark.slow
 def test_64_bit_scope_works_inside_every_transformation():
     def widened(x):
         def sort_if_wide(value):
@@ -261,7 +266,7 @@ def test_64_bit_scope_works_inside_every_transformation():
         numerics.in_64_bits(lambda value: value.astype(jnp.float64))(x)
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.int32])
+@pytest.mark.parametrize("kind", [slow(np.float32), np.int32])
 def test_scores_of_points_have_derivatives(kind):
     """Those of normal . (x - anchor) + bias; points in whole numbers are constants."""
     rng = np.random.default_rng(3)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from jboost import kernels
+from marks import slow_but
 from tests.oracles import kernels as oracle
 
 DIMENSIONS = (1, 2, 3, 5, 10)
@@ -35,7 +36,7 @@ def paired(first, second):
     return np.asarray(jax.vmap(lambda a, b: kernels.disagreement(a[None], b[None], RADIUS)[0, 0])(first, second))
 
 
-@pytest.mark.parametrize("dimension", DIMENSIONS)
+@pytest.mark.parametrize("dimension", slow_but(DIMENSIONS, 2))
 def test_hyperplanes_equal_quadrature(dimension):
     first, second = pairs(dimension, dimension)
     exact = np.array([oracle.by_directions(a, b, RADIUS) for a, b in zip(first, second, strict=True)])
@@ -69,6 +70,7 @@ def test_hyperplanes_equal_drawn_planes(dimension):
     assert (np.abs(found - drawn)[looked_at] <= 4 * errors[looked_at]).all()
 
 
+@pytest.mark.slow
 def test_equal_points_have_exactly_none_and_the_measure_is_symmetric():
     points = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
     points[5], points[6], points[7] = points[4], -points[4], 0
@@ -83,7 +85,7 @@ def test_equal_points_have_exactly_none_and_the_measure_is_symmetric():
         assert np.linalg.eigvalsh(0.5 - matrix.astype(np.float64)).min() > -1e-5
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 5])
+@pytest.mark.parametrize("dimension", slow_but([1, 2, 5], 2))
 def test_near_points_and_tiny_points_keep_their_relative_accuracy(dimension):
     start = np.full(dimension, 0.25, np.float32)
     shifts = np.zeros((4, dimension), np.float32)
@@ -126,6 +128,7 @@ def slopes(kernel, first, second):
     return [np.asarray(part) for part in jax.jit(jax.vmap(one))(jnp.asarray(first), jnp.asarray(second))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [1, 2, 3])
 def test_hyperplanes_have_derivatives_where_the_points_are_degenerate(dimension, x64):
     """On one line through the origin, at the origin, as long as each other, equal: as differences say, and 0 of equal points."""
@@ -201,12 +204,14 @@ def test_bad_input():
             call()
 
 
+@pytest.mark.slow
 def test_angles_between_points_of_very_different_lengths():
     others = jnp.array([[-1e-8, 0.0], [-1e-8, 1e-8], [3e-30, 3e-30], [0.0, 1e30], [0.0, 0.0]])
     found = kernels.central_hyperplanes().disagreement(jnp.array([[1.0, 0.0]]), others)
     np.testing.assert_allclose(found, [[1.0, 0.75, 0.25, 0.5, 0.5]], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_angles_between_whole_numbers_and_at_the_end_of_the_float():
     central = kernels.central_hyperplanes()
     assert central.disagreement(jnp.array([[1, 0]]), jnp.array([[0, 300], [-1, 1]])).tolist() == [[0.5, 0.75]]

@@ -17,6 +17,7 @@ from jboost.base.status import Status
 from jboost.l0 import integer, pricing
 from jboost.learners import prices
 from jboost.monomials import costs
+from marks import slow
 from oracles import l0 as oracle
 
 NUM_EXAMPLES, NUM_ATTRIBUTES, MAX_ORDER, MAX_ROUNDS = 14, 4, 2, 24
@@ -68,6 +69,7 @@ def fitted(max_rounds):
     return (features, labels, margins, kappas), jax.jit(jax.vmap(fit))(features, labels, margins, kappas)
 
 
+@pytest.mark.slow
 def test_bounds_hold_the_optimum_over_all_monomials():
     (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
     for index in range(len(labels)):
@@ -102,6 +104,7 @@ def integer_optimum(outputs, labels, cost, margin, weights=1.0, is_counted=0.0, 
     return found.fun
 
 
+@pytest.mark.slow
 def test_integer_bounds_hold_the_optimum_of_the_sparse_problem():
     (features, labels, margins, kappas), fits = fitted(MAX_ROUNDS)
     for index in range(0, len(labels), 2):
@@ -126,7 +129,8 @@ def test_the_ensemble_attains_the_integer_upper_bound():
         assert np.sum(votes) + abs(float(fits.ensemble.constant[index])) <= 1 + 1e-5
 
 
-@pytest.mark.parametrize("max_rounds", [MAX_ROUNDS, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("max_rounds", [MAX_ROUNDS, 1, 2])
 def test_the_proof_can_be_worked_out_anew(max_rounds):
     """That of few rounds too, whose duals ask too much as they are."""
     (features, labels, margins, kappas), fits = fitted(max_rounds)
@@ -176,6 +180,7 @@ def exact_loss(instance, coefficients):
     return errors + sum(Fraction(float(cost)) for cost, share in zip(np.asarray(instance.costs), shares, strict=True) if share > 0)
 
 
+@pytest.mark.slow
 def test_points_are_on_the_simplex_and_their_loss_is_exact():
     rng = np.random.default_rng(1)
     problems = [random_problem(rng) for _ in range(200)]
@@ -193,6 +198,7 @@ def test_points_are_on_the_simplex_and_their_loss_is_exact():
         assert found.loss[index] <= votes.loss[index]
 
 
+@pytest.mark.slow
 def test_coefficients_of_many_columns_are_not_negative():
     """A coefficient of 280 units that is rounded up 30,000 times by a third of a unit leaves more than itself to be taken off."""
     size = 30_000
@@ -202,6 +208,7 @@ def test_coefficients_of_many_columns_are_not_negative():
     assert coefficients.astype(np.float64).sum() == 1
 
 
+@pytest.mark.slow
 def test_one_move_from_the_best_point_brings_nothing_better():
     """The line search against a fine grid of t."""
     rng = np.random.default_rng(2)
@@ -220,6 +227,7 @@ def test_one_move_from_the_best_point_brings_nothing_better():
                 assert loss >= float(last.loss) - 1e-4
 
 
+@pytest.mark.slow
 def test_a_literal_stands_for_the_opposite_one_and_a_better_one_for_a_worse():
     bits, labels = np.array([1, 1, 1, 0, 0, 0, 0, 1.0]), np.array([1, 1, 1, -1, -1, -1, -1, 1.0])
     worse = np.array([1, 1, 0, 0, 0, 0, 0, 0.0])
@@ -233,6 +241,7 @@ def test_a_literal_stands_for_the_opposite_one_and_a_better_one_for_a_worse():
         assert np.sum(np.asarray(found.coefficients)[2:] > 0) == 1
 
 
+@pytest.mark.slow
 def test_votes_of_few_hypotheses_keep_to_what_is_allowed_and_come_near_the_best_of_them():
     rng = np.random.default_rng(5)
     problems = [random_problem(rng) for _ in range(30)]
@@ -307,6 +316,7 @@ def test_stumps_are_priced_over_all_of_them():
     assert fit.certificate.upper_bound - fit.certificate.lower_bound <= 2e-3 * max(1.0, optimum)
 
 
+@pytest.mark.slow
 def test_the_worth_of_stumps_is_that_of_the_best_of_all():
     rng = np.random.default_rng(6)
     features = rng.integers(0, 4, (12, 3)).astype(np.float32)
@@ -491,6 +501,7 @@ def test_columns_that_find_no_room_are_said():
     assert roomy.certificate.lower_bound <= tight.certificate.upper_bound
 
 
+@pytest.mark.slow
 def test_starts_of_the_local_search_are_the_largest_few():
     starts = np.asarray(integer.sparse_starts(jnp.array([0.1, 0.0, 0.5, 0.2, 0.2])))
     np.testing.assert_allclose(starts[0], [0, 0, 0.5, 0.2, 0])
@@ -501,6 +512,7 @@ def test_starts_of_the_local_search_are_the_largest_few():
     assert np.asarray(integer.sparse_starts(jnp.arange(40.0)) > 0).sum(axis=1).tolist() == [2, 4, 8, 16, 3, 6, 12]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("either", [False, True])
 def test_reduced_costs_are_those_of_the_definition(either):
     rng = np.random.default_rng(4)
@@ -519,7 +531,7 @@ def test_reduced_costs_are_those_of_the_definition(either):
     np.testing.assert_allclose(found, wanted, atol=1e-5)
 
 
-@pytest.mark.parametrize(("num_attributes", "max_order", "room"), [(1, 1, 6), (3, 1, 14), (2, None, 18), (30, 2, 40)])
+@pytest.mark.parametrize(("num_attributes", "max_order", "room"), [(1, 1, 6), (3, 1, 14), slow(2, None, 18), slow(30, 2, 40)])
 def test_no_more_room_than_there_are_monomials(num_attributes, max_order, room):
     dataset = jboost.make_dataset(np.eye(30)[:, :num_attributes], np.ones(30))
     learner = jboost.learners.monomials(max_order)
@@ -529,6 +541,7 @@ def test_no_more_room_than_there_are_monomials(num_attributes, max_order, room):
         assert state.ensemble.votes.shape == (room, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answers", [(-1, 1), (-1, 0, 1)], ids=["never abstain", "may abstain"])
 def test_what_hypotheses_are_paid_for_cuts_that_either_end_serves(answers):
     """By the definition: once if an end is right and the other not wrong. Those that abstain may be paid more, never less."""
@@ -655,6 +668,7 @@ def test_rademacher_costs_may_be_told_how_many_examples_there_were():
     np.testing.assert_allclose(whole(orders, 8, jnp.asarray(10), 2), rows(orders, 8, jnp.asarray(100), 2))
 
 
+@pytest.mark.slow
 def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(monkeypatch):
     monkeypatch.setattr(memory, "of_device", lambda: 10_000)
     dataset = jboost.make_dataset(np.eye(30, dtype=np.float32), np.where(np.arange(30) % 2, 1, -1))

@@ -83,6 +83,7 @@ def reached(rows, index, used, missed):
     return sum(chosen, Fraction(0)) + sum(given_up, Fraction(0))
 
 
+@pytest.mark.slow
 def test_cuts_hold_of_all_points():
     pool = pools(0, 12)
     random = np.random.default_rng(1)
@@ -157,6 +158,7 @@ def completed(decisions, pool, used, missed):
     return more, [int(is_missed or (answer == YES and is_real)) for is_missed, answer, is_real in zip(missed, decisions.examples, real, strict=True)]
 
 
+@pytest.mark.slow
 def test_what_duals_prove_holds_of_all_points_of_the_node():
     pool = pools(2, 20)
     random = np.random.default_rng(3)
@@ -237,6 +239,7 @@ def test_splits_are_the_hypotheses_that_tell_the_same_examples_apart():
     np.testing.assert_array_equal(pool.splits.sum(axis=1), [2, 2, 0])
 
 
+@pytest.mark.slow
 def test_a_decision_changes_one_answer():
     pool = jax.tree.map(lambda leaf: leaf[0], pools(5, 1))
     start = node_program.everything_open(pool)

@@ -49,6 +49,7 @@ def exact_errors(outputs, labels, margin, coefficients):
     return sum(one < float(margin) for one in reached)
 
 
+@pytest.mark.slow
 def test_optima_are_those_of_the_mixed_integer_program():
     problems = pools(30, 0)
     found = jax.device_get(solve_all(*problems))
@@ -62,6 +63,7 @@ def test_optima_are_those_of_the_mixed_integer_program():
         assert loss == pytest.approx(float(found.loss[index]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_margins_that_are_met_with_equality():
     outputs, labels, costs, _ = pools(30, 2)
     margins = np.resize(np.float32([0.25, 0.5, 1.0]), 30)
@@ -208,6 +210,7 @@ def test_the_best_pair_is_the_best_of_all_pairs():
         assert not losses or losses[tuple(np.flatnonzero(found.coefficients).tolist())] == pytest.approx(float(found.loss), abs=1e-4)
 
 
+@pytest.mark.slow
 def test_bounds_are_rounded_up_to_what_the_loss_can_be():
     weights, prices = jnp.ones(5), jnp.array([0, 0, 1.5, 1.5])
     for bound, wanted in ((0.2, 1.0), (1.0, 1.0), (1.2, 1.5), (1.6, 2.0), (2.1, 2.5), (2.6, 3.0), (7.3, 7.5), (-1.0, 0.0), (-np.inf, -np.inf)):

@@ -150,6 +150,7 @@ def test_each_fold_may_know_the_rows_by_features_of_its_own(gap):
     assert not np.allclose(whole.errors, chosen.errors, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_features_of_folds_are_judged():
     features, labels = problem()
     dataset = jboost.make_dataset(features, labels)

@@ -84,6 +84,7 @@ def recompute(one, outputs, labels, costs, margin, weights=None):
     return proven, attained
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_entries", [4, 1000])
 def test_pairs_that_some_hypotheses_tell_apart(max_entries):
     """The search for (24) against all pairs one by one."""
@@ -106,16 +107,17 @@ def test_pairs_that_some_hypotheses_tell_apart(max_entries):
             assert found.least[place] == max(wanted), (number, i)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wide", "config", "tolerance"),
     [
         (False, INTERIOR, 3e-4),
-        pytest.param(True, INTERIOR, 1e-7, marks=pytest.mark.slow),
-        pytest.param(False, l0.RelaxationConfig(selection="new_columns"), 3e-4, marks=pytest.mark.slow),
-        pytest.param(False, FIRST_ORDER, 1e-3, marks=pytest.mark.slow),
-        pytest.param(True, FIRST_ORDER, 1e-4, marks=pytest.mark.slow),
-        pytest.param(False, ALL_PAIRS, 1e-3, marks=pytest.mark.slow),
-        pytest.param(True, ALL_PAIRS, 1e-4, marks=pytest.mark.slow),
+        (True, INTERIOR, 1e-7),
+        (False, l0.RelaxationConfig(selection="new_columns"), 3e-4),
+        (False, FIRST_ORDER, 1e-3),
+        (True, FIRST_ORDER, 1e-4),
+        (False, ALL_PAIRS, 1e-3),
+        (True, ALL_PAIRS, 1e-4),
     ],
     ids=["interior-32", "interior-64", "new-columns-32", "first-order-32", "first-order-64", "all-pairs-32", "all-pairs-64"],
 )
@@ -261,6 +263,7 @@ def test_primal_repair_meets_all_cuts_from_any_point():
         assert oracle.attained(*pool, np.ones(EXAMPLES), *member(fixed, index)) <= float(price[index])
 
 
+@pytest.mark.slow
 def test_repair_rounds_by_units_of_two_however_much_is_selected():
     """Whatever the sum of mu: cuts are met in exact arithmetic, and slacks are a few units above what cuts and margins want of the point given."""
     random, (num_examples, num_columns), margin = np.random.default_rng(10), (24, 256), np.float32(0.01)
@@ -285,6 +288,7 @@ def test_repair_rounds_by_units_of_two_however_much_is_selected():
             assert slacks[i] <= max(1 - float(lowest[j]) - float(served) for j, served in others) + 8 * 2.0**-23
 
 
+@pytest.mark.slow
 def test_lower_bound_over_all_hypotheses_charges_the_excess():
     weights, pair_weights = jnp.array([0.5, 0.25]), jnp.array([0.25])
     proven = certify.lower_bound(weights, pair_weights, margin=jnp.array(0.5), excess=0.125, least=-0.25, selected_bound=2.0)
@@ -377,6 +381,7 @@ def test_a_warm_start_survives_added_columns(config, x64):
         l0.solve_relaxation(outputs, labels, costs, margin=0.2, initial=(1, 2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cuts", ["ordered", "either"])
 def test_the_grid_of_all_pairs_says_what_a_list_of_them_says(cuts, x64):
     """Sums over cuts, values of their ends and of their hypotheses, duals that are allowed and what they prove; distances and masks included."""

@@ -75,6 +75,7 @@ def greedy(margins, weights, is_column, scores, size):
     return rest @ rest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x64", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_with_room_for_all_the_scores_are_those_of_the_relaxation(x64):
     with jax.enable_x64(x64):
@@ -89,6 +90,7 @@ def test_with_room_for_all_the_scores_are_those_of_the_relaxation(x64):
             assert missed(margins.astype(float), weights.astype(float), scores, told) <= 1e-4 * max(weights @ scores**2, 1e-3), index
 
 
+@pytest.mark.slow
 def test_few_come_as_near_as_a_greedy_choice():
     pools = make_pools(1, np.float32)
     for size in (1, 3):

@@ -20,6 +20,7 @@ from jboost import learners
 from jboost.base.boosting import Proposal
 from jboost.base.types import Dataset, make_dataset
 from jboost.learners import criteria
+from marks import slow
 
 NUM_PROBLEMS, NUM_EXAMPLES, NUM_FEATURES = 120, 9, 4
 OPTIMIZER = optax.adam(0.05)
@@ -98,8 +99,7 @@ def check_proposal(proposal, again, features, labels, weights, mask, criterion, 
         np.testing.assert_allclose([1 - z_of(answers[mask], labels[mask], weights[mask]) for answers in outputs], scores, rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("abstain", [False, True])
-@pytest.mark.parametrize("criterion", ["edge", "normalizer"])
+@pytest.mark.parametrize(("criterion", "abstain"), [slow("edge", False), slow("edge", True), ("normalizer", False), slow("normalizer", True)])
 def test_best_stumps_equal_brute_force(criterion, abstain):
     data = problems(0, [-2, -1, -0.0, 0.0, 1, 2], missing=0.1)
     num_proposed = 3
@@ -118,8 +118,7 @@ def test_best_stumps_equal_brute_force(criterion, abstain):
         check_proposal(proposal, said, features, labels, weights, mask, criterion, best, greatest)
 
 
-@pytest.mark.parametrize("criterion", ["edge", "normalizer"])
-@pytest.mark.parametrize("kind", ["pool", "literals"])
+@pytest.mark.parametrize(("kind", "criterion"), [slow("pool", "edge"), ("pool", "normalizer"), ("literals", "edge"), slow("literals", "normalizer")])
 def test_best_columns_equal_brute_force(kind, criterion):
     data = problems(1, [-1, -0.5, 0, 0.25, 1] if kind == "pool" else [0, 1])
     features, labels, weights, mask = data
@@ -147,7 +146,7 @@ def test_literals_read_any_boolean_features(dtype):
         assert as_signs.outputs.tolist() == proposal.outputs.tolist()
 
 
-@pytest.mark.parametrize("size", [(1, 1), (70, 1), (5, 3)])
+@pytest.mark.parametrize("size", [(1, 1), slow((70, 1)), slow((5, 3))])
 def test_sizes_and_constant_features(size):
     features, labels = np.zeros(size, np.float32), np.where(np.arange(size[0]) % 3, 1, -1)
     weights = np.full(size[0], 1 / 128, np.float32)
@@ -165,6 +164,7 @@ def test_constant_classifier_answers_where_all_is_missing():
     assert proposal.outputs.tolist() == again.tolist() == [[-1.0, -1.0]]
 
 
+@pytest.mark.slow
 def test_thresholds_part_any_two_neighbours():
     one, top = np.float32(1), np.finfo(np.float32).max
     tiny = np.finfo(np.float32).tiny
@@ -189,6 +189,7 @@ def test_thresholds_part_any_two_neighbours():
     assert thresholds[-1] == 2.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("criterion", ["edge", "normalizer"])
 def test_blocks_of_features_change_nothing(criterion, monkeypatch):
     rng = np.random.default_rng(2)
@@ -202,6 +203,7 @@ def test_blocks_of_features_change_nothing(criterion, monkeypatch):
     assert learner.init(None, dataset).order.shape == (4, 2, 30)
 
 
+@pytest.mark.slow
 def test_bounds_hold_in_exact_arithmetic():
     rng = np.random.default_rng(3)
     num_examples = 500
@@ -230,6 +232,7 @@ def test_bounds_hold_in_exact_arithmetic():
             assert greatest <= Fraction(float(bounds[index])) <= greatest * (1 + Fraction(1, 2**22))
 
 
+@pytest.mark.slow
 def test_what_is_one_sided_is_exactly_so():
     rng = np.random.default_rng(4)
     labels = np.repeat([-1, 1], 600)
@@ -246,6 +249,7 @@ def test_what_is_one_sided_is_exactly_so():
         assert proposal.values.tolist() == [1.0]
 
 
+@pytest.mark.slow
 def test_signs_of_a_pool():
     features = np.array([[0.5, 1.0, 0.1], [0.5, -0.1, 0.1], [-0.5, -1.0, 0.1], [0.5, 0.0, 0.0]], np.float32)
     labels, weights = np.array([1, 1, -1, -1]), jnp.full(4, 0.25)
@@ -286,6 +290,7 @@ def test_hypotheses_in_words():
 XOR = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32), np.array([-1, 1, 1, -1])
 
 
+@pytest.mark.slow
 def test_trained_networks_learn_xor_from_five_seeds_and_by_their_key():
     learner = learners.trained(*learners.mlp((8,)), OPTIMIZER, num_steps=150)
     padded = np.concatenate([XOR[0], [[np.nan, np.inf]]]), np.append(XOR[1], 1)
@@ -303,6 +308,7 @@ def test_trained_networks_learn_xor_from_five_seeds_and_by_their_key():
     jax.tree.map(np.testing.assert_array_equal, same, proposals)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss, batch_size, warm_start", [("edge", None, True), ("logistic", 3, True), ("edge", 3, False)])
 def test_trained_by_batches_and_from_a_warm_start(loss, batch_size, warm_start):
     learner = learners.trained(*learners.mlp((8,)), OPTIMIZER, num_steps=60, loss=loss, batch_size=batch_size, warm_start=warm_start)
@@ -349,6 +355,7 @@ def _outputs(hypothesis, features):
     return features[:, hypothesis]
 
 
+@pytest.mark.slow
 def test_equal_calls_do_not_recompile(compilations):
     dataset = make_dataset(np.eye(4, 3, dtype=np.float32), [1, -1, 1, -1])
     weights = jnp.full(4, 0.25)
@@ -368,6 +375,7 @@ def test_equal_calls_do_not_recompile(compilations):
     jax.tree.map(np.testing.assert_array_equal, first, second)
 
 
+@pytest.mark.slow
 def test_64_bits(x64):
     rng = np.random.default_rng(5)
     features, labels = rng.uniform(-1, 1, (50, 5)), rng.choice([-1, 1], 50)
@@ -416,6 +424,7 @@ def test_costs_that_are_traced_are_named():
             jax.eval_shape(lambda cost, make=make: jnp.zeros(make(cost=cost).num_proposed), 1.0)
 
 
+@pytest.mark.slow
 def test_bad_data_are_named():
     dataset = Dataset(jnp.zeros((3, 2)), jnp.ones(3), jnp.ones(3), jnp.ones(3, bool))
     for learner, message in (
@@ -433,7 +442,7 @@ def test_bad_data_are_named():
         model.propose(model.init(jax.random.key(0), dataset), jnp.ones(3))
 
 
-@pytest.mark.parametrize("learner", [learners.pool(), learners.monomials(1)])
+@pytest.mark.parametrize("learner", [learners.pool(), slow(learners.monomials(1))])
 def test_no_example_is_invalid_input(learner):
     fitted = jboost.adaboost.fit(jboost.make_dataset(np.zeros((0, 2)), []), learner, max_rounds=2)
     assert int(fitted.status) == jboost.status.Status.INVALID_INPUT

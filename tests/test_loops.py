@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 import jboost
 from jboost.base import loops
+from marks import slow, slow_but
 from programs import PROGRAMS
 
 WHOLE = ("adaboost.fit", "lpboost.solve")
@@ -31,13 +32,14 @@ def on_each_device(mesh, run):
     return jax.jit(jax.shard_map(of_one, mesh=mesh, in_specs=PartitionSpec("sets"), out_specs=PartitionSpec("sets")))
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", slow_but(PROGRAMS, "adaboost.fit", "lpboost.solve", "pair.leave_one_out", "lp.solve, InteriorPointConfig"))
 def test_every_algorithm_may_be_traced_under_shard_map(name, mesh):
     run, problem = PROGRAMS[name]
     on_each_device(mesh, run).trace(*(np.stack([field] * mesh.size) for field in problem))
 
 
-@pytest.mark.parametrize("name", [WHOLE[0], pytest.param(WHOLE[1], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [WHOLE[0], WHOLE[1]])
 def test_a_data_set_on_each_device_is_as_one_alone(name, mesh):
     run, problem = PROGRAMS[name]
     batch = [np.stack([np.roll(field, place, axis=0) for place in range(mesh.size)]) for field in problem]
@@ -48,6 +50,7 @@ def test_a_data_set_on_each_device_is_as_one_alone(name, mesh):
         jax.tree.map(lambda one, all_, row=row: np.testing.assert_array_equal(all_[row], one), alone(*(field[row] for field in batch)), together)
 
 
+@pytest.mark.slow
 def test_loops_and_branches_take_constants_beside_what_varies(mesh):
     def run(row):
         total, _ = loops.scan(lambda now, x: ((now[0] + x, now[1] + now[0]), None), (jnp.zeros(()), jnp.zeros(())), row)
@@ -64,7 +67,7 @@ def test_loops_and_branches_take_constants_beside_what_varies(mesh):
         np.testing.assert_allclose(values, run(jnp.asarray(row)), rtol=1e-6)
 
 
-@pytest.mark.parametrize("config", [jboost.lp.FirstOrderConfig(), jboost.lp.InteriorPointConfig()], ids=["first_order", "interior_point"])
+@pytest.mark.parametrize("config", [jboost.lp.FirstOrderConfig(), slow(jboost.lp.InteriorPointConfig())], ids=["first_order", "interior_point"])
 def test_a_loop_of_ones_own_over_the_steps_of_a_linear_program_may_be_traced(config, mesh):
     solver = sys.modules[type(config).__module__]
 

@@ -28,6 +28,7 @@ from linear_programs import (
     small_programs,
     transport,
 )
+from marks import slow
 from oracles import highs
 
 SHAPE = (30, 40)
@@ -92,7 +93,8 @@ def judge_all(programs, solutions, accuracy):
     return host
 
 
-@pytest.mark.parametrize("shape", [SHAPE, pytest.param((48, 40), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", [SHAPE, (48, 40)])
 def test_interior_point_agrees_in_float64(x64, shape):
     """Also where the rows outnumber the columns, so that the other normal matrix is factored."""
     programs = [padded(program, shape) for program in all_programs()]
@@ -102,6 +104,7 @@ def test_interior_point_agrees_in_float64(x64, shape):
     assert np.isfinite(host.upper_bound[known]).mean() > 0.4
 
 
+@pytest.mark.slow
 def test_interior_point_agrees_in_float32():
     programs = [padded(program) for program in all_programs()]
     solutions = solve_all(stack(programs), 1e-5, INTERIOR)
@@ -163,6 +166,7 @@ def small():
     return lp.make_program([-3.0, -5.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]], row_upper=[4.0, 12.0, 18.0])
 
 
+@pytest.mark.slow
 def test_solution_is_consistent(x64):
     solution = lp.solve(small())
     np.testing.assert_allclose(solution.primal, [2, 6], atol=1e-6)
@@ -172,15 +176,16 @@ def test_solution_is_consistent(x64):
     assert solution.upper_bound - solution.lower_bound < 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "config"),
     [
         ("sparse", INTERIOR),
         ("functions", lp.FirstOrderConfig()),
-        pytest.param("sparse", lp.FirstOrderConfig(), marks=pytest.mark.slow),
-        pytest.param("functions", INTERIOR, marks=pytest.mark.slow),
-        pytest.param("bordered", INTERIOR, marks=pytest.mark.slow),
-        pytest.param("bordered", lp.FirstOrderConfig(), marks=pytest.mark.slow),
+        ("sparse", lp.FirstOrderConfig()),
+        ("functions", INTERIOR),
+        ("bordered", INTERIOR),
+        ("bordered", lp.FirstOrderConfig()),
     ],
 )
 def test_operators_that_are_not_stored_whole(x64, kind, config):
@@ -241,14 +246,15 @@ def test_history_has_a_number_for_each_iteration(x64):
     assert lp.solve(small()).history.duality_gaps.shape == (0,)
 
 
-@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
+@pytest.mark.parametrize("config", [INTERIOR, slow(lp.FirstOrderConfig())])
 def test_unbounded_where_no_row_bounds_anything(x64, config):
     """The dual point is 0 throughout: it gains nothing and misses nothing, and is no ray."""
     program = lp.LinearProgram([-4.0, 1.0], [[3.0, -3.0]], -np.inf, np.inf, [-1.0, -1.0], [np.inf, 2.0])
     assert lp.solve(program, config=config).status == Status.DUAL_INFEASIBLE
 
 
-@pytest.mark.parametrize("config", [INTERIOR, pytest.param(lp.FirstOrderConfig(), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
 def test_unbounded_though_all_but_one_value_of_most_variables_is_ruled_out(x64, config):
     """Duals gain exactly nothing on such rows and bounds, and what rounding leaves of that is no proof that no point is feasible."""
     inf = np.inf
@@ -326,7 +332,8 @@ def test_bounds_of_covers_without_upper_bounds(config):
         assert -optimum - 2e-4 <= lp.solve(negated, config=config).lower_bound <= -optimum + 1e-9
 
 
-@pytest.mark.parametrize("name", ["afiro", pytest.param("Chvatal 1983, cycling", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["afiro", "Chvatal 1983, cycling"])
 def test_bounds_of_programs_from_books(x64, name):
     """Objectives of both signs and variables without upper bounds: the dual is moved until reduced costs near 0 have the right sign."""
     program = next(program for program in small_programs() if program.name == name)
@@ -335,6 +342,7 @@ def test_bounds_of_programs_from_books(x64, name):
     assert optimum - 1e-6 * abs(optimum) <= solution.lower_bound <= optimum + 1e-9 * abs(optimum)
 
 
+@pytest.mark.slow
 def test_rows_that_are_almost_parallel_are_feasible():
     """x_0 - x_1 >= 1 and x_0 <= 1.0001 x_1: y = (1, -1) pays 1e-4 for a gain of 1, and is no ray."""
     program = lp.make_program([1.0, 1.0], [[1.0, -1.0], [1.0, -1.0001]], row_lower=[1.0, -np.inf], row_upper=[np.inf, 0.0])
@@ -381,7 +389,8 @@ def boxed(seed, rows=4, columns=6):
     return rng.normal(size=columns), matrix, row_lower, row_upper, np.zeros(columns), np.ones(columns)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_derivatives_are_those_of_finite_differences(x64, seed):
     parts = [jnp.asarray(part) for part in boxed(seed)]
     rng = np.random.default_rng([seed, 1])
@@ -453,6 +462,7 @@ def test_derivatives_do_not_depend_on_the_units_of_rows():
     np.testing.assert_allclose(scaled, plain, atol=2e-2 * np.abs(plain).max())
 
 
+@pytest.mark.slow
 def test_without_a_solution_there_is_no_derivative():
     program = lp.make_program([1.0], [[1.0]], row_lower=[1.0], upper=2.0)
     numbers = jnp.zeros(())
@@ -531,6 +541,7 @@ def solved_awkward(wide):
     return {name: jax.tree.map(lambda leaf, begin=begin, end=end: leaf[begin:end], host) for name, begin, end in parts}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("name", AWKWARD)
 def test_awkward_programs(name, wide):
@@ -568,6 +579,7 @@ def test_bounds_are_worked_out_of_what_has_points():
         lp.recompute_bounds(program, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
 def test_large_numbers_that_decide_nothing_do_no_harm(config):
     programs = jax.vmap(with_large_numbers)(jnp.array([1e2, 1e4, 1e8, 1e12]))
@@ -596,6 +608,7 @@ def test_bounds_worked_out_anew_are_those_of_the_solution_or_better():
         lp.recompute_bounds(with_large_numbers(1.0), jax.tree.map(lambda leaf: leaf[0], solutions), proof={})
 
 
+@pytest.mark.slow
 def test_a_reduced_cost_below_the_normal_range_proves_nothing(x64):
     """c x with x >= r: y = c would do, and what is subtracted from c is off by less than any normal number, times an x that nothing bounds."""
     program = lp.LinearProgram(jnp.array([1e-307]), operators.identity(1), *(jnp.array([end]) for end in (-1e300, np.inf, -np.inf, np.inf)))
@@ -616,12 +629,14 @@ def test_points_that_do_not_fit_are_named(sizes, message):
 # --- statuses and bad input ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_iteration_limit(x64):
     solution = lp.solve(small(), config=lp.InteriorPointConfig(max_iterations=2))
     assert solution.status == Status.ITERATION_LIMIT
     assert solution.lower_bound <= -36 <= solution.upper_bound
 
 
+@pytest.mark.slow
 def test_numerical_error_where_more_is_asked_than_floats_carry():
     program = set_cover(12, 20, 1)
     solution = lp.solve(lp.LinearProgram(*program[1:7]), tolerance=1e-12)
@@ -647,7 +662,8 @@ def _spoiled(vector):
     return np.nan * vector
 
 
-@pytest.mark.parametrize("config", [pytest.param(INTERIOR, marks=pytest.mark.slow), lp.FirstOrderConfig(max_iterations=40)])
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig(max_iterations=40)])
 def test_functions_that_return_no_numbers(config):
     program = lp.make_program([1.0, 1.0], operators.from_functions(_spoiled, _spoiled, (2, 2)), row_lower=1.0)
     with pytest.raises(ValueError, match=r"operator.*nan"):
@@ -696,6 +712,7 @@ def test_arguments_of_the_wrong_type():
             lp.solve(small(), config=lp.FirstOrderConfig(), initial=initial)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
 def test_a_program_without_rows(x64, config):
     solution = lp.solve(lp.LinearProgram([1.0, -2.0], np.zeros((0, 2)), 0.0, 1.0, [-1.0, 0.0], [1.0, 3.0]), config=config)
@@ -704,6 +721,7 @@ def test_a_program_without_rows(x64, config):
     assert solution.lower_bound <= -7 <= solution.upper_bound
 
 
+@pytest.mark.slow
 def test_a_point_is_not_repaired_by_what_underflows():
     """x_0 = 0 by the first row, whose square is too small for a float, and x_0 = 1e-10 by the second."""
     matrix, rows, room = [[1e-12, 0.0], [1.0, 1.0]], [0.0, 1e-10], [1e-8, 0.0]
@@ -711,6 +729,7 @@ def test_a_point_is_not_repaired_by_what_underflows():
     assert lp.solve(program, config=lp.FirstOrderConfig(max_iterations=1)).upper_bound == np.inf
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()])
 def test_scales_apart_in_one_row(x64, config):
     """1e-12 x + y + 1e12 z = 1 + 1e-12: the cheapest way is z alone."""
@@ -721,6 +740,7 @@ def test_scales_apart_in_one_row(x64, config):
     assert solution.lower_bound <= 1e-12 <= solution.upper_bound
 
 
+@pytest.mark.slow
 def test_values_do_not_recompile(x64, compilations):
     solve = jax.jit(lambda objective: lp.solve(small()._replace(objective=objective), config=INTERIOR))
     jax.block_until_ready(solve(jnp.array([-3.0, -5.0])))
@@ -761,6 +781,7 @@ def test_bounds_in_lists(x64):
         lp.make_program([1.0], [[1.0]], row_upper=[[1.0], [1.0, 2.0]])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", [INTERIOR, lp.FirstOrderConfig()], ids=["interior point", "first order"])
 def test_works_under_shard_map(config):
     mesh = jax.make_mesh((1,), ("programs",), axis_types=(jax.sharding.AxisType.Auto,))
@@ -850,7 +871,8 @@ def test_what_is_hard_to_judge(config):
     assert [statuses[name] for name in solved] == [Status.OPTIMAL] * 3
 
 
-@pytest.mark.parametrize("big", [*(pytest.param(big, marks=pytest.mark.slow) for big in (1e18, 1e20)), 1e30])
+@pytest.mark.slow
+@pytest.mark.parametrize("big", [1e18, 1e20, 1e30])
 def test_bounds_whose_squares_overflow(big):
     rows, columns = [1.0, 1.0], [[1.0, 2.0], [3.0, 1.0]]
     for bounds in ({"row_upper": [big, np.inf]}, {"upper": [big, np.inf]}):

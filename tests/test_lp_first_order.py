@@ -140,6 +140,7 @@ def test_more_random_programs_in_float64(x64):
         judge(known, solution, agreement=1e-6)
 
 
+@pytest.mark.slow
 def test_rays_prove_what_they_claim(x64):
     for known, solution in solved("float64"):
         if int(solution.status) == Status.PRIMAL_INFEASIBLE:
@@ -164,6 +165,7 @@ def _stopped(ray, low, high):
     return max((-ray[np.isfinite(low)]).max(initial=0.0), ray[np.isfinite(high)].max(initial=0.0))
 
 
+@pytest.mark.slow
 def test_a_batch_equals_its_members(x64):
     members = [(known, together) for known, together in solved("float64") if known.matrix.shape == (12, 18)][:12]
     assert len({int(together.num_iterations) for _, together in members}) > 3  # of unequal difficulty
@@ -206,6 +208,7 @@ def test_a_hypothesis_costs_no_more_than_it_changes(x64, form):
         assert int(warm.num_iterations) <= int(cold.num_iterations) / 4
 
 
+@pytest.mark.slow
 def test_a_solution_is_a_warm_start(x64):
     margins, cap = boosting(60, 20, 4)
     problem = to_program(weights_program(margins, cap))
@@ -232,6 +235,7 @@ def test_polishing_lowers_the_infeasibility(x64):
     assert np.median(np.asarray(fine.primal_residual)[missed] / np.asarray(rough.primal_residual)[missed]) < 0.02
 
 
+@pytest.mark.slow
 def test_polishing_keeps_what_it_cannot_better(x64):
     known = linear_programs.make("two", [1.0, 1.0], [[1.0, 2.0]], row_lower=1.0)
     problem = to_program(known)
@@ -241,6 +245,7 @@ def test_polishing_keeps_what_it_cannot_better(x64):
         np.testing.assert_array_equal(new, old)
 
 
+@pytest.mark.slow
 def test_history(x64):
     margins, cap = boosting(60, 20, 3)
     problem = to_program(weights_program(margins, cap))
@@ -280,6 +285,7 @@ def test_steps_are_what_solve_does(x64):
     np.testing.assert_allclose(problem.objective @ primal, alone.primal_objective, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["objective", "operator", "row_lower", "lower"])
 def test_nan_ends_at_once(x64, field):
     problem = to_program(linear_programs.make("two", [1.0, 1.0], [[1.0, 2.0]], row_lower=1.0))
@@ -291,11 +297,13 @@ def test_nan_ends_at_once(x64, field):
     assert solution.upper_bound == np.inf
 
 
+@pytest.mark.slow
 def test_overflow_is_a_numerical_error():
     problem = to_program(linear_programs.make("huge", [1e30, 1.0], [[1e30, 2.0], [1.0, -1e-30]], row_lower=1e30))
     assert int(solve(problem, 1e-5).status) in (Status.NUMERICAL_ERROR, Status.OPTIMAL, Status.ITERATION_LIMIT)
 
 
+@pytest.mark.slow
 def test_scaling_brings_singular_values_below_one(x64):
     random = np.random.default_rng(5)
     matrix = random.normal(size=(12, 9)) * 10 ** random.uniform(-3, 3, (12, 1)) * 10 ** random.uniform(-3, 3, 9)[None]
@@ -310,6 +318,7 @@ def test_scaling_brings_singular_values_below_one(x64):
         assert float(factors.columns[4]) == 1
 
 
+@pytest.mark.slow
 def test_the_tiny_programs_of_the_literature(x64):
     """Shapes differ, so that each is a compilation: the first few."""
     known = [known for known in linear_programs.small_programs() if known.matrix.size <= 4][:4]
@@ -324,6 +333,7 @@ def test_static_sizes_are_judged():
         FirstOrderConfig(polish_iterations=-1)
 
 
+@pytest.mark.slow
 def test_residuals_are_those_of_the_points(x64):
     margins, cap = boosting(60, 20, 3)
     problem = to_program(weights_program(margins, cap))

@@ -93,9 +93,10 @@ def recompute(game, nu, certificate, votes, scores, *, negations):
     return optimum
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "wide"),
-    [pytest.param(AS_THEY_ARE, False, marks=pytest.mark.slow), pytest.param(AS_THEY_ARE, True, marks=pytest.mark.slow), (BOTH_SIGNS, False)],
+    [(AS_THEY_ARE, False), (AS_THEY_ARE, True), (BOTH_SIGNS, False)],
     ids=["float32", "float64", "negations"],
 )
 def test_no_false_certificate(learner, wide):
@@ -130,7 +131,8 @@ def solve_all(games, nus, tolerance, config=None):
     return jax.vmap(lambda game, nu: lpboost.solve(game, nu=nu, tolerance=tolerance, config=config))(games, nus)
 
 
-@pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-3), pytest.param(True, 1e-8, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-3), (True, 1e-8)])
 def test_whole_matrices_many_at_once(wide, tolerance):
     games, nus = random_games(GAMES, 11), np.random.default_rng(12).uniform(0.02, 1, GAMES)
     with jax.enable_x64(wide):
@@ -147,6 +149,7 @@ def test_whole_matrices_many_at_once(wide, tolerance):
         assert weights.max() <= max(1, 1 / (nu * ROWS)) * (1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_a_whole_matrix_that_is_not_allowed():
     with pytest.raises(ValueError, match="nu"):
         lpboost.solve(np.ones((3, 2)), nu=0.0)
@@ -425,6 +428,7 @@ def test_a_learner_that_repeats_itself_ends():
 # --- small and bad input ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_small_and_degenerate_data():
     one = lpboost.fit(jboost.make_dataset([[0.5, -1.0]], [1]), AS_THEY_ARE, nu=0.5, max_rounds=4)
     assert int(one.status) == Status.OPTIMAL
@@ -469,6 +473,7 @@ def test_a_traced_nu_that_is_not_allowed_proves_nothing_and_harms_no_other():
         assert bounds.lower_bound[index] - 1e-6 <= 1 / 3 <= bounds.upper_bound[index] + 1e-6
 
 
+@pytest.mark.slow
 def test_bad_values_and_arguments():
     with pytest.raises(ValueError, match="nu is .*e-41"):
         lpboost.solve([[1.0]], nu=1e-40)
@@ -500,6 +505,7 @@ def test_bad_values_and_arguments():
         assert np.isnan(bound[4:]).tolist() == [False] + [True] * 2 + [False] * (GAMES - 7)
 
 
+@pytest.mark.slow
 def test_a_pool_without_negations():
     game = random_games(1, seed=9)[0]
     labels = np.where(np.arange(ROWS) % 3, 1, -1)

@@ -49,6 +49,7 @@ def optimum_by_highs(game, nu, weights, mask):
     return highs.solve(lpboost_dual_program(rows, nu)).objective
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("wide", "tolerance"), [(False, 1e-4), (True, 1e-8)])
 def test_degenerate_games(wide, tolerance):
     parts = degenerate_games(1)
@@ -128,6 +129,7 @@ def test_the_method_is_that_of_the_solution_to_begin_with():
         lpboost.solve(np.ones((200, 100)), initial={})
 
 
+@pytest.mark.slow
 def test_what_is_no_solution_to_begin_with():
     game = np.ones((4, 3))
     solved = lpboost.solve(game, config=SIMPLEX)
@@ -150,12 +152,14 @@ def test_few_iterations_end_in_a_status_with_bounds():
     assert solved.lower_bound <= highs.solve(lpboost_dual_program(game, 0.2)).objective <= solved.upper_bound
 
 
+@pytest.mark.slow
 def test_iterations_are_no_more_than_allowed():
     game = np.random.default_rng(3).uniform(-1, 1, (40, 40))
     solved = lpboost.solve(game, nu=0.3, config=lpboost.SimplexConfig(max_iterations=1))
     assert (int(solved.num_iterations), int(solved.status)) == (1, Status.ITERATION_LIMIT)
 
 
+@pytest.mark.slow
 def test_checks_that_do_not_fill_the_iterations_allowed():
     game = np.random.default_rng(3).uniform(-1, 1, (12, 7))
     solved = lpboost.solve(game, nu=0.3, config=lp.FirstOrderConfig(max_iterations=50))
@@ -188,6 +192,7 @@ def test_masters_of_column_generation(wide):
     assert fitted.certificate.upper_bound - fitted.certificate.lower_bound <= 1.001e-3
 
 
+@pytest.mark.slow
 def test_a_batch_of_solutions_is_no_start():
     margins = np.random.default_rng(0).choice([-1.0, 1.0], (3, 3, 5)).astype(np.float32)
     batch = jax.vmap(lambda one: lpboost.solve(one, nu=0.5))(margins)

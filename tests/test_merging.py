@@ -125,6 +125,7 @@ def test_weights_that_are_not_allowed_are_seen(weight):
     assert jboost.status.Status(int(chosen.status)).name == "INVALID_INPUT"
 
 
+@pytest.mark.slow
 def test_folds_are_judged():
     features, labels = repeated()
     dataset = jboost.make_dataset(features, labels)

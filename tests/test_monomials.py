@@ -181,9 +181,10 @@ def check_all(instances, solved, *, max_order=None):
 # --- brute force --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("with_pairs", "wide"),
-    [pytest.param(False, False, marks=pytest.mark.slow), (True, False), pytest.param(False, True, marks=pytest.mark.slow)],
+    [(False, False), (True, False), (False, True)],
     ids=["weights", "pairs", "float64"],
 )
 def test_thousands_of_small_instances(with_pairs, wide):
@@ -195,6 +196,7 @@ def test_thousands_of_small_instances(with_pairs, wide):
             check_all(instances, solved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_order", [0, 1])
 @pytest.mark.parametrize(("with_pairs", "wide"), [(False, False), (True, False), (True, True)], ids=["weights", "pairs", "float64"])
 def test_orders_that_need_no_search(max_order, with_pairs, wide):
@@ -225,7 +227,8 @@ def test_thousands_of_small_instances_by_parts(with_pairs):
         check_all(instances, solve(instances, None, NARROW))
 
 
-@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_pairs", [False, True])
 def test_the_sizes_of_other_devices_find_the_same(with_pairs, monkeypatch):
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
     instances = random_instances(100, ROWS, ATTRIBUTES, 75, with_pairs=with_pairs, with_costs=with_pairs)
@@ -295,6 +298,7 @@ def test_called_alone_it_finds_the_same(kind):
         assert best[index] <= alone.upper_bound <= best[index] + 1e-6 * (abs(best[index]) + one.costs.min())
 
 
+@pytest.mark.slow
 def test_literals_that_change_no_cover_may_pay():
     """Where higher orders cost less, an attribute that equals another one has its use."""
     table, labels, weights = np.array([[1.0] * 4, [0.0] * 4]), np.array([1, -1]), np.array([0.5, 0.5])
@@ -311,6 +315,7 @@ def test_costs_decide_where_nothing_has_weight():
         exact_check(TABLE, LABELS, np.zeros(8), prices=prices)
 
 
+@pytest.mark.slow
 def test_sizes_0_1_and_2():
     for rows in (0, 1, 2):
         for labels in itertools.product((-1, 1), repeat=rows):
@@ -321,7 +326,8 @@ def test_sizes_0_1_and_2():
                 assert int(solved.status) == Status.OPTIMAL
 
 
-@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_pairs", [False, True])
 def test_no_example_under_jit_is_as_none_alone(with_pairs):
     arguments = np.zeros((0, 2)), np.zeros(0), np.zeros(0)
     rewards = np.zeros((0, 0)) if with_pairs else None
@@ -389,6 +395,7 @@ def test_blocks_and_groups_hold_all_rows(num_rows, monkeypatch):
     assert 1 <= parts.block <= 128
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [0.9, 0.1])  # of the wanted examples, and the rest of the unwanted ones
 @pytest.mark.parametrize("num_literals", [150, 40])  # of 160, that the batch uses: words of all, or of those in use
 @pytest.mark.parametrize("sign_index", [0, 1])
@@ -475,6 +482,7 @@ def test_what_the_beam_finds_is_enough_or_the_best_is_found():
     assert "ENOUGH" in jboost.status.explain(Status.ENOUGH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("enough", [-np.inf, -5.0, -0.5, 0.0])
 def test_an_order_that_is_not_allowed_is_never_enough(enough):
     """Only three literals are allowed, and the beam looks at two at most."""
@@ -530,6 +538,7 @@ def test_order_labels_scale_and_padding_do_not_matter():
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 def test_vmap_equals_a_loop_and_jit_equals_a_call_alone(compilations):
     instances = random_instances(COUNT, ROWS, ATTRIBUTES, 700)
     together = solve(instances)
@@ -616,12 +625,14 @@ PRICES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PRICES)
 def test_costs_of_every_size(name):
     exact_check(TABLE, LABELS, np.linspace(0.1, 0.8, 8), prices=PRICES[name])
     exact_check(TABLE, LABELS, np.full(8, 1 / 7), prices=PRICES[name])
 
 
+@pytest.mark.slow
 def test_bounds_of_real_numbers_hold_in_fractions():
     random = np.random.default_rng(1)
     for _ in range(60):
@@ -641,6 +652,7 @@ def test_pair_weights_of_every_size():
         exact_check(TABLE, LABELS, weights, prices=np.zeros(5), pairs=random.random((8, 8)) * scale)
 
 
+@pytest.mark.slow
 def test_a_thousand_rows_of_eight_kinds_in_every_type():
     random = np.random.default_rng(3)
     place = random.integers(0, 8, 1000)
@@ -652,6 +664,7 @@ def test_a_thousand_rows_of_eight_kinds_in_every_type():
         assert want <= float(solved.upper_bound) <= want * (1 + 1e-5)
 
 
+@pytest.mark.slow
 def test_wide_weights_of_narrow_features_are_not_rounded(x64):
     """Two examples alike, of opposite labels, whose weights differ by less than float32 tells apart."""
     table, weights = np.ones((2, 1), np.float32), np.array([1 + 2.0**-26, 1 - 2.0**-27])
@@ -663,6 +676,7 @@ def test_wide_weights_of_narrow_features_are_not_rounded(x64):
     assert solved.value.dtype == np.float64
 
 
+@pytest.mark.slow
 def test_pairs_and_a_mask():
     instances = random_instances(1, 8, 4, 900, with_pairs=True, missing=False, garbage=False)
     features, labels, weights, prices, pairs, _ = row(instances, 0)
@@ -683,6 +697,7 @@ def hard_instances(seed=0):
     return Instances(features, random.choice([-1.0, 1.0], (40, 30)), random.integers(1, 9, (40, 30)) / 4, None, None, np.ones((40, 30), bool))
 
 
+@pytest.mark.slow
 def test_limits_leave_valid_bounds():
     config = SearchConfig(batch=2, children=16, beam_width=1, beam_depth=0, capacity=14, max_steps=3)
     instances = hard_instances()
@@ -818,7 +833,8 @@ def test_bad_values_and_arguments():
 # --- several monomials, covers, costs, the stack ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("with_pairs", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("with_pairs", [False, True])
 def test_what_a_search_that_was_cut_off_returns_is_in_order(with_pairs):
     """Values that the search knew from below, or as costs cut off, are known in the end."""
     instances = random_instances(200, ROWS, ATTRIBUTES, 77, with_pairs=with_pairs)
@@ -832,6 +848,7 @@ def test_what_a_search_that_was_cut_off_returns_is_in_order(with_pairs):
             assert (solved.upper_bound >= optima(part)).all()
 
 
+@pytest.mark.slow
 def test_rewards_that_the_beam_did_not_know_count():
     rewards = np.array([[4, 4, 0, 0], [4, 4, 4, 0], [4, 0, 0, 4], [0, 0, 4, 4]], float)
     config = SearchConfig(max_steps=0, beam_depth=1, num_best=3)
@@ -842,7 +859,8 @@ def test_rewards_that_the_beam_did_not_know_count():
     assert int(found.sign) == -1
 
 
-@pytest.mark.parametrize("priced", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("priced", [False, True])
 def test_several_best_are_distinct_sorted_and_of_the_values_they_have(priced):
     config = SearchConfig(num_best=12)
     instances = random_instances(30, 8, 4, 1300, missing=False, garbage=False)
@@ -864,7 +882,8 @@ def test_several_best_are_distinct_sorted_and_of_the_values_they_have(priced):
         assert len({(sign, *here) for sign, here in zip(signs[used].tolist(), inside.tolist(), strict=True)}) == used.sum(), index
 
 
-@pytest.mark.parametrize("max_order", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("max_order", [0, 1, 2])
 def test_places_without_a_monomial_are_empty(max_order):
     """More places than monomials: none holds one of an order that is not allowed."""
     features = np.array([[1, 0, 1], [1, 0, 0], [0, 0, 1], [0, 0, 0]], np.float32)
@@ -900,6 +919,7 @@ def test_covers():
         covers([[1, 0, 1]], np.zeros((3, 2)))
 
 
+@pytest.mark.slow
 def test_costs_are_those_of_the_paper():
     for num_attributes, num_examples, max_order in ((8, 16, 1), (72, 294, 5), (5, 3, 5)):
         orders = np.arange(1, max_order + 1)
@@ -912,6 +932,7 @@ def test_costs_are_those_of_the_paper():
     assert np.isinf(costs.mdl(1.5, num_attributes=3)(jnp.arange(1, 6), 5, 16, 5)).tolist() == [False] * 3 + [True] * 2
 
 
+@pytest.mark.slow
 def test_the_stack_is_a_list():
     random = np.random.default_rng(5)
     nodes = stack.start({"a": jnp.asarray(7), "b": jnp.zeros(2)}, capacity=20, slack=6)
@@ -945,6 +966,7 @@ def small_dataset(seed=0, rows=30):
     return features, labels
 
 
+@pytest.mark.slow
 def test_the_learner():
     features, labels = small_dataset()
     mask = np.arange(30) < 25
@@ -1067,11 +1089,9 @@ KNOWN = {
 }
 
 
+@pytest.mark.slow
 @needs_papers
-@pytest.mark.parametrize(
-    ("key", "weights_key"),
-    [pytest.param(key, it, marks=() if (key, it) == ("hung72", None) else pytest.mark.slow) for key, names in KNOWN.items() for it in names],
-)
+@pytest.mark.parametrize(("key", "weights_key"), [(key, it) for key, names in KNOWN.items() for it in names])
 def test_known_optima(key, weights_key):
     with (PAPERS / "PEBBL_MMA_optima.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -12,6 +12,7 @@ from jax.experimental.sparse import BCOO
 from scipy.sparse import csr_array
 
 from jboost import operators
+from marks import slow_but
 
 CASES = ("ordinary", "huge", "small", "cancelling")
 
@@ -207,7 +208,7 @@ def check_member(found, matrix, x, y, eps, case):
 # --- products, norms, brackets ---------------------------------------------------------------------------------------------
 
 
-@every_operator
+@pytest.mark.parametrize("name", slow_but(MAKERS, "dense", "identity", "diagonal", "zeros"))
 def test_it_is_its_matrix_alone_and_mapped(name):
     stacked, matrices, xs, ys = members(name, np.float32)
     mapped = jax.tree.map(np.asarray, together(stacked, xs, ys))
@@ -221,6 +222,7 @@ def test_it_is_its_matrix_alone_and_mapped(name):
             check_member(found, matrices[index], xs[index], ys[index], 2.0**-23, case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDS)
 @pytest.mark.usefixtures("x64")
 def test_it_is_its_matrix_in_64_bits(name):
@@ -232,6 +234,7 @@ def test_it_is_its_matrix_in_64_bits(name):
         check_member(found, matrices[index], xs[index], ys[index], 2.0**-52, case)
 
 
+@pytest.mark.slow
 def test_subnormal_entries_count():
     matrix = np.array([[3e-41, 1.0], [-7e-42, 0.0]], np.float32)
     x = np.array([1e30, 1e-11], np.float32)
@@ -245,6 +248,7 @@ def test_subnormal_entries_count():
     assert float(tiny[0][0]) <= -3e-40 <= float(tiny[1][0])
 
 
+@pytest.mark.slow
 def test_infinite_and_missing_numbers_prove_nothing():
     operator = operators.stack([operators.dense([[1.0, -1.0]]), operators.identity(2)])
     low, high = operator.bracket_matvec(np.array([np.inf, np.inf], np.float32))
@@ -253,6 +257,7 @@ def test_infinite_and_missing_numbers_prove_nothing():
     assert np.isnan(operators.dense([[1.0, 0.0]]).bracket_matvec(np.array([np.nan, 0.0], np.float32))[0]).all()
 
 
+@pytest.mark.slow
 def test_slabs_and_chunks(monkeypatch):
     monkeypatch.setattr(operators.sums, "MAX_ENTRIES", 24)
     draw = Draw("ordinary", np.float32, 7)
@@ -264,6 +269,7 @@ def test_slabs_and_chunks(monkeypatch):
         check_member(found, matrix, x, y, 2.0**-23, "ordinary")
 
 
+@pytest.mark.slow
 def test_entries_of_one_place_add_up():
     data, indices = np.array([1.0, 2.0, -5.0, 4.0], np.float32), np.array([[0, 1], [0, 1], [1, 0], [0, 1]])
     bcoo = BCOO((jnp.asarray(data), jnp.asarray(indices)), shape=(2, 2))
@@ -278,6 +284,7 @@ def test_entries_of_one_place_add_up():
     assert_encloses(traced["bracket_matvec"], [70, -5])
 
 
+@pytest.mark.slow
 def test_entries_of_one_place_that_cancel_under_jit():
     """What is rounded is the entry, once, and not each product anew: the brackets are those of the matrix."""
     indices = jnp.zeros((3, 2), jnp.int32)
@@ -292,6 +299,7 @@ def test_entries_of_one_place_that_cancel_under_jit():
     assert slope.tolist() == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_no_rows_or_no_columns():
     none, nothing = np.zeros((0, 3)), np.zeros((2, 0))
     without_rows = [
@@ -328,6 +336,7 @@ def test_padded_pair_of_nothing_is_a_row_of_zeros():
     assert operator.is_cut.tolist() == [False]
 
 
+@pytest.mark.slow
 def test_cuts_say_which_rows_they_are():
     outputs, labels = np.array([[1, 0], [-1, 1], [1, -1], [1, 1]]), np.array([1, -1, -1, 1])
     mask = np.array([True, True, True, False])
@@ -361,7 +370,7 @@ def test_new_functions_of_a_module_compile_nothing(compilations):
 # --- adjoints --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RECORDS)
+@pytest.mark.parametrize("name", slow_but(RECORDS, "dense", "identity", "diagonal", "zeros", "functions"))
 def test_products_are_adjoint(name):
     operators.check_adjoint(MAKERS[name](Draw("ordinary", np.float32))[0])
 
@@ -378,6 +387,7 @@ def broken(forward, backward):
     return operators.from_functions(both_matrices, both_matrices_transposed, forward.shape, data=(forward, backward))
 
 
+@pytest.mark.slow
 def test_wrong_adjoints_are_found():
     random = np.random.default_rng(1)
     matrix = random.normal(size=(200, 100)).astype(np.float32)
@@ -412,7 +422,7 @@ def test_functions_that_add_something_are_no_products():
 # --- what is taken and what is refused -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [sparse.BCOO, sparse.BCSR, sparse.COO, sparse.CSR, sparse.CSC])
+@pytest.mark.parametrize("kind", slow_but([sparse.BCOO, sparse.BCSR, sparse.COO, sparse.CSR, sparse.CSC], sparse.COO))
 def test_all_kinds_of_sparse_matrices_are_taken(kind):
     matrix = np.array([[0, 2, 0, -1], [0, 0, 0, 0], [3, 0, 0.5, 0]], np.float32)
     given = kind.fromdense(jnp.asarray(matrix))
@@ -426,6 +436,7 @@ def test_matrices_of_scipy_are_refused_with_a_remedy():
         operators.as_operator(csr_array(np.eye(2)))
 
 
+@pytest.mark.slow
 def test_as_operator():
     operator = operators.identity(2)
     assert operators.as_operator(operator) is operator

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from marks import slow
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
 INF = math.inf
@@ -238,7 +239,7 @@ def unpadded(batch):
         yield points[mask], labels[mask], weights[mask]
 
 
-@pytest.mark.parametrize(("seed", "num_sets", "max_points"), [(0, 2000, 5), (1, 1500, 7), (2, 300, 9), (3, 50, 11)])
+@pytest.mark.parametrize(("seed", "num_sets", "max_points"), [slow(0, 2000, 5), slow(1, 1500, 7), slow(2, 300, 9), (3, 50, 11)])
 def test_against_all_subsets(seed, num_sets, max_points):
     for points, labels, weights in unpadded(random_degenerate_sets(seed, num_sets, max_points)):
         optimum = optimal_pair(points, labels, weights)
@@ -267,6 +268,7 @@ def test_nothing_overflows(extent):
         assert optimum.margin_squared == max(removed for removed, _ in by_set.values())
 
 
+@pytest.mark.slow
 def test_symmetries():
     """Labels negated, order reversed, coordinates turned: the same answer."""
     for points, labels, weights in unpadded(random_degenerate_sets(3, 500, 12)):

@@ -87,6 +87,7 @@ def _fits():
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", _fits())
 def test_fits_of_padded_data_sets_are_those_of_the_data_sets(name):
     dataset = _dataset()

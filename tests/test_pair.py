@@ -10,6 +10,7 @@ import pytest
 import jboost
 from jboost.base.status import Status
 from jboost.pair import SweepConfig
+from marks import slow
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
 MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}  # relative; the margin is rounded at the end
@@ -49,6 +50,7 @@ def assert_all_optimal(batch, *, margin=True, dtype=np.float32, **options):
         assert_optimal(separators, row, points[row], labels[row], weights[row], mask[row], margin=margin)
 
 
+@pytest.mark.slow
 def test_degenerate_sets():
     assert_all_optimal(random_degenerate_sets(11, 4000, 8))
 
@@ -68,7 +70,8 @@ def test_degenerate_sets_without_tie_break():
     assert_all_optimal(random_degenerate_sets(14, 1000, 8), tie_break=None, margin=False)
 
 
-@pytest.mark.parametrize("tie_break", ["margin", pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("tie_break", ["margin", None])
 def test_degenerate_sets_without_64_bit_types(tie_break):
     assert_all_optimal(random_degenerate_sets(15, 2000, 8), margin=tie_break is not None, tie_break=tie_break, config=SweepConfig(word_bits=32))
 
@@ -151,11 +154,11 @@ def test_constant_beats_every_line_through_the_positive():
     "points, labels, loss, margin",
     [
         (np.zeros((0, 2)), [], 0, np.inf),
-        pytest.param([(3, 4)], [-1], 0, np.inf, marks=pytest.mark.slow),
-        ([(0, 0), (3, 4)], [1, -1], 0, 2.5),
-        pytest.param([(1, 1), (1, 1)], [1, -1], 1, np.inf, marks=pytest.mark.slow),
-        pytest.param([(0, 0), (1, 0), (2, 0)], [1, 1, 1], 0, np.inf, marks=pytest.mark.slow),
-        ([(0, 0), (1, 0), (2, 0), (3, 0)], [1, -1, -1, 1], 1, 0.5),
+        slow([(3, 4)], [-1], 0, np.inf),
+        slow([(0, 0), (3, 4)], [1, -1], 0, 2.5),
+        slow([(1, 1), (1, 1)], [1, -1], 1, np.inf),
+        slow([(0, 0), (1, 0), (2, 0)], [1, 1, 1], 0, np.inf),
+        slow([(0, 0), (1, 0), (2, 0), (3, 0)], [1, -1, -1, 1], 1, 0.5),
     ],
 )
 @pytest.mark.parametrize("fat", ["removed", pytest.param("flipped", marks=pytest.mark.slow)])
@@ -175,6 +178,7 @@ def test_scores_have_the_sign_that_misclassified_says():
         jboost.predict(separator, np.zeros(3))
 
 
+@pytest.mark.slow
 def test_bad_values_end_in_a_status():
     points, labels = np.zeros((3, 2), np.float32), np.array([1, -1, 1])
     bad_points = points.copy()
@@ -206,6 +210,7 @@ def test_precision_limit_is_said_and_the_bound_stays_true():
         assert jboost.pair.optimal_separator(points, [1, 1, -1, -1]).status == Status.OPTIMAL
 
 
+@pytest.mark.slow
 def test_what_the_cast_or_underflow_loses_is_not_called_optimal():
     subnormal = jboost.pair.optimal_separator(np.array([[1e-39, 0], [2e-39, 0]], np.float32), [1, -1])
     assert (int(subnormal.status), float(subnormal.lower_bound)) == (Status.PRECISION_LIMIT, 0)
@@ -288,11 +293,13 @@ def test_the_ends_of_float64(x64, scale):
     assert (float(heavy.loss), float(heavy.lower_bound)) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_constant_has_bias_one_at_any_scale():
     separator = jboost.pair.optimal_separator(np.full((2, 2), 3e38, np.float32), [1, -1], weights=[2, 1])
     assert (float(separator.bias), float(separator.loss), separator.normal.tolist()) == (1, 1, [0, 0])
 
 
+@pytest.mark.slow
 def test_bounds_are_rounded_down_and_losses_summed_as_given():
     same = np.zeros((2, 2), np.float32)
     for weights in ([1, 1e-20], [1 - 2.0**-24, 0.6 * 2.0**-60], [2**25, 2**24 + 3]):
@@ -311,7 +318,7 @@ def test_thousands_of_directions_that_quick_keys_cannot_tell_apart():
     assert (float(stretched.loss), int(stretched.status)) == (float(plain.loss), Status.OPTIMAL)
 
 
-@pytest.mark.parametrize("word_bits", [64, pytest.param(32, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("word_bits", [64, 32])
 @pytest.mark.slow
 def test_works_under_shard_map_and_has_no_derivative(word_bits):
     points, labels, _, _ = random_degenerate_sets(54, 8, 6)
@@ -370,7 +377,8 @@ def plain_sweep(points, labels):
     return best
 
 
-@pytest.mark.parametrize("chunk_pairs", [None, pytest.param(1, marks=pytest.mark.slow), pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("chunk_pairs", [None, 1, 5000])
 def test_larger_sets_against_a_plain_sweep_in_any_chunk(chunk_pairs):
     rng = np.random.default_rng(41)
     labels = np.where(rng.random(400) < 0.4, 1, -1)

@@ -12,6 +12,7 @@ from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
 from jboost.pair.branch_and_bound import scans, search
 from jboost.pair.branch_and_bound.solve import pad, read
+from marks import slow_but
 from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 
 MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}  # relative; the margin is rounded at the end
@@ -20,6 +21,13 @@ DEEP = BranchAndBoundConfig(leaf_size=8)  # small sets too are divided several t
 
 def solve(points, labels, **options):
     return jax.device_get(jboost.pair.optimal_separator(points, labels, method="branch_and_bound", **({"config": DEEP} | options)))
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Chunks as small as the sets: those of the usual sizes are nearly all padding, and take most of the time."""
+    for name, size in (("_SMALLEST_CHUNK", 256), ("_LEAF_SITES", 256), ("_LEAF_TRIPLES", 1024)):
+        monkeypatch.setattr(search, name, size)
 
 
 def sweep_batch(points, labels, weights, mask, **options):
@@ -62,7 +70,8 @@ def assert_optimal(found, points, labels, weights, mask):
     assert frozenset(np.flatnonzero(misclassified).tolist()) in optimum.best_sets, case
 
 
-@pytest.mark.parametrize("num_sets, size", [(40, 8), pytest.param(100, 8, marks=pytest.mark.slow), pytest.param(60, 24, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("num_sets, size", [(40, 8), (100, 8), (60, 24)])
 def test_degenerate_sets(num_sets, size):
     for points, labels, weights, mask in zip(*random_degenerate_sets(61, num_sets, size), strict=True):
         found = solve(points.astype(np.float32), labels.astype(np.int32), weights=weights.astype(np.float32), mask=mask)
@@ -70,21 +79,25 @@ def test_degenerate_sets(num_sets, size):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_chunks")
 def test_more_degenerate_sets():
     assert_equals_sweep(random_degenerate_sets(62, 2000, 40))
 
 
 @pytest.mark.parametrize("options", [{"fat": "flipped"}, {"tie_break": None, "margin": False}], ids=["flipped", "without tie break"])
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_chunks")
 def test_degenerate_sets_with_options(options):
     assert_equals_sweep(random_degenerate_sets(63, 300, 24), **options)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_chunks")
 def test_degenerate_sets_in_float64(x64):
     assert_equals_sweep(random_degenerate_sets(64, 200, 24), dtype=np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "points, labels, loss, margin",
     [
@@ -114,7 +127,7 @@ def test_a_thousand_points_with_general_weights(heavy):
     assert np.array_equal(found.misclassified, swept.misclassified)
 
 
-@pytest.mark.parametrize("size", [1, 2, 31, 32, 64, 65, 1000])
+@pytest.mark.parametrize("size", slow_but([1, 2, 31, 32, 64, 65, 1000], 1, 2, 32))
 def test_running_sums_and_extrema(size):
     rng = np.random.default_rng(size)
     for values in (rng.integers(-9, 9, size), rng.normal(size=size).astype(np.float32)):
@@ -149,6 +162,7 @@ def test_stops_with_a_valid_bound_and_goes_on():
         solve(points[:50], labels[:50], initial=state)
 
 
+@pytest.mark.slow
 def test_a_state_belongs_to_its_data_and_its_ties():
     """Moving the positive makes the classes separable, and neither the number of places nor the weight says so."""
     others, labels, states = [[2, 1], [1, 2], [-1, 1], [-2, -1], [-1, -2], [1, -1]], [1] + [-1] * 6, []
@@ -160,6 +174,7 @@ def test_a_state_belongs_to_its_data_and_its_ties():
         solve([[0, 0], *others], labels, initial=states[-1])
 
 
+@pytest.mark.slow
 def test_whole_weights_share_a_word():
     points, labels = two_gaussians(60)
     for weights, channels in ((np.ones(60), 1), (np.full(60, 12.0), 1), (np.r_[np.ones(59), 2.0**31], 2)):
@@ -169,6 +184,7 @@ def test_whole_weights_share_a_word():
             assert (heaviest * unit, jnp.sum(sites.own + sites.other) * unit) == (weights.max(), weights.sum())
 
 
+@pytest.mark.slow
 def test_auto_is_the_sweep_where_it_is_traced():
     points, labels = two_gaussians(60)
     traced = functools.partial(jax.eval_shape, jboost.pair.optimal_separator)

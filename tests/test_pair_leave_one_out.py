@@ -57,7 +57,8 @@ def varied(points, labels, weights, mask):
     ]
 
 
-@pytest.mark.parametrize(("model", "num_sets"), [("max_margin", 400), pytest.param("occurrence", 600, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("model", "num_sets"), [("max_margin", 400), ("occurrence", 600)])
 def test_degenerate_sets_and_their_invariances(model, num_sets):
     sets = random_degenerate_sets(61, num_sets, 8)
     first = tuple(array[:NUM_VARIED] for array in sets)
@@ -211,6 +212,7 @@ def test_branch_and_bound_equals_the_sweep():
     assert kinds == {0, 1, 2, 3}
 
 
+@pytest.mark.slow
 def test_branch_and_bound_is_for_concrete_arrays_and_one_model():
     points, labels = np.zeros((3, 2), np.float32), np.array([1, -1, 1])
     with pytest.raises(ValueError, match="method is 'branch_and_bound'"):

@@ -54,6 +54,7 @@ def assert_all_true(batch):
     return fronts
 
 
+@pytest.mark.slow
 def test_degenerate_sets_and_their_invariances():
     """One call; 50 of the sets come again with labels swapped, turned by 90 degrees, and permuted with their padding."""
     sets = random_degenerate_sets(71, 1200, 8)
@@ -288,6 +289,7 @@ def test_least_distance_of_odd_sets():
         jboost.pair.least_distance_separator(np.zeros((0, 2)), np.zeros(0))
 
 
+@pytest.mark.slow
 def test_least_squared_distance_is_that_of_the_quadratic_program(x64):
     """Scikit-learn's solver of the same program, in coordinates of the same extent; and the bounds, one class, masks and bad values."""
     rng = np.random.default_rng(3)

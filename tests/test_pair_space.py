@@ -70,14 +70,17 @@ def random_sets(seed, **options):
     return random_space_sets(seed, NUM_SETS, NUM_POINTS, **options)
 
 
+@pytest.mark.slow
 def test_degenerate_sets():
     assert_all_optimal(random_sets(1))
 
 
+@pytest.mark.slow
 def test_grids_of_eleven_bits():
     assert_all_optimal(random_sets(2, extent=2047))
 
 
+@pytest.mark.slow
 def test_grids_of_twenty_bits():
     points, labels, weights, mask = random_sets(3, extent=2047)
     factors = np.random.default_rng(3).integers(1, 2**9, (NUM_SETS, 1, 1))
@@ -173,6 +176,7 @@ def small_sets():
     yield [*itertools.product([-1, 1], repeat=3)], [-1, 1, 1, -1, 1, -1, -1, 1], 2, 1 / 3**0.5
 
 
+@pytest.mark.slow
 def test_small_sets():
     cases = list(small_sets())
     points, labels = np.zeros((NUM_SETS, NUM_POINTS, 3)), np.ones((NUM_SETS, NUM_POINTS), int)
@@ -185,11 +189,13 @@ def test_small_sets():
         assert found.margin == pytest.approx(margin, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_no_points():
     empty = jboost.pair.optimal_separator(np.zeros((0, 3)), np.zeros(0, int))
     assert (float(empty.loss), float(empty.margin), int(empty.status), empty.misclassified.shape) == (0, np.inf, Status.OPTIMAL, (0,))
 
 
+@pytest.mark.slow
 def test_predictions_and_bad_values():
     points, labels, weights, mask = random_sets(10)
     points, weights = points.astype(np.float64), weights.astype(np.float64)
@@ -229,7 +235,8 @@ def test_branch_and_bound_on_degenerate_sets(num_sets):
     judge_all(solve_by_cells(batch), batch)
 
 
-@pytest.mark.parametrize("size", [0, pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [0, 1, 2])
 def test_branch_and_bound_of_hardly_any_points(size):
     labels, weights = np.array([1, -1])[:size], np.array([2.0, 1.0])[:size]
     found = jboost.pair.optimal_separator(np.ones((size, 3)), labels, weights=weights, method="branch_and_bound")

@@ -49,6 +49,7 @@ def table():
 WITH_INNER = {"replications": 1, "folds": 2, "inner_folds": 3, "cuts": "class_changes"}
 
 
+@pytest.mark.slow
 def test_inner_folds_hold_out_every_training_row_once(table):
     rows, labels, names = table
     for _, _, part in folds.prepare(rows, labels, names, WITH_INNER):
@@ -61,6 +62,7 @@ def test_inner_folds_hold_out_every_training_row_once(table):
         assert methods.examples_of("slipper", part, labels).dataset.labels.shape == (40,)
 
 
+@pytest.mark.slow
 def test_inner_folds_are_binarized_without_what_they_hold_out(table):
     """Whatever the labels of rows that are held out, the bits are those of the other rows, and equal rows have equal bits as before."""
     rows, labels, names = table
@@ -81,6 +83,7 @@ def test_inner_folds_are_binarized_without_what_they_hold_out(table):
     assert len(seen) == len(held)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_goes_on(folder, monkeypatch, capsys):
     calls = []
 
@@ -136,7 +139,8 @@ def test_data_sets_side_by_side_are_as_one_after_the_other(folder):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("names", [["adaboost"], pytest.param(["l0", "lpboost", "slipper"], marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["adaboost"], ["l0", "lpboost", "slipper"]])
 def test_folds_in_one_program_are_as_one_by_one(folder, names):
     (folder / "settings.toml").write_text(SETTINGS.replace('["l0", "lpboost", "slipper"]', json.dumps(names)))
     found = []
@@ -152,6 +156,7 @@ def test_folds_in_one_program_are_as_one_by_one(folder, names):
             assert other[key] == (pytest.approx(value, rel=1e-4) if isinstance(value, float) else value), key
 
 
+@pytest.mark.slow
 def test_folds_that_do_not_fit_a_device_together_are_fewer(folder, fits, monkeypatch, capsys):
     def learn_together(method, sizes, examples, features, labels, training, knobs, key):
         num_folds = len(features)
@@ -176,6 +181,7 @@ def test_counts_are_positive(folder, option, capsys):
     assert f"argument {option}: 0 is not a positive whole number" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_list_of_parameters_is_drawn(folder, monkeypatch):
     def learn(method, sizes, examples, features, labels, training, knobs, key):
         asked.add((method, round(float(knobs["nu"]), 3), float(knobs["margin_times_m"])))
@@ -250,6 +256,7 @@ def fits(monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_a_line_that_was_cut_off_is_made_again(folder, fits):
     command.main(arguments_of(folder))
     lines = folder / "out.jsonl"

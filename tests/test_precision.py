@@ -7,16 +7,18 @@ import pytest
 
 import jboost
 from jboost.base import numerics
+from marks import slow_but
 from precision import places_of_lost_rounding
 from programs import PROGRAMS
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("name", slow_but(PROGRAMS, "lpboost.solve", "relaxed_margin.solve", "adaboost.fit", "lp.solve, InteriorPointConfig"))
 def test_no_number_is_certified_in_more_digits_than_it_is_returned_in(name):
     run, problem = PROGRAMS[name]
     assert places_of_lost_rounding(run, *problem) == []
 
 
+@pytest.mark.slow
 def test_planes_are_certified_as_they_are_returned():
     points = np.random.default_rng(0).normal(size=(9, 3)).astype(np.float32)
     labels = np.where(np.arange(9) % 2, 1, -1)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from jboost import projections
+from marks import slow
 
 METHODS = ("sort", "newton")
 SIZE = 24  # every case is padded to it, so that one compilation serves all
@@ -114,7 +115,7 @@ def assert_close(found, wanted, *, rtol, atol):
 # --- values ---------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("per_entry", [False, True])
+@pytest.mark.parametrize("per_entry", [False, slow(True)])
 @pytest.mark.parametrize("method", METHODS)
 def test_kl_projection_is_that_of_bisection(method, per_entry):
     _, batch = cases(per_entry)
@@ -137,7 +138,7 @@ def test_euclidean_projection_is_that_of_bisection(per_entry):
     np.testing.assert_allclose(found.sum(axis=1, dtype=np.float64), wanted.sum(axis=1), rtol=accuracy)
 
 
-@pytest.mark.parametrize("project", [*map(kl, METHODS), projections.projection_capped_simplex])
+@pytest.mark.parametrize("project", [*map(slow, map(kl, METHODS)), projections.projection_capped_simplex])
 def test_padding_batching_and_scanning_change_nothing(project):
     raw, batch = cases(True)
     chosen = [index for index, (values, _) in enumerate(raw) if len(values) == 7][:6]
@@ -152,6 +153,7 @@ def test_padding_batching_and_scanning_change_nothing(project):
     assert not in_a_loop[~masks].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("per_entry", [False, True])
 def test_many_examples_meet_the_optimality_conditions(per_entry):
     size = 50_021  # no square, and no multiple of its root
@@ -190,6 +192,7 @@ def test_named_cases(method):
     np.testing.assert_allclose(found, wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_steps_that_are_lost_in_rounding():
     random = np.random.default_rng(0)
     logits = random.normal(size=(20, 1000))
@@ -211,6 +214,7 @@ def test_in_64_bits(kind, method, per_entry):
     assert_close(np.asarray(found), wanted, rtol=1e-9 if kind == "kl" else 0, atol=1e-10)  # the bisection stops at 1e-11 on spans of 1e5
 
 
+@pytest.mark.slow
 def test_dtypes():
     assert projections.kl_projection_capped_simplex([0, 1, 2], 1).dtype == np.float32
     half = projections.kl_projection_capped_simplex(jnp.arange(4, dtype=jnp.bfloat16), 0.5)
@@ -222,6 +226,7 @@ def test_dtypes():
 # --- derivatives ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("project", [kl("sort"), projections.projection_capped_simplex], ids=["kl", "euclidean"])
 @pytest.mark.parametrize("per_entry", [False, True])
@@ -261,6 +266,7 @@ def test_derivatives_are_those_of_finite_differences(project, per_entry):
     assert not np.asarray(backward[0])[:, [2, 5]].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_derivatives_of_saturated_answers_are_finite(method):
     logits = jnp.array([[0.0, -1e5, -1e30, -jnp.inf], [0.0, 0.0, 0.0, 0.0], [1e5, 0.0, -1e5, 1e3]])
@@ -273,6 +279,7 @@ def test_derivatives_of_saturated_answers_are_finite(method):
 # --- many devices ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="a CPU simulates as many devices as one likes")
 def test_examples_sharded_over_devices_are_never_gathered():
     mesh = jax.sharding.Mesh(np.array(jax.devices()), ("examples",))
@@ -349,6 +356,7 @@ def test_method_and_names_are_refused():
         jax.jit(lambda logits: projections.kl_projection_capped_simplex(logits, 0.1))(np.zeros(4))
 
 
+@pytest.mark.slow
 def test_caps_that_lack_only_rounding_are_accepted():
     for count in (7, 49):
         cap = np.float32(1) / np.float32(count)
@@ -364,11 +372,13 @@ def test_new_values_compile_nothing(compilations):
     assert compilations() == before
 
 
+@pytest.mark.slow
 def test_the_projections_of_optax_are_here():
     np.testing.assert_allclose(projections.projection_simplex(jnp.array([2.0, 0.5])), [1.0, 0.0])
     np.testing.assert_allclose(projections.projection_l1_ball(jnp.array([2.0, 0.0])), [1.0, 0.0])
 
 
+@pytest.mark.slow
 def test_newton_where_equal_caps_leave_nothing(x64):
     """1 - k * (1 / k) is 0 or a rounding of it, and must be the same wherever it is looked at."""
     random = np.random.default_rng(0)

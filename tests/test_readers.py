@@ -290,6 +290,7 @@ def mixed():
 FOLDS = [np.arange(60) % 4 == fold for fold in range(4)]
 
 
+@pytest.mark.slow
 def test_all_classifiers_score_finitely_and_survive_the_file(mixed, tmp_path):
     names = classifiers.names()
     with warnings.catch_warnings():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jboost.base import numerics, reduce
+from marks import slow
 
 SHAPES = ((1,), (2,), (33,), (200,), (5000,), (3, 40), (0,), (4, 0))
 
@@ -82,7 +83,7 @@ def test_reductions_are_right_in_the_64_bit_scope_under_vmap():
     np.testing.assert_array_equal(differ, (values != 0).sum(-1))
 
 
-@pytest.mark.parametrize("derivative", (jax.grad, jax.jacfwd, jax.hessian))
+@pytest.mark.parametrize("derivative", (slow(jax.grad), jax.jacfwd, slow(jax.hessian)))
 def test_derivatives_are_those_of_jax_numpy(derivative, x64):
     values = jnp.sin(jnp.arange(100.0))
     ours = jax.jit(derivative(lambda x: reduce.largest(x) ** 2 + reduce.total(jnp.exp(x)) * reduce.totals(x, x**3)[1]))(values)
@@ -141,6 +142,7 @@ def test_sums_and_extremes_of_several_arrays_match_numpy():
     np.testing.assert_array_equal(largest, arrays[1].max(-1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", (np.float32, np.float64))
 def test_precise_sums_are_rounded_once_and_have_derivatives(dtype, x64):
     values = (np.random.default_rng(3).random((3, 3001)) + 1e-3).astype(dtype)

@@ -14,6 +14,7 @@ import scipy.special
 
 from jboost import relaxations
 from jboost.relaxations import certify
+from marks import slow_but
 
 NUM_CASES, SIZE = 48, 400  # of every batch: one shape, one compilation per record and precision; smaller problems are padded with garbage
 LONG = np.longdouble
@@ -31,6 +32,7 @@ FACTORIES = {
     "offset": lambda scale, offset: relaxations.from_functions(offset_value, offset_conjugate, plain_softmax, parameters=(scale, offset)),
 }
 NAMES = [name for name in FACTORIES if name not in ("quadratic", "offset")]
+QUICK = ("hard", "nu", "ball1", "penalty1", "penaltyinf")  # whose bounds compile in no time
 
 
 def quadratic(scale, d, prior):
@@ -354,7 +356,7 @@ def test_records_have_structures_of_their_own():
         assert all(one != other for other in structures[:index])
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, *QUICK))
 def test_lower_bounds_are_below_the_exact_minimum_and_near_it(name, dtype):
     cases, handed, minima = exact(name, dtype)
     margin = 2e-6 if dtype == np.float32 else 1e-9
@@ -364,7 +366,7 @@ def test_lower_bounds_are_below_the_exact_minimum_and_near_it(name, dtype):
         assert minimum == np.inf or minimum - answer.lower_bound <= margin * units(name, case)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, *QUICK))
 def test_charges_are_above_the_exact_value_and_near_it(name, dtype):
     cases, handed, _ = exact(name, dtype)
     slack = 4e-6 if dtype == np.float32 else 1e-11
@@ -384,7 +386,7 @@ def test_charges_are_above_the_exact_value_and_near_it(name, dtype):
                 assert abs(charge - value) <= slack * units(name, case)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", slow_but(NAMES, *QUICK))
 def test_bounds_allow_for_the_rounding_of_the_shares(name, dtype):
     """Shares are weights over their sum, and what is handed in has been rounded."""
     rng = np.random.default_rng(14)
@@ -536,7 +538,7 @@ def smooth_game(name, parameters, A, prior):
     return primal.fun, dual.x[:count] - dual.x[count:-1]
 
 
-@pytest.mark.parametrize("name", [*NAMES, "quadratic"])
+@pytest.mark.parametrize("name", slow_but([*NAMES, "quadratic"], "hard", "cap", "nu", "ball1", "penalty1", "penaltyinf", "entropy"))
 def test_theorem_7(name, x64):
     """The best relaxed edge is the best relaxed margin: what the solver's votes prove through `lower_bound` meets what its weights cost."""
     rng = np.random.default_rng(11)
@@ -687,6 +689,7 @@ def test_what_is_infeasible_is_told():
             needs.is_feasible()
 
 
+@pytest.mark.slow
 def test_traced_parameters_that_no_factory_takes_are_told():
     records = {
         "cap": ([-1.0, 0.0], [0.01, np.inf]),
@@ -712,7 +715,7 @@ def test_traced_parameters_that_no_factory_takes_are_told():
     assert relaxations.unit_ball().is_valid()
 
 
-@pytest.mark.parametrize("name", ["nu", "ball2", "penaltyinf", "entropy"])
+@pytest.mark.parametrize("name", slow_but(["nu", "ball2", "penaltyinf", "entropy"], "nu"))
 def test_vmap_over_a_parameter_is_a_loop(name):
     cases = [c for c in exact(name, np.float32)[0] if len(c.margins) == SIZE][:3]
     together = ask(name, cases, np.float32)
@@ -769,6 +772,7 @@ def test_num_worst_is_the_least_that_is_enough():
 # --- what votes cost -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_votes_stay_in_the_unit_ball_for_certain(dtype):
     rng = np.random.default_rng(12)
     votes = np.concatenate([rng.normal(size=(20, 300)) * 10 ** rng.uniform(-4, 4, (20, 1)), np.eye(300)[:4], np.zeros((1, 300))]).astype(dtype)
@@ -789,6 +793,7 @@ def test_votes_stay_in_the_unit_ball_for_certain(dtype):
     assert [float(ball.conjugate(jnp.asarray(edge, dtype))) for edge in (-0.5, 0.5)] == [0, 0.5]
 
 
+@pytest.mark.slow
 def test_squared_norm_against_a_scalar_search(dtype):
     rng = np.random.default_rng(13)
     for strength in (0.01, 1.0, 300.0):
@@ -811,6 +816,7 @@ def test_squared_norm_against_a_scalar_search(dtype):
         np.testing.assert_allclose(found, best.x[:6] - best.x[6:], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_prices_of_votes_are_not_charged_to_the_edge(dtype):
     """g*(edge) + f(d) of what is allowed; of what is not, f(d') and g* of an edge that the move to d' may raise."""
     weights, edge, strength = np.array([0.75, 0.25], dtype), dtype(0.5), 0.1

@@ -76,7 +76,8 @@ def judge(games, nus, solutions):
         assert upper >= np.abs(weights @ game).max() - 1e-14
 
 
-@pytest.mark.parametrize("wide", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["float32", "float64"])
+@pytest.mark.slow
+@pytest.mark.parametrize("wide", [False, True], ids=["float32", "float64"])
 @pytest.mark.parametrize("hard", [False, True], ids=["soft", "hard"])
 def test_no_false_certificate(wide, hard):
     with jax.enable_x64(wide):
@@ -135,10 +136,8 @@ RELAXATIONS = {
 }
 
 
-OF_THE_SLOW = ("ball", "penalty 1", "penalty 2")
-
-
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow) if name in OF_THE_SLOW else name for name in RELAXATIONS])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RELAXATIONS)
 def test_bounds_meet_for_every_relaxation(name):
     """Theorem 7: primal and dual meet, on a random and on a structured matrix; both values recomputed from the relaxation's own f and f*."""
     relaxation = RELAXATIONS[name]
@@ -153,6 +152,7 @@ def test_bounds_meet_for_every_relaxation(name):
         assert abs(float(np.max(values)) - float(solution.lower_bound)) < 3e-3
 
 
+@pytest.mark.slow
 def test_squared_norm_in_place_of_the_ball():
     """For the hard margin the best votes are those of the ball scaled by rho / strength, worth rho^2 / (2 strength)."""
     game = np.array([[1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]])
@@ -161,9 +161,8 @@ def test_squared_norm_in_place_of_the_ball():
     assert float(jnp.abs(solution.coefficients).sum()) == pytest.approx(2 / 3, abs=0.02)
 
 
-@pytest.mark.parametrize(
-    "update", ["fully_corrective", "analytic", *(pytest.param(one, marks=pytest.mark.slow) for one in ("pairwise", "line_search"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("update", ["fully_corrective", "analytic", "pairwise", "line_search"])
 def test_every_update_reaches_the_optimum_over_a_pool(update):
     game = random_games(1, seed=12)[0]
     labels = np.where(np.arange(ROWS) % 2, 1, -1)
@@ -253,6 +252,7 @@ def test_a_pool_no_better_than_chance_ends_at_once():
     assert int(fitted.num_rounds) < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1, 1), (1, 3), (2, 1), (3, 0)])
 def test_tiny_games(shape):
     solution = relaxed_margin.solve(np.ones(shape), relaxations.soft_margin(nu=1.0))
@@ -262,6 +262,7 @@ def test_tiny_games(shape):
     assert solution.coefficients.shape == shape[1:]
 
 
+@pytest.mark.slow
 def test_infeasible_relaxations():
     game = np.ones((4, 2))
     for relaxation in (relaxations.soft_margin(0.2), relaxations.norm_ball(2, 0.4)):
@@ -276,6 +277,7 @@ def test_infeasible_relaxations():
         relaxations.norm_ball(1, 0.5)
 
 
+@pytest.mark.slow
 def test_bad_values_and_arguments():
     soft = relaxations.soft_margin(nu=0.5)
     for game in (np.array([[1.0, np.nan]]), np.array([[2.0, 0.0]])):
@@ -307,6 +309,7 @@ def test_nothing_is_certified_from_outputs_that_are_not_allowed():
         assert np.isnan(fitted.certificate.upper_bound)
 
 
+@pytest.mark.slow
 def test_vmap_over_nu_equals_a_loop():
     game = random_games(1, seed=8)[0]
     nus = jnp.array([0.2, 0.5, 0.9])
@@ -359,6 +362,7 @@ def test_weights_of_any_size_count():
     assert relaxed_margin.solve(game, relaxations.hard_margin(), weights=[1.0, 1e-40]).status == jboost.status.Status.INVALID_INPUT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["pairwise", "line_search", "analytic"])
 def test_every_update_votes_against_a_hypothesis_of_negative_edge(update):
     dataset = jboost.make_dataset([[1.0], [-0.1], [-0.1]], [1, 1, 1])
@@ -385,6 +389,7 @@ def test_wrong_arguments_are_named():
         relaxed_margin.solve(np.zeros((0, 3)), relaxations.soft_margin(nu=0.5))
 
 
+@pytest.mark.slow
 def test_a_price_of_votes_and_a_penalty_meet():
     """One vote of edge 1 for one example: 1 / (2 strength) and the penalty."""
     solution = relaxed_margin.solve([[1.0]], relaxations.norm_penalty(1, 0.5), votes=relaxations.squared_norm(0.1), config=SolverConfig(4000))
@@ -392,6 +397,7 @@ def test_a_price_of_votes_and_a_penalty_meet():
     assert solution.lower_bound <= 5.5 <= solution.upper_bound
 
 
+@pytest.mark.slow
 def test_data_from_outside_a_trace_are_taken_as_they_are():
     dataset, soft, caps = jboost.make_dataset([[0.0], [1.0]], [1, -1]), relaxations.soft_margin(nu=0.5), relaxations.soft_margin(0.3)
 
@@ -407,6 +413,7 @@ def test_data_from_outside_a_trace_are_taken_as_they_are():
         jax.eval_shape(lambda tolerance: fit(tolerance, caps), 0.05)
 
 
+@pytest.mark.slow
 def test_init_says_what_fit_says_of_weights_that_are_not_allowed():
     for wrong in ({"weights": [np.nan, 1.0]}, {"mask": [False, False]}):
         state = relaxed_margin.init(jboost.make_dataset([[1.0], [2.0]], [1, -1], **wrong), learners.stumps())
@@ -414,6 +421,7 @@ def test_init_says_what_fit_says_of_weights_that_are_not_allowed():
         assert np.isnan(state.certificate.upper_bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["pairwise", "line_search", "analytic"])
 def test_every_update_moves_votes_towards_examples_of_little_weight(update):
     """The hard margin 1 / 2 does not depend on weights; the promise of the paper's step is one about the least share."""

@@ -138,6 +138,7 @@ def colours(path):
     return {"blue": (blue - red > 0.35).mean(), "vermilion": (red - blue > 0.35).mean(), "ink": (picture.max(axis=2) < 0.2).mean()}
 
 
+@pytest.mark.slow
 def test_figure_shows_both_classes_and_the_line(ripley, tmp_path):
     points, labels, separator = ripley
     before = matplotlib.get_backend(auto_select=False)
@@ -148,6 +149,7 @@ def test_figure_shows_both_classes_and_the_line(ripley, tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["plane.png"]
 
 
+@pytest.mark.slow
 def test_outliers_do_not_squeeze_the_figure(ripley, tmp_path):
     points, labels, separator = ripley
     far = points.copy()

@@ -182,6 +182,7 @@ def same_votes(found, wanted, atol=CLOSE):
         np.testing.assert_allclose(found[name], vote, rtol=CLOSE, atol=atol)
 
 
+@pytest.mark.slow
 def test_the_oracle_agrees():
     result = replay()
     num_rules = num_long = num_merged = num_default = 0
@@ -217,6 +218,7 @@ def test_the_oracle_agrees_in_64_bits(x64):
             np.testing.assert_allclose(result.fitted.certificate.upper_bound[g], product, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_training_error_is_bounded():
     result = replay()
     assert (result.fitted.certificate.lower_bound <= result.fitted.certificate.upper_bound).all()
@@ -232,6 +234,7 @@ def test_the_training_error_is_bounded():
         assert surely_wrong - 1e-6 <= result.fitted.certificate.lower_bound[g] <= result.fitted.certificate.upper_bound[g]
 
 
+@pytest.mark.slow
 def test_rules_speak_for_the_positive_class():
     result = replay()
     for g in range(NUM_SETS):
@@ -240,6 +243,7 @@ def test_rules_speak_for_the_positive_class():
         assert all(vote * minority > 0 for name, vote in votes_of(of(result.fitted.ensemble, g)).items() if name)
 
 
+@pytest.mark.slow
 def test_splits_are_two_thirds_of_each_class():
     result = replay()
     for g in range(NUM_SETS):
@@ -255,6 +259,7 @@ def test_splits_are_two_thirds_of_each_class():
             assert len(np.unique(result.is_grown[g], axis=0)) == NUM_ROUNDS
 
 
+@pytest.mark.slow
 def test_fit_is_the_loop_and_a_batch_is_a_loop():
     result = replay()
     inside = jax.jit(lambda dataset, key: slipper.fit(dataset, RULES, key=key, max_rounds=NUM_ROUNDS, num_rounds=NUM_ROUNDS))
@@ -267,6 +272,7 @@ def test_fit_is_the_loop_and_a_batch_is_a_loop():
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing():
     result = replay()
     g = next(g for g in range(NUM_SETS) if 10 <= SETS.mask[g].sum() < NUM_EXAMPLES)
@@ -372,6 +378,7 @@ def check_degenerate(dataset, fitted, error):
         assert int(fitted.ensemble.count) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "features, labels, size, error",
     [
@@ -391,12 +398,14 @@ def test_degenerate_sets(features, labels, size, error):
     check_degenerate(dataset, FIT(dataset), error)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("features, labels, error", [(ROWS[:1], SIGNS[:1], 0.0), (np.zeros((12, 0), np.float32), SIGNS, 0.5)])
 def test_degenerate_shapes(features, labels, error):
     dataset = make_dataset(features, labels)
     check_degenerate(dataset, FIT(dataset), error)
 
 
+@pytest.mark.slow
 def test_no_example_is_invalid_input():
     for dataset in (make_dataset(np.zeros((0, 3), np.float32), np.zeros(0, np.float32)), make_dataset(ROWS, SIGNS, mask=np.zeros(12, bool))):
         fitted = FIT(dataset)
@@ -405,6 +414,7 @@ def test_no_example_is_invalid_input():
         assert slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3).status == Status.INVALID_INPUT
 
 
+@pytest.mark.slow
 def test_bad_values_end_in_invalid_input():
     def change(**fields):
         dataset = make_dataset(ROWS, SIGNS)
@@ -428,6 +438,7 @@ def test_bad_values_end_in_invalid_input():
     assert FIT(change()).status == Status.ROUND_LIMIT
 
 
+@pytest.mark.slow
 def test_bad_arguments_are_named():
     dataset, key = make_dataset(ROWS, SIGNS), jax.random.key(0)
     for make, message in (
@@ -471,6 +482,7 @@ def test_rules_in_words_and_in_files(tmp_path):
     np.testing.assert_array_equal(jboost.predict_scores(loaded, features), jboost.predict_scores(fitted.ensemble, features))
 
 
+@pytest.mark.slow
 def test_the_host_may_watch_and_stop():
     dataset, seen = of(SETS, 2), []
 
@@ -485,6 +497,7 @@ def test_the_host_may_watch_and_stop():
     jax.tree.map(np.testing.assert_array_equal, stopped._replace(status=0), whole._replace(status=0))
 
 
+@pytest.mark.slow
 def test_another_learner():
     labels = np.where((ROWS[:, 0] == 1) ^ (np.arange(12) == 5), 1.0, -1.0).astype(np.float32)
     fitted = slipper.fit(make_dataset(ROWS, labels), jboost.learners.literals(), key=jax.random.key(0), max_rounds=6, num_rounds=1)
@@ -493,6 +506,7 @@ def test_another_learner():
     assert fitted.certificate.lower_bound <= wrong <= fitted.certificate.upper_bound
 
 
+@pytest.mark.slow
 def test_equal_calls_do_not_recompile(compilations):
     first, second = of(SETS, 0), of(SETS, 1)
     slipper.fit(first, slipper.rules(4), key=keys()[0], max_rounds=NUM_ROUNDS, num_folds=3)

@@ -18,6 +18,7 @@ def classes(dataset):
     return features[labels < 0], features[labels > 0]
 
 
+@pytest.mark.slow
 def test_ripley_has_its_moments():
     negative, positive = classes(synthetic.ripley_mixture(jax.random.key(1), SIZE))
     for points, centres in ((negative, [[-0.7, 0.3], [0.3, 0.3]]), (positive, [[-0.3, 0.7], [0.4, 0.7]])):
@@ -28,6 +29,7 @@ def test_ripley_has_its_moments():
     assert abs(len(positive) / SIZE - 0.5) < FOUR_SIGMA
 
 
+@pytest.mark.slow
 def test_two_gaussians_have_their_moments():
     negative, positive = classes(synthetic.two_gaussians(jax.random.key(2), SIZE, separation=3.0))
     np.testing.assert_allclose(negative.mean(axis=0), [-1.5, 0], atol=FOUR_SIGMA)
@@ -43,6 +45,7 @@ def test_random_labels_say_nothing():
         np.testing.assert_allclose(points.var(axis=0), 1 / 3, rtol=0.06)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generate", GENERATORS)
 def test_a_key_decides_and_a_batch_of_keys_is_a_loop(generate):
     keys = jax.random.split(jax.random.key(0), 2)

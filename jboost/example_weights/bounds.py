@@ -24,7 +24,7 @@ def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
     penalty of 1 / m the program is unbounded, and the upper bound is +inf.
 
     >>> import jboost
-    >>> model = jboost.example_weights.fit([[-1.0, 0.0], [1.0, 0.0]], [-1, 1], penalty=1.0, radius=2.0)
+    >>> model = jboost.example_weights.fit([[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1], penalty=1.0, radius=5.0)
     >>> lower, upper = jboost.example_weights.recompute_bounds(model)
     >>> bool(lower == model.lower_bound) and bool(upper == model.upper_bound)
     True

@@ -47,7 +47,7 @@ def compact(model: ExampleWeightModel) -> ExampleWeightModel:
       ValueError: if the arrays are traced or batched.
 
     >>> import jboost
-    >>> model = jboost.example_weights.fit([[0.0, 0.0], [1.0, 0.0], [2.0, 0.0]], [-1, 1, 1], penalty=1.0, radius=5.0)
+    >>> model = jboost.example_weights.fit([[-2.0, 0.0], [-1.0, 0.5], [1.0, 0.0], [2.0, 1.0]], [-1, -1, 1, 1], penalty=1.0, radius=5.0)
     >>> bool(jboost.example_weights.compact(model).points.shape[0] == model.num_support)
     True
     """

@@ -472,7 +472,7 @@ def fit(
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, -1, -1, -1] * 3)
-    >>> fitted = jboost.l0.fit(dataset, jboost.learners.monomials(2, kappa=0.1), margin=0.1)
+    >>> fitted = jboost.l0.fit(dataset, jboost.learners.monomials(2, kappa=0.1), margin=0.1, max_rounds=10, max_columns=32)
     >>> jboost.predict(fitted.ensemble, dataset.features).tolist()[:4]
     [1, -1, -1, -1]
     """

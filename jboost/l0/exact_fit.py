@@ -72,9 +72,9 @@ def fit_exact(
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
-    >>> found = jboost.l0.fit_exact(dataset, jboost.learners.monomials(1, kappa=0.1), margin=0.1, max_rounds=10, max_columns=32)
+    >>> found = jboost.l0.fit_exact(dataset, jboost.learners.monomials(2, kappa=0.1), margin=0.1, max_rounds=10, max_columns=32)
     >>> round(float(found.certificate.integer_lower_bound), 3), jboost.status.Status(int(found.status)).name
-    (0.658, 'OPTIMAL')
+    (0.937, 'OPTIMAL')
     """
     if not hasattr(learner, "every"):
         raise ValueError(

@@ -356,12 +356,13 @@ def stumps(*, abstain: bool = False, criterion: str = "edge", num_proposed: int 
 
     Paper 002, Figure 1 (Z); paper 004, Figure 1 (the largest edge).
 
-    >>> import jax.numpy as jnp
+    >>> import jax, jax.numpy as jnp
     >>> import jboost
     >>> from jboost import learners
     >>> dataset = jboost.make_dataset([[1.0], [2.0], [4.0]], [-1, -1, 1])
     >>> learner = learners.stumps()
-    >>> proposal = learner.propose(learner.init(None, dataset), jnp.array([0.5, 0.25, 0.25]))
+    >>> state = jax.jit(learner.init)(None, dataset)
+    >>> proposal = jax.jit(learner.propose)(state, jnp.array([0.5, 0.25, 0.25]))
     >>> proposal.hypotheses.threshold.tolist(), proposal.outputs.tolist()
     ([3.0], [[-1.0, -1.0, 1.0]])
     """

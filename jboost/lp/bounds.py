@@ -31,10 +31,10 @@ def recompute_bounds(problem: LinearProgram, solution: LPSolution, *, proof: Pro
       ValueError: at trace time, naming the argument.
 
     >>> import jboost
-    >>> program = jboost.lp.make_program([1.0, 2.0], [[1.0, 1.0]], row_lower=[1.0], upper=3.0)
+    >>> program = jboost.lp.make_program([-3.0, -5.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]], row_upper=[4.0, 12.0, 18.0])
     >>> solution = jboost.lp.solve(program)
     >>> lower, upper = jboost.lp.recompute_bounds(program, solution)
-    >>> bool(solution.lower_bound <= lower <= 1.0 <= upper <= solution.upper_bound)
+    >>> bool(solution.lower_bound <= lower <= -36 <= upper <= solution.upper_bound)
     True
     """
     problem = prepare(problem)

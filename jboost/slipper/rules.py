@@ -214,7 +214,8 @@ def rules(max_order: int = 16, *, positive: Literal["minority", 1, -1] = "minori
     >>> import jax, jax.numpy as jnp, jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 1], [1, 1], [1, 0], [0, 1], [0, 0], [1, 0], [0, 1]], [1, 1, 1, -1, -1, -1, -1, -1])
     >>> learner = rules()
-    >>> learner.propose(learner.init(jax.random.key(0), dataset), jnp.full(8, 1 / 8)).hypotheses.literals.tolist()
+    >>> state = jax.jit(learner.init)(jax.random.key(0), dataset)
+    >>> jax.jit(learner.propose)(state, jnp.full(8, 1 / 8)).hypotheses.literals.tolist()
     [[1, 1]]
     """
     check.count("max_order", max_order, low=0)
