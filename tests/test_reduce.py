@@ -152,3 +152,15 @@ def test_precise_sums_are_rounded_once_and_have_derivatives(dtype, x64):
     squares, row = np.sum(values[0, :5].astype(float) ** 2), values[0, :5].astype(float)
     np.testing.assert_allclose(first, 4 * squares * row, rtol=1e-5)
     np.testing.assert_allclose(second, 8 * np.outer(row, row) + 4 * squares * np.eye(5), rtol=1e-5)
+
+
+def test_reductions_outside_jit_compile_once(compilations):
+    mask, numbers = _numbers((70,), np.int32) > 0, jnp.asarray(_numbers((70,), np.float32))
+
+    def reduce_all():
+        return reduce.total(numbers), reduce.count(mask), reduce.extremes(numbers), reduce.first_least(numbers)
+
+    reduce_all()
+    before = compilations()
+    reduce_all()
+    assert compilations() == before

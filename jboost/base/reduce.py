@@ -8,6 +8,7 @@ Values and derivatives are those of `jax.numpy` (a sum takes its terms in anothe
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -191,35 +192,51 @@ def _in_one_pass(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tupl
     floats = [each.dtype for each in values if jnp.issubdtype(each.dtype, jnp.floating)]
     widest = max(floats, key=lambda dtype: dtype.itemsize, default=None)
     parts = tuple(each.astype(np.int32 if each.dtype == bool else widest if each.dtype in floats else each.dtype) for each in values)
+    starts = tuple(np.asarray(monoid.identity(part.dtype), part.dtype) for monoid, part in zip(monoids, parts, strict=True))
+    found: tuple[Array, ...] = lax.reduce(parts, starts, _combination(tuple(monoids)), axes)
+    return found
+
+
+@functools.cache
+def _combination(monoids: tuple[_Monoid, ...]) -> Callable[..., tuple[Array, ...]]:
+    """What combines two tuples of numbers: for the same operations the same function, as JAX outside `jit` compiles a reduction for each anew."""
 
     def combine(ones: tuple[Array, ...], others: tuple[Array, ...]) -> tuple[Array, ...]:
         return tuple(monoid.combine(one, other) for monoid, one, other in zip(monoids, ones, others, strict=True))
 
-    starts = tuple(np.asarray(monoid.identity(part.dtype), part.dtype) for monoid, part in zip(monoids, parts, strict=True))
-    found: tuple[Array, ...] = lax.reduce(parts, starts, combine, axes)
-    return found
+    return combine
 
 
 def _lexicographic_leasts(orders: Sequence[Sequence[Array]], carried: Sequence[Array], axis: int) -> list[tuple[Array, ...]]:
     """Least entries by the keys of several orders; the last one's carries something."""
-    num_carried = [0] * (len(orders) - 1) + [len(carried)]
-    cuts = np.cumsum([len(keys) + more for keys, more in zip(orders, num_carried, strict=True)])[:-1]
-
-    def divide(values: Sequence[Array]) -> list[Sequence[Array]]:
-        return [values[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(values)], strict=True)]
-
-    def combine(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
-        chosen: list[Array] = []
-        for keys, mine, theirs in zip(orders, divide(one), divide(other), strict=True):
-            is_less = _is_less(theirs[: len(keys)], mine[: len(keys)])
-            chosen += [jnp.where(is_less, new, old) for new, old in zip(theirs, mine, strict=True)]
-        return tuple(chosen)
-
+    num_keys = tuple(len(keys) for keys in orders)
     values = [key for keys in orders for key in keys] + list(carried)
     starts = [np.asarray(_highest(key.dtype), key.dtype) for keys in orders for key in keys]
     starts += [np.zeros((), each.dtype) for each in carried]
-    found: tuple[Array, ...] = lax.reduce(tuple(values), tuple(starts), combine, _axes(values[0], axis))
-    return [tuple(part) for part in divide(found)]
+    found: tuple[Array, ...] = lax.reduce(tuple(values), tuple(starts), _selection(num_keys, len(carried)), _axes(values[0], axis))
+    return [tuple(part) for part in _divided(found, num_keys, len(carried))]
+
+
+@functools.cache
+def _selection(num_keys: tuple[int, ...], num_carried: int) -> Callable[..., tuple[Array, ...]]:
+    """What selects the less of two entries by the keys of each order: for the same numbers the same function, as in `_combination`."""
+
+    def select(one: tuple[Array, ...], other: tuple[Array, ...]) -> tuple[Array, ...]:
+        chosen: list[Array] = []
+        parts = (_divided(entry, num_keys, num_carried) for entry in (one, other))
+        for count, mine, theirs in zip(num_keys, *parts, strict=True):
+            is_less = _is_less(theirs[:count], mine[:count])
+            chosen += [jnp.where(is_less, new, old) for new, old in zip(theirs, mine, strict=True)]
+        return tuple(chosen)
+
+    return select
+
+
+def _divided(values: Sequence[Array], num_keys: tuple[int, ...], num_carried: int) -> list[Sequence[Array]]:
+    """The keys of each order; those of the last with what it carries."""
+    ends = [int(end) for end in np.cumsum(num_keys)]
+    ends[-1] += num_carried
+    return [values[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def _is_less(one: Sequence[Array], other: Sequence[Array]) -> Array:

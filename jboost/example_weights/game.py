@@ -19,15 +19,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.scipy.linalg import cho_solve
 
-from jboost.base import loops, numerics
+from jboost.base import cholesky, loops, numerics, reduce
 from jboost.base.brackets import widen
 from jboost.base.types import Array
 
 _TO_BOUNDARY = 0.97
 MOST_STALLED = 8  # iterations without progress, after which rounding is to blame
-_MOST_REPAIRS = 8
 _LIFT = 0.1  # of the usual start, below which no part of a warm one lies
 _MOST_CAP = 2.0  # with a cap of 1 or more nothing is capped
 _START_SHARE, _RESTART_SHARE = 0.7, 0.9  # of the way from even row weights to the cap, as far as those of a start go
@@ -41,6 +39,8 @@ class Game(NamedTuple):
     column_labels: Array  # [n] z, 0 where masked
     scale: Array  # [] sigma
     cap: Array  # [] C
+    num_rows: Array  # [] float, those not masked
+    num_columns: Array  # [] float
 
 
 class Point(NamedTuple):
@@ -74,27 +74,38 @@ def make(disagreement: Array, row_labels: Array, column_labels: Array, cap: Arra
     """The game of P' [n, m] (columns first), y [m] and z [n], 0 where masked, and C []."""
     signed = column_labels[:, None] * row_labels[None, :]
     masked = jnp.where(signed == 0, 0.0, disagreement)
-    size = jnp.max(masked, initial=0.0)
+    size = reduce.largest(masked, axis=(0, 1))
     scale = jnp.where(size > 0, size, 1.0)
-    return Game(signed * (masked / scale), row_labels, column_labels, scale, jnp.minimum(cap, _MOST_CAP))
+    program = Game(signed * (masked / scale), row_labels, column_labels, scale, jnp.minimum(cap, _MOST_CAP), scale, scale)
+    return program._replace(num_rows=_count(row_labels), num_columns=_count(column_labels))
+
+
+def take(game: Game, columns: Array) -> Game:
+    """The game with some of its columns [k]."""
+    column_labels = game.column_labels[columns]
+    return game._replace(matrix=game.matrix[columns], column_labels=column_labels, num_columns=_count(column_labels))
+
+
+def _count(labels: Array) -> Array:
+    return reduce.count(labels != 0, dtype=labels.dtype)
 
 
 def margins(game: Game, weights: Array) -> Array:
     """y b - B d in units of sigma, [m]."""
-    bias = jnp.sum(game.column_labels * weights) / (2 * game.scale)
+    bias = reduce.total(game.column_labels * weights) / (2 * game.scale)
     return game.row_labels * bias - jnp.matmul(weights, game.matrix, precision=lax.Precision.HIGHEST)
 
 
 def edges(game: Game, row_weights: Array) -> Array:
     """z a - B'u in units of sigma, [n]."""
-    tilt = jnp.sum(game.row_labels * row_weights) / (2 * game.scale)
+    tilt = reduce.total(game.row_labels * row_weights) / (2 * game.scale)
     return game.column_labels * tilt - jnp.matmul(game.matrix, row_weights, precision=lax.Precision.HIGHEST)
 
 
-def _balanced(labels: Array) -> Array:
+def balanced(labels: Array) -> Array:
     """A distribution that gives both classes, where there are two, one half, [n]."""
     positive, negative = labels > 0, labels < 0
-    num_positive, num_negative = jnp.sum(positive, dtype=labels.dtype), jnp.sum(negative, dtype=labels.dtype)
+    num_positive, num_negative = reduce.totals(positive.astype(labels.dtype), negative.astype(labels.dtype))
     share = jnp.where((num_positive > 0) & (num_negative > 0), 0.5, 1.0)
     each = jnp.where(positive, share / jnp.maximum(num_positive, 1), share / jnp.maximum(num_negative, 1))
     return jnp.where(labels == 0, 0.0, each)
@@ -106,103 +117,100 @@ def allowed(game: Game, row_weights: Array) -> Array:
     What is above the cap goes to the rows of the same class that are below, in the shares of their room, as edges are many orders of magnitude more
     sensitive to the balance of the classes; and to the other class where there is no more room. Where there is none at all they are even.
     """
-    return _capped(row_weights, game.row_labels, game.cap)
+    return _capped(game, row_weights, game.cap)
 
 
-def _capped(row_weights: Array, labels: Array, cap: Array) -> Array:
+def _capped(game: Game, row_weights: Array, cap: Array) -> Array:
     """As `allowed`, for any cap []."""
 
-    def move(row_weights: Array, labels: Array, cap: Array) -> Array:
-        even = 1 / jnp.maximum(jnp.sum(labels != 0, dtype=jnp.int32), 1).astype(jnp.float64)
+    def move(row_weights: Array, labels: Array, num_rows: Array, cap: Array) -> Array:
+        even = 1 / jnp.maximum(widen(num_rows), 1)
         limit = widen(cap) * (1 - 2 * float(jnp.finfo(cap.dtype).eps) - 4 * (labels.shape[0] + 2) * 2.0**-52)  # so that no rounding exceeds the cap
-        shares = widen(row_weights) / jnp.sum(widen(row_weights))
+        shares = widen(row_weights) / reduce.total(widen(row_weights))
         classes = jnp.stack([labels > 0, labels < 0])
         excess, room = (jnp.where(classes, jnp.maximum(part, 0.0)[None], 0.0) for part in (shares - limit, limit - shares))
-        totals, rooms = jnp.sum(excess, axis=1), jnp.sum(room, axis=1)
+        totals, rooms = reduce.totals(excess, room)
         kept = jnp.minimum(totals, rooms)
         filled = numerics.safe_divide(kept + (totals - kept)[::-1], rooms)
         moved = jnp.minimum(shares, limit) + jnp.sum(room * filled[:, None], axis=0)
         return jnp.where(limit > even, moved, jnp.where(labels != 0, even, 0.0)).astype(row_weights.dtype)
 
-    return numerics.in_64_bits(move)(row_weights, labels, cap)
+    return numerics.in_64_bits(move)(row_weights, game.row_labels, game.num_rows, cap)
 
 
 def _inside(game: Game, row_weights: Array, share: float) -> Array:
     """Row weights of sum one, a share of the way from even ones to the cap at most."""
-    even = 1 / jnp.maximum(jnp.sum(game.row_labels != 0, dtype=game.cap.dtype), 1)
-    return _capped(row_weights, game.row_labels, even + share * jnp.maximum(game.cap - even, 0.0))
+    even = 1 / jnp.maximum(game.num_rows, 1)
+    return _capped(game, row_weights, even + share * jnp.maximum(game.cap - even, 0.0))
 
 
 def start(game: Game) -> Point:
     """Even weights, and slacks of the size of the spread of margins and edges."""
     is_row, is_column = game.row_labels != 0, game.column_labels != 0
-    weights = _balanced(game.column_labels)
-    row_weights = _inside(game, _balanced(game.row_labels), _START_SHARE)
+    weights = balanced(game.column_labels)
+    row_weights = _inside(game, balanced(game.row_labels), _START_SHARE)
     reached, edge = margins(game, weights), edges(game, row_weights)
-    count = jnp.maximum(jnp.sum(is_row, dtype=reached.dtype), 1)
+    count = jnp.maximum(game.num_rows, 1)
     level = numerics.masked_sum(reached, is_row) / count
     spread = numerics.masked_sum(jnp.abs(reached - level), is_row) / count + 1e-2
     value = numerics.masked_max(edge, is_column, fill=-jnp.inf) + spread
-    value = jnp.where(jnp.any(is_column), value, 0.0)
+    value = jnp.where(game.num_columns > 0, value, 0.0)
     return Point(
         weights=weights,
         column_slacks=jnp.where(is_column, value - edge, 1.0),
         row_weights=row_weights,
         excess=jnp.where(is_row, jnp.maximum(reached - level, 0.0) + spread, 1.0),
         shortfall=jnp.where(is_row, jnp.maximum(level - reached, 0.0) + spread, 1.0),
-        bias=jnp.sum(game.column_labels * weights) / (2 * game.scale),
+        bias=reduce.total(game.column_labels * weights) / (2 * game.scale),
         level=level,
-        tilt=jnp.sum(game.row_labels * row_weights) / (2 * game.scale),
+        tilt=reduce.total(game.row_labels * row_weights) / (2 * game.scale),
         value=value,
     )
 
 
 class _Newton(NamedTuple):
-    """What the directions from one iterate share."""
+    """The factored normal matrix, with the constraints added as stiff rows."""
 
     matrix: Array  # [n + 2, m] (-B, y, -1)'
-    curvature: Array  # [m] 1 / lambda, 0 where masked
-    factor: Array  # [n + 2, n + 2] of the normal matrix, the constraints added as stiff rows, with a unit diagonal
-    stiffness: Array  # [] of these rows
-    unit: Array  # [n + 2]
     constraints: Array  # [2, n + 2] of sum z d = 2 sigma b and sum d = 1
-    solved: Array  # [n + 2, 2] the normal matrix's inverse times these
+    curvature: Array  # [m] 1 / lambda, 0 where masked
+    factor: Array  # [n + 2, n + 2] of the normal matrix with a unit diagonal
+    stiffness: Array  # [] of the constraints
+    unit: Array  # [n + 2]
+    solved: Array  # [n + 2, 2] the normal matrix's inverse times the constraints
     reduced: Array  # [2, 2]
 
 
-def _prepare(game: Game, point: Point) -> _Newton:
-    is_row = game.row_labels != 0
+def _factor(game: Game, point: Point) -> _Newton:
     theta = point.weights / point.column_slacks
-    is_used = theta > 0
+    is_row, is_used = game.row_labels != 0, theta > 0
     room = jnp.where(is_row, game.cap - point.row_weights, 1.0)
-    stiffness = point.shortfall / room + point.excess / jnp.where(is_row, point.row_weights, 1.0)
-    curvature = jnp.where(is_row, 1 / stiffness, 0.0)
-    ones = jnp.where(is_row, 1.0, 0.0)
-    matrix = jnp.concatenate([jnp.where(is_used[:, None], -game.matrix, 0.0), game.row_labels[None], -ones[None]])
-    shared = jnp.where(is_used, 1.0, 0.0)
-    none = jnp.zeros((2,), theta.dtype)
-    constraints = jnp.stack([jnp.concatenate([game.column_labels * shared, none.at[0].set(-2 * game.scale)]), jnp.concatenate([-shared, none])])
-    stiffness = jnp.max(curvature)
-    rows = jnp.concatenate([matrix, constraints.T], axis=1)
-    curvatures = jnp.concatenate([curvature, jnp.stack([stiffness, stiffness])])
-    normal = jnp.matmul(rows * curvatures[None, :], rows.T, precision=lax.Precision.HIGHEST)
-    proximal = jnp.concatenate([jnp.where(is_used, 1 / jnp.where(is_used, theta, 1.0), 1.0), none])
-    total = jnp.diagonal(normal) + proximal
+    curvature = jnp.where(is_row, 1 / (point.shortfall / room + point.excess / jnp.where(is_row, point.row_weights, 1.0)), 0.0)
+    stiffness = reduce.largest(curvature)
+    matrix = jnp.concatenate([jnp.where(is_used[:, None], -game.matrix, 0.0), game.row_labels[None], jnp.where(is_row, -1.0, 0.0)[None]])
+    of_bias = jnp.concatenate([jnp.where(is_used, game.column_labels, 0.0), jnp.stack([-2 * game.scale, jnp.zeros_like(game.scale)])])
+    of_sum = jnp.pad(jnp.where(is_used, -1.0, 0.0), (0, 2))
+    proximal = jnp.pad(1 / jnp.where(is_used, theta, 1.0), (0, 2))
+    normal = jnp.matmul(matrix * curvature[None, :], matrix.T, precision=lax.Precision.HIGHEST)
+    total = cholesky.diagonal(normal) + stiffness * (of_bias**2 + of_sum**2) + proximal
     unit = lax.rsqrt(jnp.where(total > 0, total, 1.0))
-    scaled = normal * unit[:, None] * unit[None, :]
-    eps = jnp.finfo(theta.dtype).eps
-    factor = lax.linalg.cholesky(scaled + jnp.diag(jnp.where(total > 0, proximal * unit**2 + 10 * eps, 1.0)), symmetrize_input=False)
+    shift = jnp.where(total > 0, proximal * unit**2 + 10 * jnp.finfo(unit.dtype).eps, 1.0)
+    normal = normal + stiffness * (of_bias[:, None] * of_bias[None, :] + of_sum[:, None] * of_sum[None, :])
+    factor = cholesky.factor(normal * unit[:, None] * unit[None, :] + cholesky.on_diagonal(shift))
+    constraints = jnp.stack([of_bias, of_sum])
     solved = _solve(factor, unit, constraints.T)
     reduced = jnp.matmul(constraints, solved, precision=lax.Precision.HIGHEST)
-    return _Newton(matrix, curvature, factor, stiffness, unit, constraints, solved, reduced)
+    return _Newton(matrix, constraints, curvature, factor, stiffness, unit, solved, reduced)
 
 
 def _solve(factor: Array, unit: Array, right: Array) -> Array:
     """The inverse of the normal matrix times right [n + 2, r]."""
-    return unit[:, None] * cho_solve((factor, True), unit[:, None] * right)
+    return unit[:, None] * cholesky.solve(factor, unit[:, None] * right)
 
 
 class _Residuals(NamedTuple):
+    """What an iterate misses."""
+
     rows: Array  # [m] margins - gamma + xi - s
     balance: Array  # [2] sum z d - 2 sigma b and 1 - sum d
     columns: Array  # [n] edges - v + t
@@ -210,14 +218,15 @@ class _Residuals(NamedTuple):
 
 
 def _residuals(game: Game, point: Point) -> _Residuals:
-    is_row, is_column = game.row_labels != 0, game.column_labels != 0
     reached = game.row_labels * point.bias - jnp.matmul(point.weights, game.matrix, precision=lax.Precision.HIGHEST)
     edge = game.column_labels * point.tilt - jnp.matmul(game.matrix, point.row_weights, precision=lax.Precision.HIGHEST)
+    signed, total = reduce.totals(game.column_labels * point.weights, point.weights)
+    row_signed, row_total = reduce.totals(game.row_labels * point.row_weights, point.row_weights)
     return _Residuals(
-        rows=jnp.where(is_row, reached - point.level + point.shortfall - point.excess, 0.0),
-        balance=jnp.stack([jnp.sum(game.column_labels * point.weights) - 2 * game.scale * point.bias, 1 - jnp.sum(point.weights)]),
-        columns=jnp.where(is_column, edge - point.value + point.column_slacks, 0.0),
-        free=jnp.stack([jnp.sum(game.row_labels * point.row_weights) - 2 * game.scale * point.tilt, 1 - jnp.sum(point.row_weights)]),
+        rows=jnp.where(game.row_labels != 0, reached - point.level + point.shortfall - point.excess, 0.0),
+        balance=jnp.stack([signed - 2 * game.scale * point.bias, 1 - total]),
+        columns=jnp.where(game.column_labels != 0, edge - point.value + point.column_slacks, 0.0),
+        free=jnp.stack([row_signed - 2 * game.scale * point.tilt, 1 - row_total]),
     )
 
 
@@ -240,9 +249,9 @@ def _direction(game: Game, point: Point, residual: _Residuals, newton: _Newton, 
     stationarity = jnp.concatenate([pull, -residual.free])
     right = jnp.matmul(newton.matrix, newton.curvature * missing, precision=lax.Precision.HIGHEST) - stationarity
     free = _solve(newton.factor, newton.unit, right[:, None])[:, 0]
-    wanted = -residual.balance - jnp.matmul(newton.constraints, free, precision=lax.Precision.HIGHEST)
-    duals = _solve_two(newton.reduced, wanted)
-    step = free + jnp.matmul(newton.solved, duals, precision=lax.Precision.HIGHEST)
+    held = reduce.total(newton.constraints * free[None, :])
+    duals = _solve_two(newton.reduced, -residual.balance - held)
+    step = free + newton.solved[:, 0] * duals[0] + newton.solved[:, 1] * duals[1]
     rows = newton.curvature * (missing - jnp.matmul(step, newton.matrix, precision=lax.Precision.HIGHEST))
     tilt, value = duals + newton.stiffness * residual.balance
     edge = game.column_labels * tilt - jnp.matmul(game.matrix, rows, precision=lax.Precision.HIGHEST)
@@ -261,25 +270,29 @@ def _direction(game: Game, point: Point, residual: _Residuals, newton: _Newton, 
 
 def _solve_two(matrix: Array, right: Array) -> Array:
     """A positive definite 2 x 2 system, scaled; a row of zeros leaves its unknown at 0."""
-    unit = jnp.where(jnp.diagonal(matrix) > 0, lax.rsqrt(jnp.where(jnp.diagonal(matrix) > 0, jnp.diagonal(matrix), 1.0)), 0.0)
+    diagonal = cholesky.diagonal(matrix)
+    unit = jnp.where(diagonal > 0, lax.rsqrt(jnp.where(diagonal > 0, diagonal, 1.0)), 0.0)
     off = matrix[0, 1] * unit[0] * unit[1]
     scaled = right * unit
     determinant = jnp.maximum((1 - off) * (1 + off), jnp.finfo(right.dtype).eps)
-    return unit * jnp.stack([scaled[0] - off * scaled[1], scaled[1] - off * scaled[0]]) / determinant
+    return unit * (scaled - off * scaled[::-1]) / determinant
 
 
-def _longest(values: Array, changes: Array) -> Array:
-    """The step [] at which the first of the positive values is 0."""
-    return 1 / jnp.maximum(jnp.max(jnp.where(values > 0, -changes / jnp.where(values > 0, values, 1.0), 0.0), initial=0.0), 1e-30)
+def _fall(values: Array, changes: Array) -> Array:
+    """How fast positive values fall for their size, 0 for others."""
+    return jnp.where(values > 0, -changes / jnp.where(values > 0, values, 1.0), 0.0)
 
 
 def _steps(game: Game, point: Point, direction: Point) -> tuple[Array, Array]:
-    """The longest steps of the primal and of the dual part."""
+    """The longest steps of the primal and of the dual part: to where the first of the positive values is 0."""
     room = jnp.where(game.row_labels != 0, game.cap - point.row_weights, 1.0)
-    primal = [_longest(point.weights, direction.weights), _longest(point.excess, direction.excess), _longest(point.shortfall, direction.shortfall)]
-    dual = [_longest(point.row_weights, direction.row_weights), _longest(room, -direction.row_weights)]
-    dual.append(_longest(jnp.where(point.weights > 0, point.column_slacks, 0.0), direction.column_slacks))
-    return jnp.min(jnp.stack(primal)), jnp.min(jnp.stack(dual))
+    of_slacks = _fall(jnp.where(point.weights > 0, point.column_slacks, 0.0), direction.column_slacks)
+    of_shortfalls = jnp.maximum(_fall(point.excess, direction.excess), _fall(point.shortfall, direction.shortfall))
+    of_rows = jnp.maximum(_fall(point.row_weights, direction.row_weights), _fall(room, -direction.row_weights))
+    columns = reduce.several((reduce.LARGEST, _fall(point.weights, direction.weights)), (reduce.LARGEST, of_slacks))
+    rows = reduce.several((reduce.LARGEST, of_shortfalls), (reduce.LARGEST, of_rows))
+    primal, dual = (1 / jnp.maximum(jnp.maximum(*both), 1e-30) for both in zip(columns, rows, strict=True))
+    return primal, dual
 
 
 def _move(point: Point, direction: Point, primal: Array, dual: Array) -> Point:
@@ -298,40 +311,56 @@ def _products(game: Game, point: Point) -> _Targets:
 
 def mean_product(game: Game, point: Point) -> Array:
     """mu: the mean complementary product of an iterate, []."""
-    return _mean(game, _products(game, point))
+    products = _products(game, point)
+    total = reduce.total(products.columns) + reduce.total(products.excess + products.shortfall)
+    return total / jnp.maximum(2 * game.num_rows + game.num_columns, 1)
 
 
-def _mean(game: Game, products: _Targets) -> Array:
-    count = 2 * jnp.sum(game.row_labels != 0, dtype=game.cap.dtype) + jnp.sum(game.column_labels != 0, dtype=game.cap.dtype)
-    return sum(jnp.sum(part) for part in products) / jnp.maximum(count, 1)
+class _Search(NamedTuple):
+    """The last direction from an iterate."""
+
+    direction: Point  # the changes of all parts
+    primal: Array  # [] the longest step of the primal part
+    dual: Array  # []
+    goal: Array  # [] what the next direction aims at: complementary products of this size
 
 
 def advance(game: Game, point: Point) -> Point:
-    """The iterate after a predictor and a corrector."""
-    newton = _prepare(game, point)
-    residual = _residuals(game, point)
-    products = _products(game, point)
-    mean = _mean(game, products)
-    affine = _direction(game, point, residual, newton, jax.tree.map(jnp.negative, products))
-    primal, dual = (jnp.minimum(length, 1.0) for length in _steps(game, point, affine))
-    ahead = mean_product(game, _move(point, affine, primal, dual))
-    centring = jnp.clip((ahead / jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)) ** 3, 1e-4, 1.0)
-    goal = centring * mean
-    targets = _Targets(
-        jnp.where(game.column_labels != 0, goal - products.columns - affine.weights * affine.column_slacks, 0.0),
-        jnp.where(game.row_labels != 0, goal - products.excess - affine.row_weights * affine.excess, 0.0),
-        jnp.where(game.row_labels != 0, goal - products.shortfall + affine.row_weights * affine.shortfall, 0.0),
+    """The iterate after a predictor and a corrector, which are two turns of one loop."""
+    newton, residual, mean = _factor(game, point), _residuals(game, point), mean_product(game, point)
+
+    def turn(_: Array, search: _Search) -> _Search:
+        direction = _direction(game, point, residual, newton, _aim(game, point, search))
+        primal, dual = _steps(game, point, direction)
+        ahead = mean_product(game, _move(point, direction, jnp.minimum(primal, 1.0), jnp.minimum(dual, 1.0)))
+        centring = jnp.clip((ahead / jnp.maximum(mean, jnp.finfo(mean.dtype).tiny)) ** 3, 1e-4, 1.0)
+        return _Search(direction, primal, dual, centring * mean)
+
+    none = jnp.zeros_like(mean)
+    search = loops.fori_loop(0, 2, turn, _Search(jax.tree.map(jnp.zeros_like, point), none, none, none))
+    primal, dual = (jnp.minimum(_TO_BOUNDARY * length, 1.0) for length in (search.primal, search.dual))
+    return _move(point, search.direction, primal, dual)
+
+
+def _aim(game: Game, point: Point, search: _Search) -> _Targets:
+    """Complementary products of the size of the goal, less what the last direction changes them by its square; of the predictor 0."""
+    products, direction, is_row = _products(game, point), search.direction, game.row_labels != 0
+    return _Targets(
+        jnp.where(game.column_labels != 0, search.goal - products.columns - direction.weights * direction.column_slacks, 0.0),
+        jnp.where(is_row, search.goal - products.excess - direction.row_weights * direction.excess, 0.0),
+        jnp.where(is_row, search.goal - products.shortfall + direction.row_weights * direction.shortfall, 0.0),
     )
-    direction = _direction(game, point, residual, newton, targets)
-    primal, dual = _steps(game, point, direction)
-    return _move(point, direction, jnp.minimum(_TO_BOUNDARY * primal, 1.0), jnp.minimum(_TO_BOUNDARY * dual, 1.0))
 
 
 def bounds(game: Game, point: Point) -> tuple[Array, Array]:
     """What the iterate's weights attain and its row weights leave, [] each: valid up to rounding, as both are made feasible."""
-    lower = _attained(game, point.level, margins(game, point.weights / jnp.sum(point.weights)))
-    upper = numerics.masked_max(edges(game, allowed(game, point.row_weights)), game.column_labels != 0, fill=-jnp.inf)
-    return lower, upper
+    edge = edges(game, allowed(game, point.row_weights))
+    return attained(game, point), numerics.masked_max(edge, game.column_labels != 0, fill=-jnp.inf)
+
+
+def attained(game: Game, point: Point) -> Array:
+    """The lower bound [] that the iterate's weights leave, scaled to sum one."""
+    return _attained(game, point.level, margins(game, point.weights / reduce.total(point.weights)))
 
 
 def _attained(game: Game, level: Array, reached: Array) -> Array:
@@ -359,8 +388,12 @@ def restart(game: Game, before: Point) -> Point:
         shortfall=lift(before.shortfall, fresh.shortfall),
         value=before.value + shift,
     )
-    is_sound = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in before]))
-    return jax.tree.map(lambda warm, cold: jnp.where(is_sound, warm, cold), lifted, fresh)
+    of_columns = jnp.isfinite(before.weights) & jnp.isfinite(before.column_slacks)
+    of_rows = jnp.isfinite(before.row_weights) & jnp.isfinite(before.excess) & jnp.isfinite(before.shortfall)
+    of_all = jnp.isfinite(jnp.stack([before.bias, before.level, before.tilt, before.value]))
+    is_sound = reduce.all_true(of_columns) & reduce.all_true(of_rows) & jnp.all(of_all)
+    chosen: Point = loops.cond(is_sound, lambda: lifted, lambda: fresh)
+    return chosen
 
 
 def first_point(game: Game, initial: Point | None = None) -> Point:
@@ -371,9 +404,9 @@ def first_point(game: Game, initial: Point | None = None) -> Point:
 def begin(game: Game, initial: Point | None = None) -> State:
     """The state before the first iteration, whose bounds are those of even row weights and of their best column: the optimum for a cap of 1 / m."""
     is_row = game.row_labels != 0
-    even = jnp.where(is_row, 1 / jnp.maximum(jnp.sum(is_row, dtype=game.cap.dtype), 1), 0.0)
+    even = jnp.where(is_row, 1 / jnp.maximum(game.num_rows, 1), 0.0)
     edge = jnp.where(game.column_labels != 0, edges(game, even), -jnp.inf)
-    upper = jnp.max(edge, initial=-jnp.inf)
+    upper = reduce.largest(edge)
     weights = jnp.where(jnp.arange(edge.shape[0]) == numerics.first_true(edge == upper), 1.0, jnp.zeros_like(edge))
     reached = margins(game, weights)
     lower = _attained(game, numerics.masked_max(reached, is_row, fill=-jnp.inf), reached)
@@ -381,29 +414,12 @@ def begin(game: Game, initial: Point | None = None) -> State:
     return State(first_point(game, initial), weights, even, lower, upper, jnp.full_like(lower, jnp.inf), none, none)
 
 
-def solve(game: Game, *, tolerance: Array, floor: Array, max_iterations: int, initial: Point | None = None) -> State:
-    """Iterates until upper - lower <= tolerance * the larger of their sizes + floor (in units of sigma), or rounding stops it."""
-    return iterate(game, begin(game, initial), tolerance=tolerance, floor=floor, max_iterations=max_iterations)
-
-
-def prune(game: Game, state: State, *, tolerance: Array, floor: Array) -> State:
-    """The state with exact zeros for the columns that strict complementarity tells from the support, after the few iterations that repair the rest.
-
-    Where these do not bring the bounds as near to each other as was asked for, or as they were, the state as it is.
-    """
-    after = repair(game, state, tolerance=tolerance, floor=floor)
-    is_taken = is_as_near(after, state, tolerance, floor)
-    return jax.tree.map(lambda new, old: jnp.where(is_taken, new, old), after, state)
-
-
-def repair(game: Game, state: State, *, tolerance: Array, floor: Array) -> State:
-    """The state with exact zeros for the columns off the support, and a few iterations on."""
+def pruned(state: State) -> State:
+    """The state before the iterations that repair it, with exact zeros for the columns that strict complementarity tells from the support."""
     point = state.point
-    pruned = jnp.where(point.weights > point.column_slacks, point.weights, 0.0)
-    fresh = state._replace(
-        point=point._replace(weights=pruned), weights=pruned, lower=-jnp.inf * jnp.ones_like(state.lower), num_stalled=jnp.zeros((), jnp.int32)
-    )
-    return iterate(game, fresh, tolerance=tolerance, floor=floor, max_iterations=_MOST_REPAIRS)
+    weights = jnp.where(point.weights > point.column_slacks, point.weights, 0.0)
+    lower, none = jnp.full_like(state.lower, -jnp.inf), jnp.zeros_like(state.num_stalled)
+    return state._replace(point=point._replace(weights=weights), weights=weights, lower=lower, num_stalled=none)
 
 
 def is_as_near(after: State, before: State, tolerance: Array, floor: Array) -> Array:
@@ -428,31 +444,33 @@ def helps(state: State) -> Array:
     return jnp.isfinite(state.point.value) & (state.num_stalled < MOST_STALLED)
 
 
-def record(state: State, point: Point, weights: Array, lower: Array, upper: Array, product: Array) -> State:
-    """The state after an iteration that ends in a point; `weights` [n] prove the lower bound, those of the rows the upper one."""
+def record(state: State, point: Point, lower: Array, upper: Array, product: Array) -> State:
+    """The state after an iteration that ends in a point, whose weights prove the lower bound and whose row weights the upper one."""
     is_higher, is_lower, is_nearer = lower > state.lower, upper < state.upper, product < state.product  # False where rounding made them NaN
-    progresses = is_higher | is_lower | is_nearer
+    weights, lower = loops.cond(is_higher, lambda: (point.weights, lower), lambda: (state.weights, state.lower))
+    row_weights, upper = loops.cond(is_lower, lambda: (point.row_weights, upper), lambda: (state.row_weights, state.upper))
     return State(
         point=point,
-        weights=jnp.where(is_higher, weights, state.weights),
-        row_weights=jnp.where(is_lower, point.row_weights, state.row_weights),
-        lower=jnp.where(is_higher, lower, state.lower),
-        upper=jnp.where(is_lower, upper, state.upper),
+        weights=weights,
+        row_weights=row_weights,
+        lower=lower,
+        upper=upper,
         product=jnp.where(is_nearer, product, state.product),
         num_iterations=state.num_iterations + 1,
-        num_stalled=jnp.where(progresses, 0, state.num_stalled + 1).astype(jnp.int32),
+        num_stalled=jnp.where(is_higher | is_lower | is_nearer, 0, state.num_stalled + 1).astype(jnp.int32),
     )
 
 
-def iterate(game: Game, state: State, *, tolerance: Array, floor: Array, max_iterations: int) -> State:
-    """Iterations over all columns, until they are finished."""
+def iterate(game: Game, state: State, *, tolerance: Array, floor: Array, num_iterations: Array) -> State:
+    """Iterations over all columns, until they are finished or so many [] are done."""
+    end = state.num_iterations + num_iterations
 
     def step(state: State) -> State:
         point = advance(game, state.point)
         lower, upper = bounds(game, point)
-        return record(state, point, point.weights, lower, upper, mean_product(game, point))
+        return record(state, point, lower, upper, mean_product(game, point))
 
     def unfinished(state: State) -> Array:
-        return is_open(state, tolerance, floor) & helps(state)
+        return is_open(state, tolerance, floor) & helps(state) & (state.num_iterations < end)
 
-    return loops.bounded_loop(step, unfinished, state, max_checks=max_iterations)[0]
+    return loops.while_loop(unfinished, step, state)

@@ -79,17 +79,14 @@ def solve_warm(
     program = game.make(disagreement, row_labels, column_labels, jnp.maximum(penalty, 1 / jnp.maximum(num_rows, 1)))
     floor = jnp.maximum(_FLOOR * jnp.finfo(disagreement.dtype).eps, _SHARE_OF_TOLERANCE * tolerance)
     aim = {"tolerance": 0.5 * tolerance, "floor": floor}
-    state = working_set.solve(program, **aim, max_iterations=config.max_iterations, initial=initial)
-    last, is_used_up = state.point, game.is_open(state, **aim) & game.helps(state)
-    if config.sparse:
-        state = working_set.prune(program, state, **aim)
+    solved, state = working_set.solve(program, **aim, max_iterations=config.max_iterations, prunes=config.sparse, initial=initial)
+    is_used_up = game.is_open(solved, **aim) & game.helps(solved)
     weights = state.weights / reduce.total(state.weights)
     rows = game.allowed(program, state.row_weights)
     lower, upper = certify.prove(disagreement, row_labels, column_labels, penalty, weights, rows)
     nothing = _NOTHING[disagreement.dtype.itemsize] * program.scale
     status = _judge(lower, upper, tolerance, floor * program.scale, nothing, is_used_up)
-    has_rows = reduce.any_true(row_labels != 0) & reduce.any_true(column_labels != 0)
-    is_valid = is_valid & has_rows
+    is_valid = is_valid & (program.num_rows > 0) & (program.num_columns > 0)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     status = jnp.where(certify.is_feasible(penalty, row_labels), status, int(Status.INFEASIBLE))
     solution = Solution(
@@ -100,7 +97,7 @@ def solve_warm(
         num_iterations=state.num_iterations,
         status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
-    return solution, last
+    return solution, solved.point
 
 
 def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: Array, is_used_up: Array) -> Array:
