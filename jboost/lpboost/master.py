@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import check, numerics, reduce
+from jboost.base import check, numerics
 from jboost.base.types import Array
 from jboost.lp import first_order, interior_point, margin_simplex
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
@@ -112,19 +112,22 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       before: the master's last solution; a side on which the solver fails comes back as it was. Its `warm` is that of `start`, or of a master before;
         of a simplex method that is to begin cold it may be ().
       tolerance: [] for the residuals and the gap of the linear program.
-      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0, and of a
-        vertex some are but what rounding left.
+      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0. Of a vertex those
+        go that are below the mean of that: they are but what rounding left.
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
-    votes = _distribution(jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0), before.votes)
     weights = jnp.maximum(found.example_weights, 0.0)
-    is_known = reduce.all_true(jnp.isfinite(weights)) & (numerics.precise_sum(weights) > 0)
-    weights = jnp.where(is_known, weights, before.example_weights)
-    if not finds_vertices(config):
+    total = numerics.precise_sum(weights)
+    weights = jnp.where((total > 0) & (total < jnp.inf), weights, before.example_weights)
+    votes = jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0)
+    if finds_vertices(config):
+        votes = jnp.where(votes > spare / votes.shape[0], votes, 0.0)
+    else:
         weights = projection_capped_simplex(weights, caps, mask=caps > 0)
-    votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
-    return found._replace(votes=votes, example_weights=weights)
+        votes = _distribution(votes, before.votes)
+        votes = jnp.where(_is_small(votes, spare), 0.0, votes)
+    return found._replace(votes=_distribution(votes, before.votes), example_weights=weights)
 
 
 def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm: Any, tolerance: Array) -> Solved:
@@ -143,7 +146,7 @@ def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm:
 def _distribution(votes: Array, otherwise: Array) -> Array:
     total = numerics.precise_sum(votes)
     is_known = (total > 0) & (total < jnp.inf)
-    return jnp.where(is_known, numerics.safe_divide(votes, jnp.where(is_known, total, 1.0)), otherwise)
+    return jnp.where(is_known, votes / jnp.where(is_known, total, 1.0), otherwise)
 
 
 def _is_small(votes: Array, spare: Array) -> Array:
