@@ -20,7 +20,7 @@ def peak(lengths: Array, drops: Array, slope: Array, flat: Array | float) -> tup
       flat: [].
 
     Returns:
-      The length [], inf without break points, and the slope after it [].
+      The length [], inf without break points, and the slope after it []; constants to derivatives.
     """
 
     def climbs(carry: tuple[Array, Array, Array, Array]) -> Array:
@@ -31,6 +31,7 @@ def peak(lengths: Array, drops: Array, slope: Array, flat: Array | float) -> tup
         _, length, drop, slope = carry
         return length, *_first_after(length, lengths, drops), slope - drop
 
+    lengths, drops, slope = lax.stop_gradient((lengths, drops, slope))  # JAX has no derivative of a reduction of several arrays
     before = jnp.full_like(slope, -1.0)
     length, _, _, rest = loops.while_loop(climbs, go_on, (before, before, jnp.zeros_like(slope), slope))
     return jnp.where(length < 0, jnp.inf, length), rest

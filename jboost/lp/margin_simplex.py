@@ -312,7 +312,7 @@ def _place_of_largest(values: Array) -> Array:
         return jnp.where(is_larger, other[0], one[0]), jnp.where(is_larger, other[1], one[1])
 
     place = jnp.arange(values.shape[0], dtype=jnp.int32)
-    _, found = lax.reduce((values, place), (np.asarray(-np.inf, values.dtype), np.int32(0)), larger, (0,))
+    _, found = lax.reduce((lax.stop_gradient(values), place), (np.asarray(-np.inf, values.dtype), np.int32(0)), larger, (0,))
     return found
 
 

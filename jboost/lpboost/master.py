@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import check, numerics
+from jboost.base import check, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp import first_order, interior_point, margin_simplex
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
@@ -112,8 +112,8 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       before: the master's last solution; a side on which the solver fails comes back as it was. Its `warm` is that of `start`, or of a master before;
         of a simplex method that is to begin cold it may be ().
       tolerance: [] for the residuals and the gap of the linear program.
-      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0. Of a vertex those
-        go that are below the mean of that: they are but what rounding left.
+      spare: [] of the sum of the votes, how much may be dropped with the smallest of them: an interior point has none that is 0, and of a
+        vertex some are but what rounding left.
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
@@ -121,12 +121,10 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
     total = numerics.precise_sum(weights)
     weights = jnp.where((total > 0) & (total < jnp.inf), weights, before.example_weights)
     votes = jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0)
-    if finds_vertices(config):
-        votes = jnp.where(votes > spare / votes.shape[0], votes, 0.0)
-    else:
+    if not finds_vertices(config):
         weights = projection_capped_simplex(weights, caps, mask=caps > 0)
         votes = _distribution(votes, before.votes)
-        votes = jnp.where(_is_small(votes, spare), 0.0, votes)
+    votes = jnp.where(_is_small(votes, spare), 0.0, votes)
     return found._replace(votes=_distribution(votes, before.votes), example_weights=weights)
 
 
@@ -150,6 +148,7 @@ def _distribution(votes: Array, otherwise: Array) -> Array:
 
 
 def _is_small(votes: Array, spare: Array) -> Array:
-    """The smallest of the votes [capacity], as many as sum to no more than what can be spared."""
-    order = jnp.argsort(votes)
-    return jnp.zeros(votes.shape, bool).at[order].set(jnp.cumsum(votes[order]) <= spare)
+    """The smallest of the votes [capacity], as many as sum to no more than what can be spared; all or none of equal ones."""
+    in_order = jnp.sort(votes)
+    least_kept = reduce.least(jnp.where(jnp.cumsum(in_order) > spare, in_order, jnp.inf))
+    return votes < least_kept
