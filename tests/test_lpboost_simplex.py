@@ -110,7 +110,8 @@ def test_a_solution_of_something_else_does_no_harm():
     elsewhere = lpboost.solve(other, nu=0.2, config=SIMPLEX)
     spoiled = elsewhere._replace(warm=jax.tree.map(lambda leaf: leaf * jnp.nan if leaf.dtype.kind == "f" else leaf, elsewhere.warm))
     optimum = highs.solve(lpboost_dual_program(game, 0.2)).objective
-    for initial in (elsewhere, spoiled, elsewhere._replace(warm=elsewhere.warm._replace(basics=elsewhere.warm.basics[::-1]))):
+    places = jnp.concatenate([elsewhere.warm.places[:20], elsewhere.warm.places[:19:-1]])  # the basics in another order
+    for initial in (elsewhere, spoiled, elsewhere._replace(warm=elsewhere.warm._replace(places=places))):
         solved = lpboost.solve(game, nu=0.2, initial=initial)
         assert int(solved.status) == Status.OPTIMAL
         assert solved.lower_bound <= optimum + 1e-9

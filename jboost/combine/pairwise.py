@@ -10,11 +10,12 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
 from jboost.adaboost import AdaBoost
-from jboost.base import boosting, numerics
+from jboost.base import boosting, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -58,7 +59,7 @@ class PairwiseBoosting:
         nothing = jnp.zeros((capacity,), first.votes.dtype)
         columns = jnp.zeros((capacity, len(dataset.labels)), first.votes.dtype)
         shares = boosting.initial_distribution(dataset)
-        votes_for = jnp.sum(jnp.where(dataset.labels > 0, shares, -shares))
+        votes_for = reduce.total(jnp.where(dataset.labels > 0, shares, -shares))
         constant = jnp.where(votes_for > 0, 1.0, -1.0).astype(nothing.dtype)
         error = _error(dataset, (jnp.sign(dataset.labels) != constant) & dataset.mask, nothing.dtype)
         memory = Memory(first.memory, first.votes, nothing, columns)
@@ -104,7 +105,8 @@ def _error(dataset: Dataset, wrong: Array, dtype: Any) -> Array:
 
 def _share(weights: Array, mask: Array, wrong: Array, dtype: Any) -> Array:
     weights = numerics.to_unit(jnp.where(mask, weights, jnp.zeros((), weights.dtype)).astype("float64"))
-    share = numerics.safe_divide(numerics.masked_sum(weights, wrong), jnp.sum(weights))
+    lost, total = reduce.totals(jnp.where(wrong, weights, 0.0), weights)
+    share = numerics.safe_divide(lost, total)
     rounding = (2 * len(weights) + 4) * float(jnp.finfo(weights.dtype).eps)
     return numerics.round_up(jnp.minimum(share * (1 + rounding), 1.0), dtype)
 
@@ -116,7 +118,8 @@ def _combine(dataset: Dataset, columns: Array, direction: Array, newest: Array, 
 
     def combine(columns: Array, labels: Array, weights: Array, mask: Array, direction: Array, newest: Array, guide: Array) -> _Round:
         examples = votes.gather(columns.T, labels, weights, mask)
-        left, *rights = (votes.shorten(one.astype(examples.columns.dtype), arithmetic) for one in (direction, newest, guide))
+        given = jnp.stack([direction, newest, guide]).astype(examples.columns.dtype)
+        left, *rights = jax.vmap(lambda one: votes.shorten(one, arithmetic))(given)
         tried = pairs.pair_with_each(examples, left, jnp.stack(rights), jnp.ones((2,), bool), arithmetic)
         best = votes.better(votes.best_of(tried.vote), votes.vote_along(examples, left, arithmetic))
         is_constant = jnp.isinf(best.offset)

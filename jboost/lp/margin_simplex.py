@@ -1,4 +1,4 @@
-"""Formulation (3) of paper 001 by a simplex method: vertices, warm starts from a basis, a pivot for the cost of three passes over the table.
+"""Formulation (3) of paper 001 by a simplex method: vertices, warm starts from a basis, a pivot for the cost of two passes over the table.
 
     maximise  rho + sum_i D_i min(g_i, 0)  over votes lambda >= 0 of sum one and rho,   g_i = (A lambda)_i - rho
 
@@ -7,6 +7,11 @@ linear in those: the table. A step lets one slot rise, or fall if a margin stand
 change sign on the way (the long-step rule: Fourer 1985, "A simplex algorithm for piecewise-linear programming I"), where a basic takes the slot.
 The slot is that of the steepest edge (Goldfarb, Reid 1977). Every vertex on the way is allowed, so there is no first phase, and new hypotheses are
 new slots at 0. Margins are raised by tiny unlike amounts, which keeps steps from having length 0.
+
+Votes, margins and rho are linear forms in the *variables*: the n votes, rho, and a constant one,
+by which margins are raised. Each form has a *place*: vote j has j, the margin of example i n + i,
+rho n + m, the sum of the votes n + m + 1 and the constant n + m + 2. Their *positions* in a table
+are: the slots, then the sum and the constant, which are fixed at one, then the basics, then rho.
 """
 
 from __future__ import annotations
@@ -15,8 +20,8 @@ import dataclasses
 import functools
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jboost.base import check, loops, numerics, reduce
@@ -27,9 +32,11 @@ from jboost.lp import break_points
 _RAISED = 0.75  # by which power of the rounding unit margins are raised, and steeper than what a slope must be
 _LEAST_PIVOT = 0.6  # the same for entries of the table to divide by
 _LEAST_GAIN = 0.5  # a new table has to leave so much of the gap, or less
-_NEAR, _MOST_CORRECTIONS = 1e-3, 3  # what an inverse may miss to begin with, and how often it is corrected until it misses no more than rounding
+_NEAR = 1e-3  # what the inverse of a basis from elsewhere may miss, once corrected
 _LEAST_VOTE = 0.5  # by which power of the rounding unit votes may be below 0 to begin with
 _STEEP = 0.01  # slopes this far below the tolerance are flat
+_UNUSED = -2.0  # margins of a vote that is not in use: no vertex is worth as little, so that it stays in its slot
+_FIXED = 2  # positions of the sum of the votes and of the constant
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,7 +44,7 @@ class SimplexConfig:
     """Static sizes of the simplex method."""
 
     max_iterations: int = 50_000
-    refresh_every: int = 500  # pivots after which the table is worked out anew, to be rid of rounding
+    refresh_every: int = 500  # pivots after which the table is computed anew, which removes rounding errors
 
     def __post_init__(self) -> None:
         check.count("config.max_iterations", self.max_iterations, low=1)
@@ -50,11 +57,10 @@ class SimplexConfig:
 
 
 class Basis(NamedTuple):
-    """Which votes and margins are 0: vote j is j, the margin of example i is n + i."""
+    """Which votes and margins are 0."""
 
-    slots: Array  # [n] int32
-    basics: Array  # [m] int32
-    inverse: Array  # [n + 1, n + 1] votes and rho, in columns, for a unit of each slot, and last for votes of sum one
+    places: Array  # [n + m] int32 in the slots, then of the basics
+    inverse: Array  # [n + 2, n + 2] the variables, in columns, for a unit of each slot, of the sum of the votes and of the constant
 
 
 class Solution(NamedTuple):
@@ -68,50 +74,48 @@ class Solution(NamedTuple):
 
 class _Program(NamedTuple):
     columns: Array  # [n, m]
-    is_used: Array  # [n] bool
-    caps: Array  # [n + m] what each vote and margin pays below 0
-    raised: Array  # [m] by how much margins are raised
+    forms: Array  # [n + 2, n + m + 3] what stands at each place, in columns, as a linear form in the variables
+    caps: Array  # [n + m + 3] what each place pays below 0
     flat: Array  # [] slopes of at most this are none
 
 
 class _Table(NamedTuple):
-    """The basics, and rho as the last of them, as linear functions of the slots."""
+    """The basics, and rho as the last of them, as linear functions of the slots, of the sum of the votes and of the constant."""
 
-    entries: Array  # [n + 1, m + 1] the last row holds the values where all slots are 0
-    slots: Array  # [n] int32
-    basics: Array  # [m] int32
-    slot_caps: Array  # [n]
-    basic_caps: Array  # [m + 1] one for rho
-    is_below: Array  # [m + 1] bool, a margin that is negative; rho
-    norms: Array  # [n + 1] of the rows, squared, and one more for the slot itself
+    entries: Array  # [n + 2, m + 1] the values where all slots are 0 are the sum of the last two rows
+    places: Array  # [n + m + 3] int32 by position
+    sides: Array  # [n + m + 3] by position, what is paid below 0; with the other sign where nothing is below
+    norms: Array  # [n + 2] of the rows, squared, and one more for the slot itself
+    slopes: Array  # [n + 2] what the objective gains where a slot rises
     has_moved: Array  # [] bool, False at the optimum, and where rounding hides where a step ends
+    num_pivots: Array  # [] int32; -1 before slopes are known
 
 
 class _Run(NamedTuple):
-    """Where the method stands between two tables that are worked out anew."""
+    """Where the method stands between two tables that are computed anew."""
 
     basis: Basis
     gap: Array  # [] the least so far
-    best: tuple[Array, Array, Basis]  # votes, example weights and basis where it was met
+    best: tuple[Array, Basis]  # votes and example weights [n + m], and the basis, where it was met
     num_iterations: Array  # [] int32
+    is_tried: Array  # [] bool, whether the first basis has become a table
     is_settled: Array  # [] bool
 
 
 def nothing(num_examples: int, capacity: int, dtype: Any) -> Basis:
     """No basis: the method begins with a single hypothesis."""
-    slots = jnp.arange(capacity, dtype=jnp.int32)
-    basics = capacity + jnp.arange(num_examples, dtype=jnp.int32)
-    return Basis(slots, basics, jnp.zeros((capacity + 1, capacity + 1), dtype))
+    size = capacity + _FIXED
+    return Basis(jnp.arange(capacity + num_examples, dtype=jnp.int32), jnp.full((size, size), jnp.nan, dtype))
 
 
 def grown(basis: Basis, num_new: int) -> Basis:
     """The basis with so many votes more, which stand in slots of their own."""
-    num_votes = basis.slots.shape[0]
-    slots, basics = (jnp.where(places < num_votes, places, places + num_new) for places in (basis.slots, basis.basics))
+    num_votes = basis.inverse.shape[0] - _FIXED
+    places = jnp.where(basis.places < num_votes, basis.places, basis.places + num_new)
     new = num_votes + jnp.arange(num_new, dtype=jnp.int32)
-    inverse = jnp.eye(num_votes + 1 + num_new, dtype=basis.inverse.dtype)
-    old = jnp.r_[:num_votes, num_votes + num_new]
-    return Basis(jnp.concatenate([slots, new]), basics, inverse.at[jnp.ix_(old, old)].set(basis.inverse))
+    inverse = jnp.eye(num_votes + num_new + _FIXED, dtype=basis.inverse.dtype)
+    old = jnp.r_[:num_votes, num_votes + num_new, num_votes + num_new + 1]
+    return Basis(jnp.concatenate([places[:num_votes], new, places[num_votes:]]), inverse.at[jnp.ix_(old, old)].set(basis.inverse))
 
 
 def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, tolerance: Array, config: SimplexConfig) -> Solution:
@@ -127,214 +131,207 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
       config: static.
     """
     dtype, (num_votes, num_examples) = columns.dtype, columns.shape
-    rounding = jnp.finfo(dtype).eps ** _RAISED
-    program = _Program(
-        columns,
-        is_used,
-        jnp.concatenate([jnp.full((num_votes,), jnp.inf, dtype), jnp.minimum(caps, 1.0)]),
-        rounding * numerics.spread(num_examples, dtype),
-        jnp.maximum(_STEEP * tolerance, rounding).astype(dtype),
-    )
-    basis, margins = _first_basis(program) if basis is None else _begun(program, basis)
+    program = _program(columns, is_used, caps, tolerance)
+    pivot = functools.partial(_pivot, program.flat)
 
     def unfinished(run: _Run) -> Array:
         return ~run.is_settled & (run.num_iterations + config.at_once <= config.max_iterations)
 
     def work(run: _Run) -> _Run:
-        basis, margins_now = loops.cond(run.num_iterations > 0, lambda old: _corrected(program, old), lambda old: (old, margins), run.basis)
-        is_free = (basis.slots >= num_votes) | is_used[jnp.minimum(basis.slots, num_votes - 1)]
-        pivot = functools.partial(_pivot, is_free, program.flat)
-        table, num_tries = loops.bounded_loop(pivot, lambda now: now.has_moved, _table(program, basis, margins_now), max_checks=config.at_once)
-        num_pivots = num_tries - ~table.has_moved
-        basis = _with_inverse(program, table)
-        gap = _gap(program, table)
+        start, is_vertex = _table(program, run.basis)
+        table = loops.while_loop(lambda now: now.has_moved & (now.num_pivots < config.at_once), pivot, start)
+        new, numbers = _basis(table), _vertex(table)
+        gap = _gap(program, table, numbers)
         ends = ~table.has_moved & ~(gap < _LEAST_GAIN * run.gap)
-        is_settled = (num_pivots == 0) | (gap <= tolerance) | ends
-        best = jax.tree.map(lambda new, old: jnp.where(gap < run.gap, new, old), (*_vertex(table), basis), run.best)
-        return _Run(basis, jnp.minimum(gap, run.gap), best, run.num_iterations + num_pivots, is_settled)
+        after = _Run(
+            new,
+            jnp.where(gap < run.gap, gap, run.gap),
+            loops.cond(gap < run.gap, lambda: (numbers, new), lambda: run.best),
+            run.num_iterations + table.num_pivots,
+            jnp.ones((), bool),
+            (gap <= tolerance) | ends,
+        )
+        if basis is None:
+            return after
+        return loops.cond(run.is_tried | is_vertex, lambda: after, lambda: run._replace(basis=_first_basis(program), is_tried=after.is_tried))
 
-    nowhere = jnp.zeros((num_votes,), dtype), jnp.zeros((num_examples,), dtype), basis
-    start = _Run(basis, jnp.full((), jnp.inf, dtype), nowhere, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    first = _first_basis(program) if basis is None else basis
+    nowhere = jnp.zeros((num_votes + num_examples,), dtype), first
+    no = jnp.zeros((), bool)
+    start = _Run(first, jnp.full((), jnp.inf, dtype), nowhere, jnp.zeros((), jnp.int32), no, no)
     last = loops.while_loop(unfinished, work, start)
-    votes, weights, basis = last.best
-    return Solution(votes, weights, basis, last.num_iterations)
+    numbers, basis = last.best
+    return Solution(jnp.maximum(numbers[:num_votes], 0.0), numbers[num_votes:], basis, last.num_iterations)
 
 
-def _begun(program: _Program, basis: Basis) -> tuple[Basis, Array]:
-    """A basis from elsewhere where it is a vertex here, else the first; and its margins."""
-    has_votes = reduce.any_true(basis.basics < program.is_used.shape[0])
-    basis, is_vertex = loops.cond(has_votes, lambda: _tried(program, basis), lambda: (basis, has_votes))
-    return loops.cond(is_vertex, lambda: (basis, _margins(program, basis)), lambda: _first_basis(program))
+def _program(columns: Array, is_used: Array, caps: Array, tolerance: Array) -> _Program:
+    dtype, (num_votes, num_examples) = columns.dtype, columns.shape
+    rounding = jnp.finfo(dtype).eps ** _RAISED
+    columns = jnp.where(is_used[:, None], columns, _UNUSED)
+    raised = rounding * numerics.spread(num_examples, dtype)
+    margins = jnp.concatenate([columns, jnp.full((1, num_examples), -1.0, dtype), raised[None, :]])
+    rho = num_votes + num_examples
+    variable, place = jnp.arange(num_votes + _FIXED)[:, None], jnp.arange(rho + 1 + _FIXED)[None, :]
+    is_vote = variable < num_votes
+    of_fixed = jnp.where(is_vote, place == rho + 1, place == variable + num_examples + jnp.where(variable > num_votes, 1, 0))
+    forms = jnp.where((is_vote & (place == variable)) | of_fixed, 1.0, jnp.pad(margins, ((0, 0), (num_votes, 1 + _FIXED))))
+    unlimited = jnp.full((num_votes,), jnp.inf, dtype)
+    caps = jnp.concatenate([unlimited, jnp.minimum(caps, 1.0), jnp.ones((1 + _FIXED,), dtype)])
+    return _Program(columns, forms, caps, jnp.maximum(_STEEP * tolerance, rounding).astype(dtype))
 
 
-def _first_basis(program: _Program) -> tuple[Basis, Array]:
-    """The single hypothesis of the largest edge, with rho its least margin; and its margins [n + 1, m]."""
+def _first_basis(program: _Program) -> Basis:
+    """The single hypothesis of the largest edge, with rho its least margin."""
     num_votes, num_examples = program.columns.shape
-    caps = program.caps[num_votes:]
-    edges = jnp.where(program.is_used, times(program.columns, caps), -jnp.inf)
-    vote = lax.argmax(edges, 0, jnp.int32)
-    margin = lax.argmin(jnp.where(caps > 0, program.columns[vote] + program.raised, jnp.inf), 0, jnp.int32)
-    votes, examples = jnp.arange(num_votes, dtype=jnp.int32), jnp.arange(num_examples, dtype=jnp.int32)
-    others = jnp.where(votes == vote, 0.0, -1.0)
-    lone = jnp.concatenate([others, jnp.ones((1,), others.dtype)])
-    kept = jnp.concatenate([jnp.diag(-others), jnp.zeros((1, num_votes), others.dtype)])
-    by_votes = kept + jnp.where(votes == vote, 1.0, 0.0)[None, :] * lone[:, None]
-    rho = times(by_votes, program.columns[:, margin]) + jnp.concatenate([-1 - others, jnp.zeros((1,), others.dtype)])
-    basis = Basis(
-        slots=jnp.where(votes == vote, num_votes + margin, votes),
-        basics=jnp.where(examples == margin, vote, num_votes + examples),
-        inverse=jnp.concatenate([by_votes, rho[:, None]], axis=1),
-    )
-    own = jnp.concatenate([jnp.where((votes == vote)[:, None], 0.0, program.columns), jnp.zeros((1, num_examples), lone.dtype)])
-    return basis, own + lone[:, None] * program.columns[vote][None, :] - rho[:, None]
+    caps = program.caps[num_votes : num_votes + num_examples]
+    vote = lax.argmax(times(program.columns, caps), 0, jnp.int32)
+    forms = program.forms[:, num_votes : num_votes + num_examples]
+    margin = lax.argmin(jnp.where(caps > 0, forms[vote] + forms[-1], jnp.inf), 0, jnp.int32)
+    place = jnp.arange(num_votes + num_examples, dtype=jnp.int32)
+    places = jnp.where(place == vote, num_votes + margin, jnp.where(place == num_votes + margin, vote, place))
+
+    unit, variable = jnp.arange(num_votes + _FIXED)[:, None], jnp.arange(num_votes + _FIXED)[None, :]
+    is_slot, form = unit < num_votes, forms[:, margin]
+    of_vote = jnp.where(unit == vote, 0.0, jnp.where(is_slot, -1.0, jnp.where(unit == num_votes, 1.0, 0.0)))
+    of_rho = jnp.where(unit == vote, -1.0, jnp.where(unit == num_votes, 0.0, form[:, None])) + of_vote * form[vote]
+    others = jnp.where((unit == variable) & (unit != num_votes), 1.0, 0.0)
+    inverse = jnp.where(variable == vote, of_vote, jnp.where(variable == num_votes, of_rho, others))
+    return Basis(places, inverse.astype(program.forms.dtype))
 
 
-def _margins(program: _Program, basis: Basis) -> Array:
-    """The margins, less rho, for a unit of each slot, and last for votes of sum one, [n + 1, m]."""
-    return times(basis.inverse[:, :-1], program.columns) - basis.inverse[:, -1:]
+def _table(program: _Program, basis: Basis) -> tuple[_Table, Array]:
+    """The table of a basis, and whether it is that of a vertex, [] bool.
 
-
-def _equations(program: _Program, basis: Basis) -> Array:
-    """K [n + 1, n + 1]: the slots, and last the sum of the votes, by votes and rho."""
+    The inverse X becomes X (2 - K X) first: that squares its error, and takes new votes in without one.
+    """
     num_votes, num_examples = program.columns.shape
-    holds_vote = basis.slots < num_votes
-    example = jnp.clip(basis.slots - num_votes, 0, num_examples - 1)
-    is_vote = (basis.slots[:, None] == jnp.arange(num_votes)[None, :]).astype(program.columns.dtype)
-    rows = jnp.where(holds_vote[:, None], is_vote, program.columns[:, example].T)
-    rows = jnp.concatenate([rows, jnp.ones((1, num_votes), rows.dtype)])
-    rho = jnp.concatenate([jnp.where(holds_vote, 0.0, -1.0), jnp.zeros((1,))]).astype(rows.dtype)
-    return jnp.concatenate([rows, rho[:, None]], axis=1)
+    rho = num_votes + num_examples
+    fixed = jnp.array([rho + 1, rho + 2], jnp.int32)
+    places = jnp.concatenate([basis.places[:num_votes], fixed, basis.places[num_votes:], jnp.array([rho], jnp.int32)])
+    forms = numerics.take(program.forms, places)
+    slots, basics = forms[:, : num_votes + _FIXED], forms[:, num_votes + _FIXED :]
+    inverse = 2 * basis.inverse - times(times(basis.inverse, slots), basis.inverse)
+    entries = times(inverse, basics)
+    values = entries[-2] + entries[-1]
+    caps = numerics.take(program.caps, places)
+    is_below = jnp.pad((values < 0) & (places[num_votes + _FIXED :] >= num_votes), (num_votes + _FIXED, 0)) | (places == rho)
+    sides = jnp.where(is_below, caps, -caps)
+    norms = 1 + times(entries * entries, jnp.ones_like(values))
+    table = _Table(entries, places, sides, norms, jnp.zeros_like(norms), jnp.ones((), bool), jnp.full((), -1, jnp.int32))
+    return table, _is_vertex(slots, inverse)
 
 
-def _corrected(program: _Program, basis: Basis) -> tuple[Basis, Array]:
-    """A basis whose inverse X is X (2 - K X) instead: that squares its error, and takes new votes in without one; and its margins."""
-    reached = times(basis.inverse, _equations(program, basis).T)
-    basis = basis._replace(inverse=2 * basis.inverse - times(reached, basis.inverse))
-    return basis, _margins(program, basis)
+def _is_vertex(slots: Array, inverse: Array) -> Array:
+    """Whether an inverse is that of the slots, and no vote negative, but for rounding."""
+    num_votes = slots.shape[0] - _FIXED
+    probe = numerics.spread(slots.shape[0], slots.dtype)
+    missed = times(inverse, times(slots, probe)) - probe
+    votes = (inverse[-2] + inverse[-1])[:num_votes]
+    return (reduce.largest(jnp.abs(missed)) <= _NEAR) & (reduce.least(votes) >= -(jnp.finfo(slots.dtype).eps ** _LEAST_VOTE))
 
 
-def _tried(program: _Program, basis: Basis) -> tuple[Basis, Array]:
-    """A basis from elsewhere, corrected, and whether its inverse is one here, and no vote negative, but for rounding."""
-    equations, eps = _equations(program, basis).T, jnp.finfo(basis.inverse.dtype).eps
-    unit = jnp.eye(equations.shape[0], dtype=equations.dtype)
-
-    def correct(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        inverse, missed = state
-        inverse = inverse - times(missed, inverse)
-        return inverse, times(inverse, equations) - unit
-
-    def is_near(state: tuple[Array, Array]) -> Array:
-        missed = reduce.largest(jnp.abs(state[1]), axis=(0, 1))
-        return (missed > eps**_RAISED) & (missed <= _NEAR)
-
-    first = correct((basis.inverse, times(basis.inverse, equations) - unit))
-    (inverse, missed), _ = loops.bounded_loop(correct, is_near, first, max_checks=_MOST_CORRECTIONS)
-    votes = times(jnp.concatenate([-_lift(program, basis.slots), jnp.ones((1,), missed.dtype)]), inverse[:, :-1])
-    return basis._replace(inverse=inverse), (reduce.largest(jnp.abs(missed), axis=(0, 1)) <= _NEAR) & (reduce.least(votes) >= -(eps**_LEAST_VOTE))
-
-
-def _table(program: _Program, basis: Basis, margins: Array) -> _Table:
-    num_votes = program.columns.shape[0]
-    votes, rho = basis.inverse[:, :-1], basis.inverse[:, -1:]
-    entries = jnp.concatenate([jnp.concatenate([votes, margins], axis=1)[:, basis.basics], rho], axis=1)
-    one = jnp.ones((1,), rho.dtype)
-    values = times(jnp.concatenate([-_lift(program, basis.slots), one]), entries) + jnp.concatenate([_lift(program, basis.basics), 0 * one])
-    entries = entries.at[-1].set(values)
-    slot_caps, basic_caps = program.caps[basis.slots], jnp.concatenate([program.caps[basis.basics], one])
-    is_below = jnp.append((values[:-1] < 0) & (basis.basics >= num_votes), True)
-    norms = 1 + times(entries * entries, jnp.ones_like(basic_caps))
-    return _Table(entries, basis.slots, basis.basics, slot_caps, basic_caps, is_below, norms, reduce.any_true(is_below))
-
-
-def _lift(program: _Program, places: Array) -> Array:
-    """By how much votes (not at all) and margins are raised."""
-    num_votes, num_examples = program.columns.shape
-    return jnp.where(places < num_votes, 0.0, program.raised[jnp.clip(places - num_votes, 0, num_examples - 1)])
-
-
-def _with_inverse(program: _Program, table: _Table) -> Basis:
+def _basis(table: _Table) -> Basis:
     """The basis of a table, with the inverse that the table holds."""
-    num_votes = program.columns.shape[0]
-    values = table.entries[-1] + times(_lift(program, table.slots), table.entries[:-1])
-    linear = jnp.concatenate([table.entries[:-1], values[None, :]])
-    votes = (jnp.append(table.slots, -1)[:, None] == jnp.arange(num_votes)[None, :]).astype(linear.dtype)
-    votes = votes.at[:, jnp.where(table.basics < num_votes, table.basics, num_votes)].set(linear[:, :-1], mode="drop")
-    return Basis(table.slots, table.basics, jnp.concatenate([votes, linear[:, -1:]], axis=1))
+    num_slots = table.slopes.shape[0]
+    num_votes = num_slots - _FIXED
+    variables = jnp.append(_positions(table)[:num_votes], jnp.array([table.places.shape[0] - 1, num_votes + 1], jnp.int32))
+    every = jnp.concatenate([jnp.eye(num_slots, dtype=table.entries.dtype), table.entries], axis=1)
+    return Basis(jnp.concatenate([table.places[:num_votes], table.places[num_slots:-1]]), numerics.take(every, variables))
 
 
-def _slopes(table: _Table) -> Array:
-    """What the objective gains where a slot rises, [n + 1]."""
-    return times(table.entries, jnp.where(table.is_below, table.basic_caps, 0.0))
+def _positions(table: _Table) -> Array:
+    """The position of each place."""
+    position = jnp.arange(table.places.shape[0], dtype=jnp.int32)
+    return jnp.zeros_like(table.places).at[table.places].set(position, unique_indices=True, mode="promise_in_bounds")
 
 
-def _pivot(is_free: Array, flat: Array, table: _Table) -> _Table:
-    """The slot of the steepest edge leaves 0, and a basic takes its place; where no edge rises, nothing changes."""
-    entries, slopes = table.entries, _slopes(table)
-    slot, is_steep = _steepest(slopes, table.slot_caps, table.norms, is_free, flat)
-    gain, rises = _gains(slopes[slot], table.slot_caps[slot])
+def _pivot(flat: Array, table: _Table) -> _Table:
+    """The slot of the steepest edge leaves 0, and a basic takes its place; where no edge rises, nothing changes but that slopes are known."""
+    entries, num_slots = table.entries, table.slopes.shape[0]
+    slot, gain, rises = _steepest(table)
     row = entries[slot]
-    basic, is_passed, is_lost = _peak(jnp.where(rises, row, -row)[:-1], entries[-1, :-1], table.is_below[:-1], table.basic_caps[:-1], gain, flat)
-    moves = is_steep & ~is_lost
+    length, lengths, basic = _peak(table, jnp.where(rises, row, -row), gain, flat)
+    moves = (gain > flat) & (length < jnp.inf)
 
-    nothing = jnp.zeros_like(row), jnp.zeros_like(entries[:, 0])
+    nothing = jnp.zeros_like(row), jnp.zeros_like(table.norms)
     row, column = loops.cond(moves, lambda: (row, entries[:, basic]), lambda: nothing)  # as a branch: else the table is copied before it changes
     is_slot, is_basic = (jnp.arange(size) == jnp.where(moves, place, -1) for size, place in zip(entries.shape, (slot, basic), strict=True))
     ratios = jnp.where(is_slot, 1.0, -column) / jnp.where(moves, row[basic], 1.0)
     entries = jnp.where(is_basic[None, :], ratios[:, None], jnp.where(is_slot[:, None], 0.0, entries) + ratios[:, None] * row[None, :])
-    alike = times(entries, jnp.where(is_basic, 0.0, row))
+
+    enters, leaves = (jnp.arange(table.places.shape[0]) == jnp.where(moves, at, -1) for at in (slot, num_slots + basic))
+    cap, passed = table.sides[slot], jnp.pad(lengths < length, (num_slots, 1)) & moves
+    sides = jnp.where(leaves, jnp.where(rises, cap, -cap), jnp.where(passed, -table.sides, table.sides))
+    sides = jnp.where(enters, -jnp.abs(table.sides[num_slots + basic]), sides)
+    slopes, alike = times(entries, jnp.maximum(sides[num_slots:], 0.0)), times(entries, jnp.where(is_basic, 0.0, row))
     norms = jnp.where(is_slot, 1.0, table.norms - column**2) + ratios * (2 * alike - ratios * (table.norms[slot] - row[basic] ** 2 - 2))
+    goes_on = moves | (table.num_pivots < 0)
     return _Table(
         entries,
-        jnp.where(is_slot[:-1], table.basics[basic], table.slots),
-        jnp.where(is_basic[:-1], table.slots[slot], table.basics),
-        jnp.where(is_slot[:-1], table.basic_caps[basic], table.slot_caps),
-        jnp.where(is_basic, table.slot_caps[slot], table.basic_caps),
-        jnp.where(is_basic, ~rises, table.is_below ^ (jnp.append(is_passed, False) & moves)),
+        jnp.where(enters, table.places[num_slots + basic], jnp.where(leaves, table.places[slot], table.places)),
+        sides,
         jnp.maximum(norms, 1 + ratios**2),
-        moves,
+        slopes,
+        goes_on,
+        table.num_pivots + goes_on,
     )
 
 
-def _gains(slopes: Array, caps: Array) -> tuple[Array, Array]:
+def _gains(slopes: Array, sides: Array) -> tuple[Array, Array]:
     """What the objective gains for a unit of a slot, and whether that is up."""
-    falling = -slopes - caps
+    falling = sides - slopes
     return jnp.maximum(slopes, falling), slopes >= falling
 
 
-def _steepest(slopes: Array, caps: Array, norms: Array, is_free: Array, flat: Array) -> tuple[Array, Array]:
-    """The slot along which the objective gains most for the length of the step, and whether that is anything."""
-    gains, _ = _gains(slopes[:-1], caps)
-    slot, score = numerics.first_greatest(jnp.where(is_free & (gains > flat), gains * gains / norms[:-1], -1.0))
-    return slot, score > 0
+def _steepest(table: _Table) -> tuple[Array, Array, Array]:
+    """The slot along which the objective gains most for the length of the step, what it gains for a unit, and whether that is up."""
+    num_votes = table.slopes.shape[0] - _FIXED
+    gains, _ = _gains(table.slopes[:num_votes], table.sides[:num_votes])
+    slot = _place_of_largest(jnp.where(gains > 0, gains * gains / table.norms[:num_votes], -1.0))
+    return slot, *_gains(table.slopes[slot], table.sides[slot])
 
 
-def _peak(changes: Array, values: Array, is_below: Array, caps: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
-    """The basic that takes the slot [], those passed on the way [m], and whether none stands in the way []."""
-    sizes = jnp.abs(changes)
-    turns = jnp.where(is_below, changes, -changes) > jnp.finfo(sizes.dtype).eps ** _LEAST_PIVOT
+def _peak(table: _Table, changes: Array, gain: Array, flat: Array) -> tuple[Array, Array, Array]:
+    """How far to go [], inf where none stands in the way, where basics change sign [m], and the basic that takes the slot []."""
+    sides = table.sides[table.slopes.shape[0] : -1]
+    changes, values = changes[:-1], (table.entries[-2] + table.entries[-1])[:-1]
+    sizes, is_below = jnp.abs(changes), sides > 0
+    turns = (jnp.where(is_below, changes, -changes) > jnp.finfo(sizes.dtype).eps ** _LEAST_PIVOT) & (sides != 0)
     lengths = jnp.where(turns, jnp.maximum(jnp.where(is_below, -values, values), 0.0) / jnp.where(turns, sizes, 1.0), jnp.inf)
-    drops = jnp.where(turns, caps * sizes, 0.0)
+    drops = jnp.where(turns, jnp.abs(sides) * sizes, 0.0)
     length, _ = break_points.peak(lengths, drops, gain, flat)
-    basic, _ = numerics.first_greatest(jnp.where((lengths == length) & turns, sizes, -1.0))
-    return basic, lengths < length, length == jnp.inf
+    basic = _place_of_largest(jnp.where((lengths == length) & turns, sizes, -1.0))
+    return length, lengths, basic
 
 
-def _vertex(table: _Table) -> tuple[Array, Array]:
-    """Votes [n] and example weights [m]."""
-    num_votes = table.slots.shape[0]
-    in_slots = jnp.where(table.slots < num_votes, 0.0, jnp.clip(-_slopes(table)[:-1], 0.0, table.slot_caps))
-    in_basics = jnp.where(table.is_below, table.basic_caps, 0.0)[:-1]
-    values = jnp.concatenate([jnp.zeros_like(in_slots), table.entries[-1, :-1]])
-    by_place = jnp.stack([values, jnp.concatenate([in_slots, in_basics])], axis=1)
-    places = jnp.concatenate([table.slots, table.basics])
-    ordered = jnp.zeros_like(by_place).at[places].set(by_place, unique_indices=True)
-    return jnp.maximum(ordered[:num_votes, 0], 0.0), ordered[num_votes:, 1]
+def _place_of_largest(values: Array) -> Array:
+    """The index of one of the largest numbers [k]; a CPU takes half the time that it takes for `argmax`, which has to find the first, and NaN."""
+
+    def larger(one: tuple[Array, Array], other: tuple[Array, Array]) -> tuple[Array, Array]:
+        is_larger = other[0] > one[0]
+        return jnp.where(is_larger, other[0], one[0]), jnp.where(is_larger, other[1], one[1])
+
+    place = jnp.arange(values.shape[0], dtype=jnp.int32)
+    _, found = lax.reduce((lax.stop_gradient(values), place), (np.asarray(-np.inf, values.dtype), np.int32(0)), larger, (0,))
+    return found
 
 
-def _gap(program: _Program, table: _Table) -> Array:
-    """Between what the example weights allow and what the votes are worth, worked out from the columns."""
-    votes, weights = _vertex(table)
-    margins, rho = times(votes, program.columns), table.entries[-1, -1]
-    value = rho - numerics.precise_sum(program.caps[votes.shape[0] :] * jnp.maximum(rho - margins, 0.0))
-    edges = jnp.where(program.is_used, times(program.columns, weights), -jnp.inf)
-    return reduce.largest(edges) - value + jnp.abs(numerics.precise_sum(weights) - 1) + jnp.abs(numerics.precise_sum(votes) - 1)
+def _vertex(table: _Table) -> Array:
+    """Votes and example weights, [n + m]."""
+    num_slots = table.slopes.shape[0]
+    num_votes = num_slots - _FIXED
+    in_slots = jnp.where(table.places[:num_slots] < num_votes, 0.0, jnp.clip(-table.slopes, 0.0, -table.sides[:num_slots]))
+    places, sides = table.places[num_slots:], table.sides[num_slots:]
+    in_basics = jnp.where(places < num_votes, table.entries[-2] + table.entries[-1], jnp.maximum(sides, 0.0))
+    return numerics.take(jnp.concatenate([in_slots, in_basics]), _positions(table)[: table.places.shape[0] - 1 - _FIXED])
+
+
+def _gap(program: _Program, table: _Table, numbers: Array) -> Array:
+    """Between what the example weights allow and what the votes are worth, computed from the columns."""
+    num_votes, num_examples = program.columns.shape
+    votes, weights = jnp.maximum(numbers[:num_votes], 0.0), numbers[num_votes:]
+    margins, rho = times(votes, program.columns), table.entries[-2, -1] + table.entries[-1, -1]
+    paid = program.caps[num_votes : num_votes + num_examples] * jnp.maximum(rho - margins, 0.0)
+    value = rho - numerics.precise_sum(paid)
+    edge, total = reduce.several((reduce.LARGEST, times(program.columns, weights)), (reduce.SUM, votes))
+    return edge - value + jnp.abs(numerics.precise_sum(weights) - 1) + jnp.abs(total - 1)

@@ -193,8 +193,10 @@ class LPBoost:
             return memory, jnp.where(goal - lower <= self.tolerance, num_dropped, 0), jnp.zeros((), bool)
 
         start = (memory, jnp.zeros((), jnp.int32), jnp.ones((), bool))
-        max_masters = 1 if master.finds_vertices(config) else 1 + _MAX_DROPS
-        (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=max_masters)
+        if master.finds_vertices(config):
+            memory, _, _ = again(start)
+        else:
+            (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=1 + _MAX_DROPS)
         return memory, wanted <= finest
 
     def reopen(self, memory: Memory, count: Array) -> Memory:

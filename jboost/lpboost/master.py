@@ -117,14 +117,15 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
       config: static; which method, and its sizes.
     """
     found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
-    votes = _distribution(jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0), before.votes)
     weights = jnp.maximum(found.example_weights, 0.0)
-    is_known = reduce.all_true(jnp.isfinite(weights)) & (numerics.precise_sum(weights) > 0)
-    weights = jnp.where(is_known, weights, before.example_weights)
+    total = numerics.precise_sum(weights)
+    weights = jnp.where((total > 0) & (total < jnp.inf), weights, before.example_weights)
+    votes = jnp.where(is_used, jnp.maximum(found.votes, 0.0), 0.0)
     if not finds_vertices(config):
         weights = projection_capped_simplex(weights, caps, mask=caps > 0)
-    votes = _distribution(jnp.where(_is_small(votes, spare), 0.0, votes), before.votes)
-    return found._replace(votes=votes, example_weights=weights)
+        votes = _distribution(votes, before.votes)
+    votes = jnp.where(_is_small(votes, spare), 0.0, votes)
+    return found._replace(votes=_distribution(votes, before.votes), example_weights=weights)
 
 
 def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm: Any, tolerance: Array) -> Solved:
@@ -143,10 +144,11 @@ def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm:
 def _distribution(votes: Array, otherwise: Array) -> Array:
     total = numerics.precise_sum(votes)
     is_known = (total > 0) & (total < jnp.inf)
-    return jnp.where(is_known, numerics.safe_divide(votes, jnp.where(is_known, total, 1.0)), otherwise)
+    return jnp.where(is_known, votes / jnp.where(is_known, total, 1.0), otherwise)
 
 
 def _is_small(votes: Array, spare: Array) -> Array:
-    """The smallest of the votes [capacity], as many as sum to no more than what can be spared."""
-    order = jnp.argsort(votes)
-    return jnp.zeros(votes.shape, bool).at[order].set(jnp.cumsum(votes[order]) <= spare)
+    """The smallest of the votes [capacity], as many as sum to no more than what can be spared; all or none of equal ones."""
+    in_order = jnp.sort(votes)
+    least_kept = reduce.least(jnp.where(jnp.cumsum(in_order) > spare, in_order, jnp.inf))
+    return votes < least_kept
