@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, folds, loops, reduce
+from jboost.base import boosting, check, folds, loops
 from jboost.base.boosting import State
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
@@ -73,10 +73,10 @@ def _choose(learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_
             said = learner.outputs(jax.tree.map(lambda leaf: leaf[slot], state.ensemble.hypotheses), dataset.features)
             scores = scores + change[slot, 0] * said
             is_wrong = (jnp.where(scores > 0, 1, -1) != jnp.sign(dataset.labels)) & is_held
-            return (state, scores), reduce.total(jnp.where(is_wrong, weights, 0.0))
+            return (state, scores), jnp.sum(jnp.where(is_wrong, weights, 0.0))
 
         (state, _), errors = loops.scan(one_round, (state, jnp.zeros_like(weights)), length=max_rounds)
-        return errors, (state.status == int(Status.INVALID_INPUT)) & reduce.any_true(part.mask)
+        return errors, (state.status == int(Status.INVALID_INPUT)) & jnp.any(part.mask)
 
     errors, is_bad = jax.vmap(one_fold)(held_out, jax.random.split(key_fits, num_folds))
     total = jnp.sum(errors, axis=0)

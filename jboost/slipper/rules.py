@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import learners
-from jboost.base import boosting, check, loops, numerics, reduce
+from jboost.base import boosting, check, loops, numerics
 from jboost.base.boosting import Proposal
 from jboost.base.records import register
 from jboost.base.types import Array, Dataset
@@ -66,14 +66,14 @@ class Rules:
         direction = jnp.ones((), signs.dtype)
         if self.positive == "minority":
             amounts, _ = _amounts(boosting.initial_distribution(dataset))
-            direction = jnp.where(reduce.total(jnp.where(signs > 0, amounts, -amounts)) > 0, -1.0, 1.0).astype(signs.dtype)
+            direction = jnp.where(jnp.sum(jnp.where(signs > 0, amounts, -amounts)) > 0, -1.0, 1.0).astype(signs.dtype)
         elif self.positive == -1:
             direction = -direction
         return RulesState(
             literals=literals.astype(features.dtype),
             is_positive=signs * direction > 0,
             mask=dataset.mask,
-            is_valid=reduce.all_true(is_known | ~dataset.mask[None, :], axis=(0, 1)),
+            is_valid=jnp.all(is_known | ~dataset.mask[None, :]),
             is_grown=jnp.zeros_like(dataset.mask),
             key=key,
         )
@@ -95,18 +95,16 @@ class Rules:
 
         grown = _grow(state.literals, parts, min(self.max_order, state.literals.shape[0] // 2))
         shares = numerics.times_power_of_two(grown.tables.astype(dtype), -power)
-        order = _prune(shares, grown.length, reduce.count(state.mask))
+        order = _prune(shares, grown.length, jnp.sum(state.mask))
         whole = grown.tables[:, :2] + grown.tables[:, 2:]
         advantage, default = _advantage(whole)[order], _advantage(whole)[0]
         is_better = (advantage > 0) & (advantage >= jnp.abs(default))
         order = jnp.where(is_better, order, 0)
 
         is_kept = jnp.arange(grown.chosen.shape[0]) < order
-        literal = jnp.arange(state.literals.shape[0], dtype=jnp.int32)
-        is_used = reduce.any_true((grown.chosen[None, :] == literal[:, None]) & is_kept[None, :], axis=1)
-        missed = numerics.times(is_used[None, :].astype(dtype), (1 - state.literals).astype(dtype))
+        used = jnp.zeros(state.literals.shape[0], jnp.int8).at[jnp.where(is_kept, grown.chosen, len(state.literals))].set(1, mode="drop")
+        missed = numerics.times(used[None, :].astype(dtype), (1 - state.literals).astype(dtype))
         outputs = jnp.where((missed == 0) & state.mask[None, :], 1.0, 0.0).astype(dtype)
-        used = is_used.astype(jnp.int8)
         half = state.literals.shape[0] // 2
         rule = Monomial((used[:half] - used[half:])[None, :], jnp.ones((1,), jnp.int8))
         value = jnp.where(is_better, advantage, default) ** 2
@@ -135,7 +133,7 @@ register(Rules, static=("max_order", "positive"))
 
 def _amounts(example_weights: Array) -> tuple[Array, Array]:
     """Weights as integers, whose sums are exact in any order, so that ties are ties; and the power of 2 that they are scaled by."""
-    power = integers.exponent(reduce.total(example_weights))
+    power = integers.exponent(jnp.sum(example_weights))
     return integers.to_integers(example_weights, power), power
 
 
@@ -143,14 +141,13 @@ def _split(key: Array, amounts: Array, is_positive: Array, mask: Array) -> Array
     """Which examples are in GrowSet, [m] bool: in random order, as long as the middle of an example is within the share of its class."""
     size = len(amounts)
     group = jnp.where(mask, is_positive.astype(jnp.int32), 2)
-    amounts = jnp.where(mask, amounts, 0)
-    group, _, order, in_order = lax.sort((group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size), amounts), num_keys=2)
-    negative, both = reduce.totals(jnp.where(is_positive, 0, amounts), amounts)
-    before, total = jnp.where(group == 0, 0, negative), jnp.where(group == 0, negative, both - negative)
+    _, _, order = lax.sort((group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2)
+    in_order = jnp.where(is_positive[order][:, None] == jnp.array([[True, False]]), amounts[order][:, None], 0)
+    until, total = jnp.cumsum(in_order, axis=0), jnp.sum(in_order, axis=0)
     dtype = integers.float_of(amounts.dtype)
-    middle = (jnp.cumsum(in_order) - before).astype(dtype) - 0.5 * in_order.astype(dtype)
-    _, is_grown = lax.sort((order, middle <= _GROW_SHARE * total.astype(dtype)), num_keys=1)
-    return is_grown & mask
+    is_within = until.astype(dtype) - 0.5 * in_order.astype(dtype) <= _GROW_SHARE * total.astype(dtype)[None, :]
+    is_grown = jnp.where(is_positive[order], is_within[:, 0], is_within[:, 1])
+    return jnp.zeros(size, bool).at[order].set(is_grown) & mask
 
 
 def _advantage(table: Array) -> Array:
@@ -162,32 +159,31 @@ def _advantage(table: Array) -> Array:
 def _grow(literals: Array, parts: Array, max_order: int) -> _Growing:
     """GrowRule: all literals are tried at once, by a product of matrices."""
     num_examples = literals.shape[1]
-    every = jnp.concatenate([literals, jnp.ones_like(literals[:1])])  # with one that always holds: the rule as it is
     start = _Growing(
         is_covered=jnp.ones(num_examples, bool),
         chosen=jnp.full(max_order, literals.shape[0], jnp.int32),
-        tables=jnp.zeros((max_order + 1, 4), parts.dtype),
+        tables=jnp.zeros((max_order + 1, 4), parts.dtype).at[0].set(jnp.sum(parts, axis=0)),
         length=jnp.zeros((), jnp.int32),
         is_growing=jnp.ones((), bool),
     )
-
     if max_order == 0:
-        return start._replace(tables=reduce.total(parts, axis=0)[None, :])
+        return start
 
     def add_literal(rule: _Growing) -> _Growing:
-        tables = integers.product(every, jnp.where(rule.is_covered[:, None], parts, 0))
+        tables = integers.product(literals, jnp.where(rule.is_covered[:, None], parts, 0))
         advantages = jnp.where(tables[:, 0] + tables[:, 1] > 0, _advantage(tables), -jnp.inf)
-        best = lax.argmax(advantages[:-1], 0, jnp.int32)
-        is_better = (advantages[best] > _advantage(tables[-1])) & (rule.length < max_order)
+        best = jnp.argmax(advantages)
+        is_better = advantages[best] > _advantage(rule.tables[rule.length])
+        place = jnp.where(is_better, rule.length, max_order + 1)
         return _Growing(
             is_covered=rule.is_covered & (~is_better | (literals[best] > 0)),
-            chosen=rule.chosen.at[jnp.where(is_better, rule.length, max_order)].set(best, mode="drop"),
-            tables=rule.tables.at[rule.length].set(tables[-1]),
+            chosen=rule.chosen.at[place].set(best.astype(jnp.int32), mode="drop"),
+            tables=rule.tables.at[place + 1].set(tables[best], mode="drop"),
             length=rule.length + is_better.astype(jnp.int32),
             is_growing=is_better,
         )
 
-    return loops.while_loop(lambda rule: rule.is_growing, add_literal, start)
+    return loops.while_loop(lambda rule: rule.is_growing & (rule.length < max_order), add_literal, start)
 
 
 def _prune(shares: Array, length: Array, num_examples: Array) -> Array:
