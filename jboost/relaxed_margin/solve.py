@@ -93,12 +93,17 @@ def check_feasible(relaxation: Any, dataset: Dataset) -> None:
     if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((relaxation, dataset.weights, dataset.mask))):
         return
     with jax.ensure_compile_time_eval():
-        is_empty = boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(boosting.initial_distribution(dataset))
+        is_empty = _allows_nothing(relaxation, Dataset(dataset.mask, dataset.mask, dataset.weights, dataset.mask))  # the rest may be traced
     if is_empty:
         raise ValueError(
             f"relaxation {relaxation} allows no distribution over {int(np.asarray(dataset.mask).sum())} examples: "
             "raise its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
         )
+
+
+@jax.jit
+def _allows_nothing(relaxation: Any, dataset: Dataset) -> Array:
+    return boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(boosting.initial_distribution(dataset))
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
