@@ -10,7 +10,7 @@ import pytest
 import jboost
 from jboost import l0
 from jboost.base.status import Status
-from jboost.l0 import all_pairs, certify, interior, newton
+from jboost.l0 import all_pairs, certify, interior, newton, system
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.relaxation import judge_features, make_instance, with_distances
 from jboost.l0.types import Cuts, Dual, Primal
@@ -569,7 +569,7 @@ def test_few_columns_leave_room_for_many_cuts():
 @pytest.mark.slow
 def test_directions_solve_their_system(density, x64, monkeypatch):
     """The matrix written out: xi, lambda, mu of what a step minimises, with a ratio of dual to primal for each square."""
-    monkeypatch.setattr(newton, "_DENSITY", density)
+    monkeypatch.setattr(system, "_DENSITY", density)
     random, size, columns, held = np.random.default_rng(91), 40, 12, 70
     outputs, labels = random.choice([-1.0, 0.0, 1.0], (size, columns)), np.where(np.arange(size) % 3 == 0, 1.0, -1.0)
     ones = jnp.ones(size)
@@ -580,19 +580,19 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
     ends = random.permuted([mine, np.where(is_shared, random.integers(few, few + 4, held), random.integers(few, size, held))], axis=0)
     ends = [np.where(np.arange(held) < 5, size, end) for end in ends]  # slots without a cut
     known = Cuts(*(jnp.asarray(end, jnp.int32) for end in ends))
-    program = newton.make_program(instance, known, pair_cuts.rows(instance, known))
+    program = system.make_program(instance, known, pair_cuts.rows(instance, known))
     ratio = jnp.asarray(10 ** random.uniform(-3, 3, 3 * columns + 2 * size + held)) * program.is_used
     push = jnp.asarray(random.normal(size=(2, size + 2 * columns)))
-    is_in = newton._is_in_cover(program)
+    is_in = system.is_in_cover(program)
     assert few >= jnp.sum(is_in) > jnp.sum(is_in[few:]) > 0  # of both classes
     assert np.pad(is_in, (0, 1), constant_values=True)[ends].any(axis=0).all()
 
     def solve(is_in, program, ratio, push):
-        system = newton.factorise(program, newton._cover(is_in, few), ratio)
+        factors = system.factorise(program, system.cover_of(is_in, few), ratio)
 
         def directions(push):
-            refined = newton.solve_refined(system, push, newton._MOST_REFINEMENTS[8])
-            return newton.solve_roughly(system, push), refined, newton.reached(program, refined)
+            refined = system.solve_refined(factors, push, system.MOST_REFINEMENTS[8])
+            return system.solve_roughly(factors, push), refined, system.reached(program, refined)
 
         return jax.vmap(directions)(push)
 
@@ -600,7 +600,7 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
 
     joins = np.array([[np.sum([end[cut] == place for end in ends]) for place in range(size)] for cut in range(held)], float)
     nothing = np.zeros((columns, size)), np.zeros((columns, columns)), np.eye(columns)
-    of = newton.parts_of(program, ratio)
+    of = system.parts_of(program, ratio)
     of_margins = np.hstack([1.3 * np.eye(size), instance.margins, np.zeros((size, columns))])
     of_cuts = np.hstack([joins, np.zeros((held, columns)), program.served])
     squares = [

@@ -199,9 +199,10 @@ def times_transposed(matrix: Array, values: Array) -> Array:
 
 
 def matvec(matrix: Array, vector: Array) -> Array:
-    """A matrix [m, n] times a vector [n]: [m].
+    """A matrix [m, n] times a vector [n], in full precision on every device: [m].
 
-    A sum of products, which XLA for CPUs compiles in 15 ms, and a product of a matrix and a vector in some 100 ms.
+    It is written as a sum: XLA for CPUs compiles that in 15 ms, and a product of a matrix and a vector in some 100 ms. With 20,000 x 500 entries
+    the product would take 0.8 of the time to run.
     """
     return reduce.total(matrix * vector[None, :], axis=1)
 

@@ -128,11 +128,11 @@ def _capped(game: Game, row_weights: Array, cap: Array) -> Array:
         limit = widen(cap) * (1 - 2 * float(jnp.finfo(cap.dtype).eps) - 4 * (labels.shape[0] + 2) * 2.0**-52)  # so that no rounding exceeds the cap
         shares = widen(row_weights) / reduce.total(widen(row_weights))
         classes = jnp.stack([labels > 0, labels < 0])
-        excess, room = (jnp.where(classes, jnp.maximum(part, 0.0)[None], 0.0) for part in (shares - limit, limit - shares))
-        totals, rooms = reduce.totals(excess, room)
-        kept = jnp.minimum(totals, rooms)
-        filled = numerics.safe_divide(kept + (totals - kept)[::-1], rooms)
-        moved = jnp.minimum(shares, limit) + jnp.sum(room * filled[:, None], axis=0)
+        excess, free = (jnp.where(classes, jnp.maximum(part, 0.0)[None], 0.0) for part in (shares - limit, limit - shares))
+        total_excess, total_free = reduce.totals(excess, free)
+        kept = jnp.minimum(total_excess, total_free)
+        filled = numerics.safe_divide(kept + (total_excess - kept)[::-1], total_free)
+        moved = jnp.minimum(shares, limit) + jnp.sum(free * filled[:, None], axis=0)
         return jnp.where(limit > even, moved, jnp.where(labels != 0, even, 0.0)).astype(row_weights.dtype)
 
     return numerics.in_64_bits(move)(row_weights, game.row_labels, game.num_rows, cap)

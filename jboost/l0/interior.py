@@ -13,9 +13,9 @@ from jboost.base import loops, numerics, reduce
 from jboost.base.numerics import matvec
 from jboost.base.types import Array, PyTree
 from jboost.l0 import cuts as pair_cuts
-from jboost.l0 import newton
+from jboost.l0 import newton, system
 from jboost.l0.cuts import Listed
-from jboost.l0.newton import Parts, Point, Program
+from jboost.l0.system import Parts, Point, Program
 from jboost.l0.types import Dual, Instance, Primal, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
@@ -40,7 +40,7 @@ class Start(NamedTuple):
 def enter(program: Program, start: Start) -> Point:
     """The first iterate."""
     primal, dual, convexity, product = start
-    instance, rho, used = program.instance, program.instance.margin, newton.parts_of(program, program.is_used)
+    instance, rho, used = program.instance, program.instance.margin, system.parts_of(program, program.is_used)
     unit = jnp.maximum(instance.unit, jnp.finfo(product.dtype).tiny)
     lift = jnp.clip(_LIFT * product / unit, *_LIFTS)
     count = jnp.maximum(jnp.sum(instance.is_column), 1)
@@ -55,7 +55,7 @@ def enter(program: Program, start: Start) -> Point:
     covered = matvec(program.served, selected) + pair_cuts.gather(program.cuts, slacks) - 1
     above = Parts(coefficients, extra, 1 - extra, slacks, margins + (1 + rho) * slacks - rho, jnp.maximum(covered, lift))
     above_zero = jnp.where(program.is_used, jnp.concatenate(above), 1.0)
-    above = newton.parts_of(program, above_zero)
+    above = system.parts_of(program, above_zero)
 
     weights = jnp.maximum(dual.example_weights, least / above.margins)
     pair_weights = jnp.where(used.cuts, jnp.maximum(dual.pair_weights, jnp.where(dual.pair_weights > 0, least, product) / above.cuts), 0.0)
@@ -63,7 +63,7 @@ def enter(program: Program, start: Start) -> Point:
     keep = jnp.minimum(1.0, _FULL * numerics.safe_divide(instance.weights, load, fill=1.0))
     weights = weights * keep
     pair_weights = pair_weights * jnp.minimum(*(keep.at[end].get(mode="fill", fill_value=1.0) for end in program.cuts))
-    load, edges, served = newton.columns_of(program, newton.priced(program, jnp.concatenate([weights, pair_weights])))
+    load, edges, served = system.columns_of(program, system.priced(program, jnp.concatenate([weights, pair_weights])))
     reduced = instance.costs - served
     slope = reduced - edges
     convexity = jnp.minimum(convexity, jnp.min(jnp.where(instance.is_column, slope, jnp.inf), initial=jnp.inf) - least)
@@ -81,8 +81,8 @@ def product_of(program: Program, point: Point) -> Array:
 
 def sides(program: Program, point: Point) -> tuple[Primal, Dual]:
     """What the iterate says about the relaxation."""
-    primal = newton.parts_of(program, jnp.where(program.is_used, point.sides[0], 0.0))
-    dual = newton.parts_of(program, point.sides[1])
+    primal = system.parts_of(program, jnp.where(program.is_used, point.sides[0], 0.0))
+    dual = system.parts_of(program, point.sides[1])
     return Primal(primal.coefficients, primal.coefficients + primal.extra, primal.slacks), Dual(dual.margins, dual.cuts)
 
 
@@ -118,10 +118,10 @@ class Method:
 
     def solve(self, instance: Instance, held: Listed, iterate: Start, *, scale: Array, tolerance: Array) -> Solved:
         """Iterations over a working set."""
-        program = newton.make_program(instance, held.cuts, held.served)
+        program = system.make_program(instance, held.cuts, held.served)
         point, count = self._iterated(program, enter(program, iterate), scale, tolerance)
         primal, dual = sides(program, point)
-        beyond = newton.parts_of(program, point.sides[0]).cuts
+        beyond = system.parts_of(program, point.sides[0]).cuts
         importance = jnp.where(dual.pair_weights > _IDLE * beyond * instance.unit, dual.pair_weights, 0.0)
         return Solved(Start(primal, dual, point.convexity, product_of(program, point)), primal, dual, importance, count)
 

@@ -139,6 +139,9 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
 
     def work(run: _Run) -> _Run:
         start, is_vertex = _table(program, run.basis)
+        is_tried = run.is_tried | is_vertex
+        if basis is not None:
+            start = start._replace(has_moved=is_tried)  # no pivots from a basis that is about to be given up
         table = loops.while_loop(lambda now: now.has_moved & (now.num_pivots < config.at_once), pivot, start)
         new, numbers = _basis(table), _vertex(table)
         gap = _gap(program, table, numbers)
@@ -153,7 +156,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, basis: Basis | None, t
         )
         if basis is None:
             return after
-        return loops.cond(run.is_tried | is_vertex, lambda: after, lambda: run._replace(basis=_first_basis(program), is_tried=after.is_tried))
+        return loops.cond(is_tried, lambda: after, lambda: run._replace(basis=_first_basis(program), is_tried=after.is_tried))
 
     first = _first_basis(program) if basis is None else basis
     nowhere = jnp.zeros((num_votes + num_examples,), dtype), first
