@@ -16,13 +16,46 @@ def test_the_default_device_is_the_one_that_was_named():
         assert devices.platform() == "cpu"
 
 
-def test_programs_of_the_host_have_options_on_a_gpu_alone(monkeypatch):
+@pytest.fixture
+def cubes():
     @devices.host_jit(static_argnames="power")
     def raised(values, power):
         return values**power
 
-    assert raised(jnp.arange(3.0), power=2).tolist() == [0, 1, 4]
-    assert jax.jit(lambda values: raised(values, power=3))(jnp.arange(3.0)).tolist() == [0, 1, 8]
-    monkeypatch.setattr(devices, "platform", lambda: "gpu")
-    with pytest.raises(Exception, match="compiler_options|xla_gpu"):  # what JAX says of them under a caller's jit
-        jax.jit(lambda values: raised(values, power=4))(jnp.arange(3.0))
+    return lambda values: raised(values, power=3)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu", "tpu"])
+def test_programs_of_the_host_may_also_stand_inside_a_program_of_the_callers(cubes, platform, monkeypatch):
+    monkeypatch.setattr(devices, "platform", lambda: platform)
+    values = jnp.arange(3.0)
+    assert cubes(values).tolist() == [0, 1, 8]
+    assert jax.jit(cubes)(values).tolist() == [0, 1, 8]  # where JAX refuses options of the compiler
+    assert jax.vmap(jax.grad(cubes))(values).tolist() == [0, 3, 12]
+    assert jax.lax.scan(lambda total, value: (total + cubes(value), None), 0.0, values)[0] == 9
+
+
+@pytest.fixture
+def options(monkeypatch):
+    """The options of XLA by platform, none of them looked at before."""
+    wanted = {}
+    monkeypatch.setattr(devices, "_COMPILER_OPTIONS", wanted)
+    devices._known_options.cache_clear()
+    yield wanted
+    devices._known_options.cache_clear()
+
+
+def test_options_that_xla_does_not_know_are_left_out(options, cubes):
+    options["cpu"] = {"xla_of_another_time": True}
+    assert devices._known_options("cpu") is None
+    assert cubes(jnp.arange(3.0)).tolist() == [0, 1, 8]
+
+
+def test_programs_of_the_host_are_compiled_with_the_options_of_the_platform(options, cubes, monkeypatch):
+    seen = []
+    options["cpu"] = {"xla_cpu_use_fusion_emitters": False}
+    assert devices._known_options("cpu") == options["cpu"]
+    jit = jax.jit
+    monkeypatch.setattr(jax, "jit", lambda *args, compiler_options=None, **rest: seen.append(compiler_options) or jit(*args, **rest))
+    cubes(jnp.arange(3.0))
+    assert seen == [options["cpu"]]

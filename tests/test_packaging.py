@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SCRIPTS = ("scripts/run", "scripts/test", ".ci/run")
 # Not filelock, which JAX imports where it finds it.
-EXTRA_PACKAGES = ("click", "highspy", "matplotlib", "platformdirs", "polars", "pytest", "rich", "skops", "sklearn")
+EXTRA_PACKAGES = ("click", "highspy", "matplotlib", "platformdirs", "polars", "pytest", "rich", "skops", "sklearn", "threadpoolctl")
 
 
 def name_of(requirement: str) -> str:

@@ -448,7 +448,10 @@ def drive(
         state, info = _step(state, dataset)
         if not loops.goes_on(on_step, state, info):
             state = state._replace(status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(jnp.int32))
-    return finish(state, dataset)
+    return _on_host(finish)(state, dataset)
+
+
+_on_host = functools.cache(devices.host_jit)
 
 
 @devices.host_jit(static_argnames=("max_rounds",))

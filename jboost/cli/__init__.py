@@ -45,7 +45,7 @@ def _told(error: Exception) -> str | None:
 
 def _run(arguments: Sequence[str] | None) -> None:
     try:
-        for package in ("click", "filelock", "matplotlib", "platformdirs", "polars", "rich", "sklearn", "skops"):
+        for package in ("click", "filelock", "matplotlib", "platformdirs", "polars", "rich", "sklearn", "skops", "threadpoolctl"):
             importlib.import_module(package)
     except ImportError as error:
         _fail(f"the command line needs the package {error.name}: pip install 'jboost[cli]'")

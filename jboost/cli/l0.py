@@ -181,7 +181,7 @@ def fit(
         looks = bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
         merged = merging.merge_equal(_dataset(looks, labels, weights, chosen, settings.precision))
         most_rows = max(len(merged.dataset.labels), num_rows or 0)
-        merged = merged._replace(dataset=pad_dataset(merged.dataset, num_examples=sizes.linear(most_rows)))
+        merged = merged._replace(dataset=pad_dataset(merged.dataset, num_examples=sizes.superlinear(most_rows)))
         dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
         make_learner = Partial(_maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum()))
         room: dict[str, Any] = {"tolerance": settings.tolerance, "max_rounds": settings.rounds, "config": _CONFIG}

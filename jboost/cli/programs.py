@@ -39,11 +39,13 @@ TYPICAL_SECONDS = {
     "fit adaboost": 3.0,
     "fit infoboost": 2.0,
 }
-# As JAX_PLATFORMS=cuda programs of many small steps run best: a whole loop is one CUDA graph.
+# Flags of XLA: programs of many small steps run best on a GPU where a whole loop is one CUDA graph ...
 _GRAPHS = (
     "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
     "--xla_gpu_graph_min_graph_size=1",
 )
+# ... and the older code generator for CPUs compiles them in two thirds of the time. A flag that XLA does not know ends the process.
+_OLDER_GENERATOR, _LAST_KNOWN_TO_HAVE_IT = "--xla_cpu_use_fusion_emitters=false", (0, 11)
 
 
 class Count(NamedTuple):
@@ -91,10 +93,24 @@ def count() -> Count:
 def prepare() -> None:
     """Settings of JAX and XLA for a command: to be called before anything is computed."""
     _keep()
+    _bind_to_one_thread()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # without XLA's alarm about long compilations
-    flags = os.environ.get("XLA_FLAGS", "")
-    if importlib.metadata.entry_points(group="jax_plugins") and "command_buffer" not in flags:
-        os.environ["XLA_FLAGS"] = " ".join([flags, *_GRAPHS]).strip()
+    given = os.environ.get("XLA_FLAGS", "")
+    flags = [given]
+    if importlib.metadata.entry_points(group="jax_plugins") and "command_buffer" not in given:
+        flags.extend(_GRAPHS)
+    if jax.version.__version_info__[:2] <= _LAST_KNOWN_TO_HAVE_IT and "fusion_emitters" not in given:
+        flags.append(_OLDER_GENERATOR)
+    os.environ["XLA_FLAGS"] = " ".join(flags).strip()
+
+
+def _bind_to_one_thread() -> None:
+    """Factorisations by one thread, unless the user said how many: JAX's go through SciPy's OpenBLAS, whose idle threads spin."""
+    import scipy.linalg  # noqa: F401  what is to be limited must be loaded
+    import threadpoolctl
+
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        threadpoolctl.threadpool_limits(1, user_api="blas")
 
 
 def _keep() -> None:

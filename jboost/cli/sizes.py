@@ -13,6 +13,11 @@ def linear(num_rows: int) -> int:
     return shared_size(num_rows, least=256, doubles_to=4096)
 
 
+def superlinear(num_rows: int) -> int:
+    """Rows of work that grows faster than they do, as of a relaxation with cuts for pairs of them."""
+    return shared_size(num_rows, least=256, doubles_to=512)
+
+
 def quadratic(num_rows: int) -> int:
     """Rows of work that grows with their square, as of pairs of classifiers."""
     return shared_size(num_rows, least=64, doubles_to=1024, steps=16)

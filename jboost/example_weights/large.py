@@ -7,14 +7,12 @@ examples and any weights a lower bound, so that the gap is certified in every ro
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, loops, numerics
+from jboost.base import check, devices, loops, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -200,7 +198,7 @@ def _exchanged(columns: np.ndarray, weights: np.ndarray, entering: np.ndarray, c
     return np.concatenate([kept, entering])
 
 
-@jax.jit
+@devices.host_jit
 def _priced(kernel: Kernel, places: Array, signs: Array, price: Array, row_weights: Array) -> tuple[Array, Array]:
     """Floats at or below the edges of all examples, [m], and the upper bound that the row weights prove, []."""
     low, high = price_all(kernel, places, signs, row_weights)
@@ -208,12 +206,12 @@ def _priced(kernel: Kernel, places: Array, signs: Array, price: Array, row_weigh
     return low, jnp.where(certify.is_allowed(row_weights, signs, price), highest, jnp.inf)
 
 
-@jax.jit
+@devices.host_jit
 def _one_row(kernel: Kernel, places: Array, index: Array) -> Array:
     return kernel.disagreement(places[index][None], places)[0]
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.host_jit(static_argnames=("config",))
 def _master(
     kernel: Kernel, places: Array, signs: Array, columns: Array, is_used: Array, price: Array, tolerance: Array, *, config: Config
 ) -> Solution:

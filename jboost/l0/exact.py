@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, loops
+from jboost.base import batching, check, devices, loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -209,7 +209,7 @@ def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig)
     return _finish(pool, last, tolerance, is_valid, jnp.zeros((), bool), config=config)
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.host_jit(static_argnames=("config",))
 def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> tuple[Pool, State, Array]:
     """The root, unless there is nothing to search; and whether all values are allowed."""
     sorted_instance, is_valid = relaxation.make_instance(*data, either=True)
@@ -233,7 +233,7 @@ def _unfinished(state: State, config: ExactConfig) -> Array:
     return (state.stack.count > 0) & (state.stack.count <= config.capacity)
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.host_jit(static_argnames=("config",))
 def _advance(pool: Pool, state: State, tolerance: Array, *, config: ExactConfig) -> tuple[State, Info]:
     """One batch, for the host."""
     after = _step(pool, state, tolerance, config)
@@ -247,7 +247,7 @@ def _lower_bound(pool: Pool, state: State) -> Array:
     return jnp.minimum(jnp.minimum(state.floor, left), attained)
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@devices.host_jit(static_argnames=("config",))
 def _finish(pool: Pool, last: State, tolerance: Array, is_valid: Array, is_stopped: Array, *, config: ExactConfig) -> Exact:
     """What a search has come to."""
     lower = _lower_bound(pool, last)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops, numerics
+from jboost.base import boosting, check, devices, loops, numerics
 from jboost.base.boosting import Ensemble, Everything, Fit
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -116,7 +116,7 @@ class _Play(NamedTuple):
     num_hypotheses: Array  # [] int32 that may matter
 
 
-@jax.jit
+@devices.host_jit
 def _put_in_play(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None) -> _Play:
     """All hypotheses of the learner whose reduced cost is below the gap."""
     learner, known = fitted.ensemble.learner, fitted.certificate
@@ -143,7 +143,7 @@ def _put_in_play(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None) -
     return _Play(data, pool.hypotheses, count, left_out, jnp.sum(floors < upper, dtype=jnp.int32))
 
 
-@jax.jit
+@devices.host_jit
 def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) -> ExactFit:
     """The better of both models, and what branch and cut proves of all hypotheses."""
     known = fitted.certificate

@@ -12,14 +12,12 @@ step, which keeps only the nodes that are certain for none of its lines.
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops
+from jboost.base import devices, loops
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.scans import running_max, running_sum
@@ -159,7 +157,7 @@ def _histogram(slot: Array, weights: Array, capacity: int) -> Array:
     return jnp.cumsum(jnp.stack(sums), axis=1, dtype=weights.dtype)
 
 
-@functools.partial(jax.jit, static_argnames=("capacity", "leaf_size", "num_sites"))
+@devices.host_jit(static_argnames=("capacity", "leaf_size", "num_sites"))
 def divide(tree: Tree, frontier: Frontier, limit: Array, beam: Array, *, capacity: int, leaf_size: int, num_sites: int) -> Division:
     """Bounds all offsets of all cells, each cut into `NUM_DIRECTIONS` narrower ones.
 
@@ -283,7 +281,7 @@ def _choose(runs: Cells, rank: Array, capacity: int) -> Cells:
     return Cells(*(jnp.zeros(capacity, field.dtype).at[target].set(field, mode="drop") for field in runs))
 
 
-@functools.partial(jax.jit, static_argnames=("num_cells", "num_entries", "num_sites"))
+@devices.host_jit(static_argnames=("num_cells", "num_entries", "num_sites"))
 def branch(
     tree: Tree, frontier: Frontier, division: Division, first: Array, last: Array, *, num_cells: int, num_entries: int, num_sites: int
 ) -> Frontier:
@@ -323,7 +321,7 @@ class Leaves(NamedTuple):
     half_width: Array  # [L]
 
 
-@functools.partial(jax.jit, static_argnames=("num_leaves", "width"))
+@devices.host_jit(static_argnames=("num_leaves", "width"))
 def collect_leaves(frontier: Frontier, division: Division, first: Array, last: Array, *, num_leaves: int, width: int) -> Leaves:
     """Leaves number `first` up to `last` of a step, each with its sites in a row; both sizes are capacities, static."""
     num_entries = num_leaves * width

@@ -6,14 +6,13 @@ leaves a question (`jboost.pair.branch_and_bound.visits`). Only lines of the cel
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops
+from jboost.base import devices, loops
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import sites
 from jboost.pair.branch_and_bound.cells import Cells, Leaves
@@ -52,7 +51,7 @@ class Frame(NamedTuple):
     size: Array  # [2] powers of two
 
 
-@jax.jit
+@devices.host_jit
 def frame_of(points: Sites) -> Frame:
     """The frame in which the tree of these sites stands."""
     return Frame(*sites.centre_and_scale(points))
@@ -138,7 +137,7 @@ def _bracket_centre(local: Local, frame: Frame, on_grid: Array, centre: Array) -
     return Bracket(lower, upper)
 
 
-@functools.partial(jax.jit, static_argnames="num_triples")
+@devices.host_jit(static_argnames="num_triples")
 def bracket_leaves(points: Sites, frame: Frame, leaves: Leaves, *, num_triples: int) -> Bracket:
     """Brackets of the least loss round every site of every leaf, fields [L, M]; the largest integer where none is to be had.
 

@@ -6,14 +6,12 @@ site along a direction, the hull distance of the best blocks gives the next dire
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, numerics
+from jboost.base import devices, loops, numerics
 from jboost.base.types import Array
 from jboost.geometry import hulls
 from jboost.pair.branch_and_bound.cells import Leaves
@@ -42,7 +40,7 @@ def _num_near(num_sites: int) -> int:
     return 4 * min(_MOST_BLOCKS, -(-num_sites // _BLOCK)) * _BLOCK
 
 
-@jax.jit
+@devices.host_jit
 def constant_separation(points: Sites) -> FatSeparation:
     """The better of the two constant classifiers, the one that keeps the own class if they tie."""
     width = _num_near(points.x.shape[0])
@@ -72,7 +70,7 @@ class _Round(NamedTuple):
     moving: Array  # [] bool
 
 
-@functools.partial(jax.jit, static_argnames="flip_misclassified")
+@devices.host_jit(static_argnames="flip_misclassified")
 def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *, flip_misclassified: bool) -> FatSeparation:
     """The margin of one separation of all sites; fields of `leaf` and `separation` without the leading axis."""
     size = points.x.shape[0]
@@ -112,7 +110,7 @@ def fatten(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, *,
     )
 
 
-@jax.jit
+@devices.host_jit
 def has_split(points: Sites, frame: Frame, leaf: Leaves, separation: Separation, found: FatSeparation) -> Array:
     """Whether a separation is the one found, seen from another leaf or round another centre, [] bool."""
     sides = sides_of_all(points, frame, leaf, separation.own_above, separation.on_own_side)

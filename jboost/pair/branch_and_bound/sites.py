@@ -7,14 +7,13 @@ is compared with few boxes, and a narrow one with the sites near it.
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import devices, numerics
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound.scans import running_sum
 from jboost.pair.instance import Instance
@@ -135,7 +134,7 @@ def centre_and_scale(sites: Sites) -> tuple[Array, Array]:
     return jnp.stack([middle_x, middle_y]), jnp.stack([size_x, size_y])
 
 
-@jax.jit
+@devices.host_jit
 def class_weights(points: Sites) -> Array:
     """The weight of the own class and of the other one, [2]."""
     return jnp.stack([jnp.sum(points.own), jnp.sum(points.other)])
@@ -148,7 +147,7 @@ def unpack(words: Array) -> tuple[Array, Array]:
     return words[0] & (2 ** (PACKED_BITS + 1) - 1), words[0] >> (PACKED_BITS + 1)
 
 
-@functools.partial(jax.jit, static_argnames="packed")
+@devices.host_jit(static_argnames="packed")
 def build_tree(sites: Sites, *, packed: bool) -> Tree:
     """Boxes over the sites, rounded outwards; `packed` if all weights together are below 2^31, in units of their grain."""
     capacity = sites.x.shape[0]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import loops
+from jboost.base import devices, loops
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
@@ -92,7 +90,7 @@ def _padded_size(num_points: int) -> int:
     return -(-num_points // step) * step if num_points else size
 
 
-@jax.jit
+@devices.host_jit
 def read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sites, Array, Array, Array]:
     """The places of the points, the unit of their weights, the weight of the heaviest point in it, and whether all values are allowed."""
     instance, encoding = encode(points, labels, weights, mask, _REAL)
@@ -154,7 +152,7 @@ def _separate(problem: Problem, candidates: list[Candidate], flip_misclassified:
     return sorted(judged, key=lambda entry: -entry[0])
 
 
-@functools.partial(jax.jit, static_argnames=("flip_misclassified", "result_dtype"))
+@devices.host_jit(static_argnames=("flip_misclassified", "result_dtype"))
 def _finish(
     points: Array,
     labels: Array,

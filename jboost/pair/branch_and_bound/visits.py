@@ -6,14 +6,13 @@ meet the cell of the leaf, and all sites outside the leaf are certain.
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import devices, numerics
 from jboost.base.types import Array
 from jboost.geometry import angular, hulls
 from jboost.pair.branch_and_bound.cells import Leaves
@@ -106,7 +105,7 @@ def _views(points: Sites, frame: Frame, leaf: Leaves) -> tuple[Local, Frame, Arr
     return gather_local(points, leaf), oriented_frame(frame, swapped), jnp.where(swapped, points.metric[::-1], points.metric)
 
 
-@jax.jit
+@devices.host_jit
 def open_classes(points: Sites, frame: Frame, leaves: Leaves, centres: Array) -> Classes:
     """The open classes through one centre [V] in each of the leaves, fields [V, ...]."""
 
@@ -117,7 +116,7 @@ def open_classes(points: Sites, frame: Frame, leaves: Leaves, centres: Array) ->
     return jax.vmap(visit)(leaves, centres)
 
 
-@functools.partial(jax.jit, static_argnames="flip_misclassified")
+@devices.host_jit(static_argnames="flip_misclassified")
 def separate(points: Sites, frame: Frame, leaves: Leaves, centres: Array, classes: Classes, chosen: Array, *, flip_misclassified: bool) -> Separation:
     """The separations of the chosen classes [V] through centres [V] of leaves, fields [V, ...]."""
 
@@ -129,7 +128,7 @@ def separate(points: Sites, frame: Frame, leaves: Leaves, centres: Array, classe
     return jax.vmap(visit)(leaves, centres, classes, chosen)
 
 
-@jax.jit
+@devices.host_jit
 def split_sites(points: Sites, frame: Frame, leaves: Leaves, classes: Classes, chosen: Array) -> Array:
     """Which sites the chosen classes [V] of leaves have on the own side, [V, N] bool."""
 
