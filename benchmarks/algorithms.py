@@ -69,6 +69,35 @@ def algorithms(num_examples: int = NUM_EXAMPLES, *, seed: int = 0) -> dict[str, 
     }
 
 
+_SMALL = (569, 30)  # as many rows and columns as the data set of scikit-learn on breast cancer
+
+
+def small_fits(*, seed: int = 0) -> dict[str, Algorithm]:
+    """Fits of stumps to a small table, in one program and driven by the host: an accelerator beside its machine's CPU."""
+    rng = np.random.default_rng(seed)
+    num_rows, num_columns = _SMALL
+    labels = np.where(rng.random(num_rows) < 0.37, 1, -1)
+    features = (rng.normal(size=_SMALL) + rng.uniform(0, 0.8, num_columns) * labels[:, None]).astype(np.float32)
+    fits: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
+        "adaboost.fit": (jboost.adaboost.fit, {"max_rounds": 100}),
+        "relaxed_margin.fit": (relaxed_margin.fit, {"relaxation": relaxations.soft_margin(nu=0.1), "tolerance": 0.01}),
+        "lpboost.fit": (lpboost.fit, {"nu": 0.1}),
+    }
+
+    def algorithm(name: str, **watched: Any) -> Algorithm:
+        fit, options = fits[name]
+
+        def run(features: Any, labels: Any) -> Any:
+            return fit(jboost.make_dataset(features, labels), learners.stumps(), **options, **watched)
+
+        return Algorithm(run, (features, labels), traceable=not watched)
+
+    rows = f"{num_rows} x {num_columns}"
+    whole = {f"{name}, {rows}": algorithm(name) for name in fits}
+    watched = [name for name in fits if name != "adaboost.fit"]  # which takes no time worth a look between rounds
+    return whole | {f"{name}, {rows}, driven by the host": algorithm(name, on_step=lambda state, info: True) for name in watched}
+
+
 def _pairs(inputs: _Inputs) -> dict[str, Algorithm]:
     two, three = inputs.points[:, :2], inputs.points[:30]
     labels = inputs.labels

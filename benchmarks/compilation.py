@@ -1,13 +1,18 @@
 """What the first call of every public algorithm costs: `python -m benchmarks.compilation`.
 
 Each measurement is a process of its own that has compiled nothing before. Seconds are those of the clock. A second checkout beside this one
-(`--before FOLDER`) is measured in turns with it. MPAX, where it is installed, and a plain JAX sweep stand beside in the same run.
+(`--before FOLDER`) is measured in turns with it, and so are several platforms (`--platform cpu --platform cuda`). MPAX, where it is installed,
+and a plain JAX sweep stand beside in the same run. `--side-by-side N` runs N processes at a time, of which one at a time measures later calls.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import contextlib
 import dataclasses
+import fcntl
+import itertools
 import json
 import os
 import subprocess
@@ -16,19 +21,20 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from benchmarks import harness, hlo
-from benchmarks.algorithms import Algorithm, algorithms
+from benchmarks.algorithms import Algorithm, algorithms, small_fits
 
 NUM_MEMBERS = 16  # of a batch
 _MOST_SOURCES = 5
 _REPEATS = 10
 _BACKEND_EVENT = "/jax/core/compile/backend_compile_duration"
 _TIMEOUT = 1800  # seconds of one measurement
+_TURN = "JBOOST_BENCHMARK_TURN"  # names the file that a process locks while it measures later calls
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,16 +76,27 @@ def seconds_of(name: str, kind: Kind) -> dict[str, Any]:
     begin = time.perf_counter()
     jax.block_until_ready(call(*arrays))
     first, num_programs, xla = time.perf_counter() - begin, len(durations), sum(durations)
-    later = []
-    for _ in range(_REPEATS):
+    with _turn():
+        warm = _best_of_later_calls(call, arrays)
+    traced = max(first - xla - warm, 0.0)
+    return {"first_seconds": first, "xla_seconds": xla, "trace_seconds": traced, "run_seconds": warm, "num_programs": num_programs}
+
+
+def _best_of_later_calls(call: Callable[..., Any], arrays: tuple[Any, ...]) -> float:
+    later: list[float] = []
+    while len(later) < _REPEATS and sum(later) < 10:
         begin = time.perf_counter()
         jax.block_until_ready(call(*arrays))
         later.append(time.perf_counter() - begin)
-        if sum(later) > 10:
-            break
-    warm = min(later)
-    traced = max(first - xla - warm, 0.0)
-    return {"first_seconds": first, "xla_seconds": xla, "trace_seconds": traced, "run_seconds": warm, "num_programs": num_programs}
+    return min(later)
+
+
+@contextlib.contextmanager
+def _turn() -> Iterator[None]:
+    """Waits until no other process measures later calls."""
+    with open(os.environ.get(_TURN, os.devnull), "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def counts_of(name: str, folder: Path) -> dict[str, Any]:
@@ -97,7 +114,7 @@ def counts_of(name: str, folder: Path) -> dict[str, Any]:
 
 def contenders(seed: int) -> dict[str, Algorithm]:
     """The algorithms, and what stands beside them."""
-    return {**algorithms(seed=seed), **_peers(seed)}
+    return {**algorithms(seed=seed), **small_fits(seed=seed), **_peers(seed)}
 
 
 def _peers(seed: int) -> dict[str, Algorithm]:
@@ -117,50 +134,66 @@ def _peers(seed: int) -> dict[str, Algorithm]:
 # --- all of them ---------------------------------------------------------------------------------------------------------
 
 
-def run(names: Sequence[str], *, checkouts: Mapping[str, Path], float64: bool, kinds: Sequence[str]) -> list[dict[str, Any]]:
-    """A record for each algorithm, way to call it, float type and checkout; checkouts take turns."""
-    records = []
-    for name, kind, x64, (checkout, path) in _measurements(names, checkouts, float64, kinds):
-        record = {"algorithm": name, "kind": kind, "dtype": "float64" if x64 else "float32", "checkout": checkout}
-        record |= _in_process("seconds", name, kind, path, x64=x64)
-        if kind == "call" and "error" not in record:
-            record |= _in_process("counts", name, kind, path, x64=x64)
-        records.append(record)
-        _say(", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in record.items()))
-    return records
+class Measured(NamedTuple):
+    """What is measured by processes of their own."""
+
+    name: str
+    kind: str
+    float64: bool
+    platform: str | None  # None for the one that JAX takes
+    checkout: str
 
 
-def _measurements(
-    names: Sequence[str], checkouts: Mapping[str, Path], float64: bool, kinds: Sequence[str]
-) -> Iterator[tuple[str, str, bool, tuple[str, Path]]]:
-    known = contenders(0)
-    for name in names:
-        for kind in kinds:
-            if known[name].traceable or not KINDS[kind].traceable_only:
-                for x64 in (False, True) if float64 and kind == "call" and name not in _peers(0) else (False,):
-                    yield from ((name, kind, x64, checkout) for checkout in checkouts.items())
+def run(measured: Sequence[Measured], checkouts: Mapping[str, Path], *, side_by_side: int = 1) -> list[dict[str, Any]]:
+    """A record for each of them, in their order."""
+    with tempfile.NamedTemporaryFile() as turn, concurrent.futures.ThreadPoolExecutor(side_by_side) as pool:
+        return list(pool.map(lambda each: _record(each, checkouts[each.checkout], turn.name), measured))
 
 
-def _in_process(what: str, name: str, kind: str, checkout: Path, *, x64: bool) -> dict[str, Any]:
+def _record(measured: Measured, path: Path, turn: str) -> dict[str, Any]:
+    record: dict[str, Any] = {"algorithm": measured.name, "kind": measured.kind, "dtype": "float64" if measured.float64 else "float32"}
+    record |= {"checkout": measured.checkout, "platform": measured.platform}
+    record |= _in_process("seconds", measured, path, turn)
+    if measured.kind == "call" and "error" not in record:
+        record |= _in_process("counts", measured, path, turn)
+    _say(", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in record.items()))
+    return record
+
+
+def list_measured(
+    names: Sequence[str], kinds: Sequence[str], *, float64: bool, platforms: Sequence[str | None], checkouts: Sequence[str]
+) -> list[Measured]:
+    """All that apply; platforms and checkouts take turns."""
+    known, peers = contenders(0), _peers(0)
+    return [
+        Measured(name, kind, x64, platform, checkout)
+        for name, kind, x64, platform, checkout in itertools.product(names, kinds, (False, True), platforms, checkouts)
+        if (known[name].traceable or not KINDS[kind].traceable_only) and (not x64 or (float64 and kind == "call" and name not in peers))
+    ]
+
+
+def _in_process(what: str, measured: Measured, checkout: Path, turn: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         place, dump = Path(folder) / "packages", Path(folder) / "dump"
         place.mkdir()
         (place / "jboost").symlink_to(checkout / "jboost")
         (place / "benchmarks").symlink_to(harness.ROOT / "benchmarks")
-        environment = {**os.environ, "PYTHONPATH": str(place), "JAX_ENABLE_X64": str(x64)}
+        environment = {**os.environ, "PYTHONPATH": str(place), "JAX_ENABLE_X64": str(measured.float64), _TURN: turn}
         environment |= {"JAX_ENABLE_COMPILATION_CACHE": "false", "OPENBLAS_NUM_THREADS": "1"}
+        if measured.platform is not None:
+            environment["JAX_PLATFORMS"] = measured.platform
         if what == "counts":
             flags = f"--xla_dump_to={dump} --xla_dump_hlo_as_text"
             environment |= {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} {flags}".strip(), "JAX_DUMP_IR_TO": str(dump)}
-        command = [sys.executable, "-m", "benchmarks.compilation", "--one", what, name, kind, str(dump)]
+        command = [sys.executable, "-m", "benchmarks.compilation", "--one", what, measured.name, measured.kind, str(dump)]
         try:
             done = subprocess.run(command, env=environment, cwd=place, capture_output=True, text=True, timeout=_TIMEOUT, check=False)
         except subprocess.TimeoutExpired:
             return {"error": f"not done after {_TIMEOUT} s"}
     if done.returncode:
         return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1]}
-    measured: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return measured
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
 
 
 def table(results: Mapping[str, Any]) -> str:
@@ -169,6 +202,7 @@ def table(results: Mapping[str, Any]) -> str:
         "algorithm",
         "called",
         "checkout",
+        "platform",
         "float",
         "programs",
         "StableHLO operations",
@@ -185,7 +219,7 @@ def table(results: Mapping[str, Any]) -> str:
 
 
 def _row(record: Mapping[str, Any]) -> list[str]:
-    cells = [record["algorithm"], record["kind"], record["checkout"], record["dtype"].removeprefix("float")]
+    cells = [record["algorithm"], record["kind"], record["checkout"], record["platform"] or "", record["dtype"].removeprefix("float")]
     if "error" in record:
         return [*cells, *[""] * 7, record["error"]]
     has_counts = "fusions" in record
@@ -203,6 +237,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compilation", description=__doc__.split(": `python")[0] + ".")
     parser.add_argument("--only", action="append", metavar="TEXT", help="algorithms whose names hold this text; may be given again")
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="another checkout, to be measured beside this one")
+    parser.add_argument("--platform", action="append", metavar="NAME", help="as in JAX_PLATFORMS; may be given again; default JAX's own choice")
+    parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="processes at a time; default 1")
     parser.add_argument("--float64", action="store_true", help="with 64-bit types enabled as well")
     parser.add_argument("--calls-only", action="store_true", help="neither batches nor calls inside of a jit")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results, and benchmarks-out with --only")
@@ -215,7 +251,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = [name for name in contenders(0) if not options.only or any(text in name for text in options.only)]
     checkouts = {"before": options.before.resolve()} if options.before else {}
     kinds = ["call"] if options.calls_only else list(KINDS)
-    records = run(names, checkouts={**checkouts, "this": harness.ROOT}, float64=options.float64, kinds=kinds)
+    measured = list_measured(names, kinds, float64=options.float64, platforms=options.platform or [None], checkouts=[*checkouts, "this"])
+    records = run(measured, {**checkouts, "this": harness.ROOT}, side_by_side=options.side_by_side)
     output = options.output or (harness.TRIALS if options.only else harness.RESULTS)
     harness.write("compilation", {"num_examples": len(algorithms()["adaboost.fit"].arrays[0]), "records": records}, output)
     return 0
