@@ -145,9 +145,20 @@ class Measured(NamedTuple):
 
 
 def run(measured: Sequence[Measured], checkouts: Mapping[str, Path], *, side_by_side: int = 1) -> list[dict[str, Any]]:
-    """A record for each of them, in their order."""
+    """A record for each of them, in their order; after Ctrl-C for those that are done."""
+    records: dict[int, dict[str, Any]] = {}
     with tempfile.NamedTemporaryFile() as turn, concurrent.futures.ThreadPoolExecutor(side_by_side) as pool:
-        return list(pool.map(lambda each: _record(each, checkouts[each.checkout], turn.name), measured))
+
+        def note(number: int, each: Measured) -> None:
+            records[number] = _record(each, checkouts[each.checkout], turn.name)
+
+        waiting = [pool.submit(note, number, each) for number, each in enumerate(measured)]
+        try:
+            for each in waiting:
+                each.result()
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+    return [records[number] for number in sorted(records)]
 
 
 def _record(measured: Measured, path: Path, turn: str) -> dict[str, Any]:
