@@ -225,7 +225,8 @@ def table(results: Mapping[str, Any]) -> str:
         "largest sources of fusions",
     )
     rows = [_row(record) for record in results["records"]]
-    title = f"The first call of each public algorithm on {results['num_examples']} examples, in a new process; seconds of the clock."
+    beside = f", of which {results['side_by_side']} ran side by side" if results["side_by_side"] > 1 else ""
+    title = f"The first call of each public algorithm on {results['num_examples']} examples, in a new process{beside}; seconds of the clock."
     return title + "\n\n" + harness.markdown_table(header, rows)
 
 
@@ -265,7 +266,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     measured = list_measured(names, kinds, float64=options.float64, platforms=options.platform or [None], checkouts=[*checkouts, "this"])
     records = run(measured, {**checkouts, "this": harness.ROOT}, side_by_side=options.side_by_side)
     output = options.output or (harness.TRIALS if options.only else harness.RESULTS)
-    harness.write("compilation", {"num_examples": len(algorithms()["adaboost.fit"].arrays[0]), "records": records}, output)
+    harness.write(
+        "compilation", {"num_examples": len(algorithms()["adaboost.fit"].arrays[0]), "side_by_side": options.side_by_side, "records": records}, output
+    )
     return 0
 
 
