@@ -13,6 +13,7 @@ import jax
 import numpy as np
 import polars
 import pytest
+import threadpoolctl
 
 import jboost
 from jboost import cli, drive, files
@@ -520,6 +521,30 @@ def test_compiled_programs_are_kept_in_the_users_cache(no_cache, monkeypatch, tm
     assert folder.is_dir()
     assert folder.is_relative_to(tmp_path / "jboost")
     assert 0 < jax.config.jax_compilation_cache_max_size < 1 << 30
+
+
+def test_the_command_says_how_xla_is_to_compile(monkeypatch):
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    programs.prepare()
+    assert os.environ["XLA_FLAGS"].split()[-1] == "--xla_cpu_use_fusion_emitters=false"
+    monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=true")
+    programs.prepare()
+    assert os.environ["XLA_FLAGS"].count("fusion_emitters") == 1  # what the user said stands
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setattr(jax.version, "__version_info__", (9, 0, 0))  # whose XLA may not know the flag, and end the process at it
+    programs.prepare()
+    assert "fusion_emitters" not in os.environ["XLA_FLAGS"]
+
+
+@pytest.mark.parametrize(("told", "threads"), [(None, {1}), ("2", {2})])
+def test_factorisations_of_the_command_take_one_thread_unless_told_otherwise(told, threads, monkeypatch):
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    if told:
+        monkeypatch.setenv("OPENBLAS_NUM_THREADS", told)
+    monkeypatch.setenv("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
+    with threadpoolctl.threadpool_limits(2, user_api="blas"):
+        programs.prepare()
+        assert {library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"} == threads
 
 
 @pytest.mark.parametrize("reason", ["told", "off"])
