@@ -59,3 +59,22 @@ def test_programs_of_the_host_are_compiled_with_the_options_of_the_platform(opti
     monkeypatch.setattr(jax, "jit", lambda *args, compiler_options=None, **rest: seen.append(compiler_options) or jit(*args, **rest))
     cubes(jnp.arange(3.0))
     assert seen == [options["cpu"]]
+
+
+def test_programs_that_were_compiled_side_by_side_are_not_compiled_again(compilations):
+    first, second = (devices.host_jit(lambda values, number=number: values * number) for number in (2, 3))
+    values = jnp.arange(4.0)
+    devices.compile_side_by_side(first.lower(values), second.lower(values))
+    before = compilations()
+    assert first(values).tolist() == [0, 2, 4, 6]
+    assert second(values).tolist() == [0, 3, 6, 9]
+    assert compilations() == before
+
+
+def test_what_fails_to_compile_says_so():
+    class Hopeless:
+        def compile(self):
+            raise RuntimeError("no room")
+
+    with pytest.raises(RuntimeError, match="no room"):
+        devices.compile_side_by_side(Hopeless())

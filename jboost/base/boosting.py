@@ -443,12 +443,14 @@ def drive(
     """
     judge_arguments(learner, dataset, max_rounds)
     check.can_be_watched(on_step, (booster, dataset, key), between="rounds")
-    state = _start(booster, learner, dataset, key, max_rounds=max_rounds)
+    state, finish_on_host = _start(booster, learner, dataset, key, max_rounds=max_rounds), _on_host(finish)
+    if bool(unfinished(state)):
+        devices.compile_side_by_side(_step.lower(state, dataset), finish_on_host.lower(state, dataset))
     while bool(unfinished(state)):
         state, info = _step(state, dataset)
         if not loops.goes_on(on_step, state, info):
             state = state._replace(status=jnp.where(unfinished(state), int(Status.TIME_LIMIT), state.status).astype(jnp.int32))
-    return _on_host(finish)(state, dataset)
+    return finish_on_host(state, dataset)
 
 
 _on_host = functools.cache(devices.host_jit)

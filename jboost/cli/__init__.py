@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 _INTERRUPTED, _BROKEN_PIPE = 130, 141
+_PACKAGES = ("click", "filelock", "matplotlib", "platformdirs", "polars", "rich", "sklearn", "skops", "threadpoolctl")
 _NO_MEMORY = "RESOURCE_EXHAUSTED"  # as XLA says it
 
 
@@ -44,11 +45,9 @@ def _told(error: Exception) -> str | None:
 
 
 def _run(arguments: Sequence[str] | None) -> None:
-    try:
-        for package in ("click", "filelock", "matplotlib", "platformdirs", "polars", "rich", "sklearn", "skops", "threadpoolctl"):
-            importlib.import_module(package)
-    except ImportError as error:
-        _fail(f"the command line needs the package {error.name}: pip install 'jboost[cli]'")
+    for package in _PACKAGES:
+        if importlib.util.find_spec(package) is None:  # found and not imported: each command imports what it needs
+            _fail(f"the command line needs the package {package}: pip install 'jboost[cli]'")
     import click
 
     from jboost import drive

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jboost import drive, files
+from jboost.base import devices
 
 _MOST_BYTES = 1 << 28  # of compiled programs, for each machine
 _SECONDS_FILE = "seconds.json"
@@ -53,7 +54,7 @@ class Count(NamedTuple):
 
     compiled: int
     from_cache: int
-    seconds: float  # of the clock, that XLA took for all of them
+    seconds: float  # that XLA took for each of them, added up
 
     def since(self, earlier: Count) -> Count:
         """What has come after an earlier count."""
@@ -205,6 +206,8 @@ def _watch(done: threading.Event, text: str) -> None:
 def _is_compiling(frame: FrameType | None) -> bool:
     while frame is not None:
         folder, name = os.path.split(frame.f_code.co_filename)
+        if frame.f_code is devices.compile_side_by_side.__code__:
+            return True
         if name in _COMPILING and f"{os.sep}jax{os.sep}_src" in folder:
             return True
         frame = frame.f_back

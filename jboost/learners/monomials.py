@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from typing import Any, NamedTuple
@@ -112,7 +113,7 @@ class Monomials:
     def judge(self, dataset: Dataset) -> None:
         """Raises ValueError, naming the first feature that is neither 0 nor 1, NaN allowed where `config.missing` says so, and costs below 0."""
         judge_bits(dataset, "monomials", takes_missing=self.config.missing)
-        _judge_prices(self._prices(dataset.features.shape[1], jnp.sum(dataset.mask)))
+        _judge_prices(_prices_of(self, dataset.features.shape[1], dataset.mask))
 
     def outputs(self, hypothesis: Monomial, features: Array) -> Array:
         """The sign where the literals hold, else 0, on features [k, N]: [k]."""
@@ -153,6 +154,12 @@ def judge_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
     for row, column in np.argwhere(is_bad)[:1]:
         remedy = "SearchConfig(missing=True) takes NaN" if np.isnan(features[row, column]) else "jboost.data.binarization makes such attributes"
         raise ValueError(f"features[{row}, {column}] is {features[row, column]:g}: 0 or 1 is wanted of {learner}; {remedy}")
+
+
+@functools.partial(jax.jit, static_argnames="num_attributes")
+def _prices_of(learner: Monomials, num_attributes: int, mask: Array) -> Array:
+    """Prices of a learner [K], as one program: outside of one every operation is compiled by itself."""
+    return learner._prices(num_attributes, jnp.sum(mask))
 
 
 def _judge_prices(prices: Array) -> None:
