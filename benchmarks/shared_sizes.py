@@ -74,7 +74,7 @@ def _padded(dataset: jboost.Dataset) -> jboost.Dataset:
     from jboost.cli import sizes
 
     num_rows, num_columns = dataset.features.shape
-    return jboost.pad_dataset(dataset, num_examples=sizes.linear(num_rows), num_features=sizes.literals(num_columns))
+    return jboost.pad_dataset(dataset, num_examples=sizes.superlinear(num_rows), num_features=sizes.literals(num_columns))
 
 
 def run(folders: Sequence[Path], before: Path | None) -> list[dict[str, Any]]:
