@@ -12,8 +12,9 @@ def few_at_once(solve, problems, together=10):
     """Results [s, ...] of `solve` for each of the problems [s, ...], to be traced: under vmap all wait for the hardest, here it holds up few."""
     count = jax.tree.leaves(problems)[0].shape[0]
     rows = np.arange(-(-count // together) * together) % count  # filled with the first problems again, so that one program serves
-    filled = jax.tree.map(lambda leaf: leaf[rows], problems)
-    return jax.tree.map(lambda leaf: leaf[:count], jax.lax.map(solve, filled, batch_size=together))
+    groups = jax.tree.map(lambda leaf: leaf[rows.reshape(-1, together)], problems)
+    results = jax.lax.map(jax.vmap(solve), groups)
+    return jax.tree.map(lambda leaf: leaf.reshape(len(rows), *leaf.shape[2:])[:count], results)
 
 
 @functools.cache

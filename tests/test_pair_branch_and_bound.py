@@ -273,16 +273,16 @@ def assert_random_set_equals_sweep(rng, capacity):
 def test_ten_thousand_random_sets(seed):
     """500 sets of up to 256 points for each seed, most of them small."""
     rng = np.random.default_rng([77, seed])
-    for capacity in rng.choice([16, 64, 256], size=500, p=[0.7, 0.26, 0.04]).tolist():
+    for capacity in rng.choice([16, 64, 256], size=500, p=[0.75, 0.22, 0.03]).tolist():
         assert_random_set_equals_sweep(rng, capacity)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(3))
 def test_larger_random_sets(seed):
-    """50 sets of up to 3,000 points for each seed, in chunks of the usual sizes."""
+    """35 sets of up to 3,000 points for each seed, in chunks of the usual sizes."""
     rng = np.random.default_rng([78, seed])
-    for capacity in [1024] * 40 + [3000] * 10:
+    for capacity in [1024] * 30 + [3000] * 5:
         assert_random_set_equals_sweep(rng, capacity)
 
 
