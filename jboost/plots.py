@@ -56,7 +56,7 @@ def plot_separator(
       ValueError: if the separator is of other points or these are too far for axes, or matplotlib knows no such format.
 
     >>> import jboost, pathlib, tempfile
-    >>> points, labels = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0]], [-1, 1, -1]
+    >>> points, labels = [[0.0, 0.0], [2.0, 0.0]], [-1, 1]
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "plane.png"
     >>> plot_separator(points, labels, jboost.pair.optimal_separator(points, labels), names=["a", "b"], path=path)
     >>> path.stat().st_size > 10_000

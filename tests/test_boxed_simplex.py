@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
+from batches import few_at_once
 from jboost.lp import boxed_simplex, break_points
 
 VARIABLES, ROWS, PROGRAMS = 6, 8, 200
@@ -42,11 +43,12 @@ def by_highs(matrix, objective, lower, upper):
 
 @jax.jit
 def solve_all(matrices, objectives, lower, upper, goals):
-    def one(matrix, objective, low, high, goal):
+    def one(problem):
+        matrix, objective, low, high, goal = problem
         table = boxed_simplex.begin(matrix, objective)
         return boxed_simplex.solve(table, matrix, objective, low, high, goal=goal, max_pivots=500)
 
-    return jax.vmap(one)(matrices, objectives, lower, upper, goals)
+    return few_at_once(one, (matrices, objectives, lower, upper, goals))
 
 
 def floats(*arrays):

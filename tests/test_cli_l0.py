@@ -335,10 +335,10 @@ def test_padding_changes_nothing(folder, report, run, monkeypatch, more):
         assert run("fit", *DATA, *QUICK, "--weights", "cost", *more, "--output", output)[0] == 0
         return json.loads((folder / output / "report.json").read_text(encoding="utf-8"))
 
-    padded = fit("padded")
+    padded = fit(f"padded{len(more)}")
     monkeypatch.setattr(sizes, "linear", int)
     monkeypatch.setattr(sizes, "literals", int)
-    plain = fit("plain")
+    plain = fit(f"plain{len(more)}")
     for name in ("constant", "margin_errors", "cost_of_rules"):
         assert plain["model"][name] == pytest.approx(padded["model"][name], rel=1e-5)
     assert [rule["text"] for rule in plain["model"]["rules"]] == [rule["text"] for rule in padded["model"]["rules"]]

@@ -61,12 +61,14 @@ def make_instances(count, seed):
 def fitted(max_rounds):
     features, labels, margins, kappas = make_instances(12, 0)
 
-    def fit(features, labels, margin, kappa):
+    def fit(problem):
+        features, labels, margin, kappa = problem
         dataset = jboost.make_dataset(features, labels)
         learner = jboost.learners.monomials(MAX_ORDER, kappa=kappa, num_proposed=2)
         return jboost.l0.fit(dataset, learner, margin=margin, tolerance=TOLERANCE, max_rounds=max_rounds)
 
-    return (features, labels, margins, kappas), jax.jit(jax.vmap(fit))(features, labels, margins, kappas)
+    problems = features, labels, margins, kappas
+    return problems, jax.jit(lambda problems: jax.lax.map(fit, problems))(problems)
 
 
 @pytest.mark.slow
@@ -347,7 +349,7 @@ def test_the_worth_of_stumps_is_that_of_the_best_of_all():
     [([1, 1, 1, 1], 1), ([-1, -1, -1, -1], -1)],
 )
 def test_one_class_only_is_a_constant(labels, wanted):
-    dataset = jboost.make_dataset(np.eye(4, dtype=np.float32), labels)
+    dataset = jboost.make_dataset(np.eye(4, 2, dtype=np.float32), labels)
     fit = jboost.l0.fit(dataset, jboost.learners.monomials(1), margin=0.2, max_rounds=4)
     assert np.all(np.asarray(jboost.predict(fit.ensemble, dataset.features)) == wanted)
     assert float(fit.certificate.integer_upper_bound) == 0
@@ -416,17 +418,15 @@ def test_conflicting_examples_are_errors():
     assert float(fit.certificate.lower_bound) <= 1 <= float(fit.certificate.integer_upper_bound) + 1e-6
 
 
-@pytest.mark.parametrize(
-    "fit",
-    [
-        pytest.param(functools.partial(jboost.lpboost.fit, nu=0.5), marks=pytest.mark.slow),
-        pytest.param(functools.partial(jboost.l0.fit, margin=0.2), marks=pytest.mark.slow),
-    ],
-    ids=["lpboost", "l0"],
-)
-def test_features_that_are_not_bits_are_said_under_jit_too(fit):
-    features = jnp.array([[1, 0], [1, 1], [0, 1], [0, 2]], jnp.float32)
-    ended = jax.jit(lambda features: fit(jboost.make_dataset(features, [1, -1, -1, -1]), jboost.learners.monomials(1), max_rounds=4))(features)
+@functools.partial(jax.jit, static_argnames="booster")
+def fit_under_jit(booster, features, option):
+    dataset, options = jboost.make_dataset(features, [1, -1, -1, -1]), {"nu" if booster is jboost.lpboost else "margin": option}
+    return booster.fit(dataset, jboost.learners.monomials(1), max_rounds=4, **options)
+
+
+@pytest.mark.parametrize("booster", [slow(jboost.lpboost), slow(jboost.l0)], ids=["lpboost", "l0"])
+def test_features_that_are_not_bits_are_said_under_jit_too(booster):
+    ended = fit_under_jit(booster, jnp.array([[1, 0], [1, 1], [0, 1], [0, 2]], jnp.float32), 0.5)
     assert int(ended.status) == jboost.status.Status.INVALID_INPUT
     assert np.isnan(float(ended.certificate.lower_bound))
 
@@ -583,21 +583,21 @@ def price_of_ones_own(orders, num_attributes, num_examples, max_order):
 @pytest.mark.slow
 def test_bounds_that_little_costs_and_few_hypotheses_leave():
     """Two rows in conflict miss the margin, for one loss at least; so does one of three that no stump tells apart."""
-    in_conflict = jboost.make_dataset([[1.0], [1.0], [-1.0]], [1, -1, -1])
+    in_conflict = jboost.make_dataset([[1.0], [1.0], [-1.0], [0.0]], [1, -1, -1, 1], mask=[True, True, True, False])
     for cost in (0.0, 1e-9):
         bounds = jboost.l0.fit(in_conflict, jboost.learners.pool(cost=cost), margin=0.5).certificate
         assert 0.999 <= bounds.lower_bound <= 1 <= bounds.upper_bound <= 1.001
     alike = jboost.l0.fit(jboost.make_dataset([[0.0]] * 3, [1, -1, -1]), jboost.learners.stumps(), margin=0.5).certificate
     assert 0.999 <= alike.lower_bound <= 1 <= alike.upper_bound <= 1.001
     apart = jboost.make_dataset([[1.0], [1.0], [-1.0], [-1.0]], [1, 1, -1, -1], weights=[1.5] * 4)
-    for cuts in ("ordered", "either"):
-        bounds = jboost.l0.fit(apart, jboost.learners.pool(cost=0.9), margin=0.5, config=jboost.l0.RelaxationConfig(cuts=cuts)).certificate
+    for config in (None, jboost.l0.RelaxationConfig(cuts="either")):
+        bounds = jboost.l0.fit(apart, jboost.learners.pool(cost=0.9), margin=0.5, config=config).certificate
         assert 0.899 <= bounds.integer_lower_bound <= 0.9 + 1e-6 <= bounds.integer_upper_bound + 2e-6
 
 
 @pytest.mark.slow
 def test_costs_of_ones_own_and_infinite_ones_and_rows_that_only_pad():
-    padded = jboost.make_dataset(np.array([[1, 0], [0, 1], [np.nan, np.nan]], np.float32), [1, -1, 1], mask=[True, True, False])
+    padded = jboost.make_dataset(np.array([[1, 0], [0, 1], [np.nan, np.nan], [0, 0]], np.float32), [1, -1, 1, 1], mask=[True, True, False, False])
     assert jboost.l0.fit(padded, jboost.learners.monomials(1), margin=0.1, max_rounds=4).status == Status.OPTIMAL
     three = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
     assert jboost.learners.monomials(1, cost=price_of_ones_own) == jboost.learners.monomials(1, cost=price_of_ones_own)
@@ -637,8 +637,7 @@ def test_what_is_wrong_with_features_and_margins_is_said():
 
 @pytest.mark.slow
 def test_a_margin_that_is_no_number_bounds_nothing():
-    dataset = jboost.make_dataset(np.eye(3, dtype=np.float32), [1, -1, 1])
-    fitted = jax.jit(lambda margin: jboost.l0.fit(dataset, jboost.learners.monomials(1), margin=margin, max_rounds=3))(jnp.nan)
+    fitted = fit_under_jit(jboost.l0, jnp.eye(4, 2), jnp.nan)
     assert int(fitted.status) == Status.INVALID_INPUT
     assert np.isnan([fitted.certificate.lower_bound, fitted.certificate.integer_lower_bound, fitted.certificate.integer_upper_bound]).all()
 

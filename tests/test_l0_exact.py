@@ -15,7 +15,7 @@ from jboost.l0 import integer
 from oracles import l0 as oracle
 from test_l0 import every_monomial, integer_optimum, mdl_costs
 
-EXAMPLES, COLUMNS = 12, 8
+PROBLEMS, EXAMPLES, COLUMNS = 30, 12, 8
 
 
 def pools(count, seed):
@@ -34,11 +34,45 @@ def pools(count, seed):
 
 
 @functools.partial(jax.jit, static_argnames="config")
-def solve_all(outputs, labels, costs, margins, config=None):
-    def one(outputs, labels, costs, margin):
-        return l0.solve_exact(outputs, labels, costs, margin=margin, tolerance=1e-3, config=config)
+def solve_padded(outputs, labels, costs, margins, weights, mask, column_mask, tolerance, config=None):
+    def one(outputs, labels, costs, margin, weights, mask, column_mask):
+        options = {"margin": margin, "weights": weights, "mask": mask, "column_mask": column_mask, "tolerance": tolerance, "config": config}
+        return l0.solve_exact(outputs, labels, costs, **options)
 
-    return jax.vmap(one)(outputs, labels, costs, margins)
+    return jax.vmap(one)(outputs, labels, costs, margins, weights, mask, column_mask)
+
+
+def padded(outputs, labels, costs, margins, tolerance=1e-3, weights=None, mask=True, column_mask=True):
+    """Problems [b, ...] as arguments of one shape, so that one program serves nearly all tests; the first problems come again at the end."""
+    count, examples, columns = np.shape(outputs)
+    rows = np.arange(PROBLEMS) % count
+    more_examples, more_columns = (0, EXAMPLES - examples), (0, COLUMNS - columns)
+
+    def filled(array, shape, *more):
+        return np.pad(np.broadcast_to(array, shape), ((0, 0), *more))[rows]
+
+    return (
+        filled(np.asarray(outputs, float), (count, examples, columns), more_examples, more_columns),
+        filled(np.asarray(labels, int), (count, examples), more_examples),
+        filled(np.asarray(costs, np.float32), (count, columns), more_columns),
+        np.asarray(margins, float)[rows],
+        filled(np.asarray(1 if weights is None else weights, float), (count, examples), more_examples),
+        filled(mask, (count, examples), more_examples),
+        filled(column_mask, (count, columns), more_columns),
+        np.asarray(tolerance, float),
+    )
+
+
+def solve_all(*problems, config=None, **options):
+    count, _, columns = np.shape(problems[0])
+    found = jax.device_get(solve_padded(*padded(*problems, **options), config=config))
+    return jax.tree.map(lambda leaf: leaf[:count], found)._replace(coefficients=found.coefficients[:count, :columns])
+
+
+def solve_one(outputs, labels, costs, margin, tolerance=1e-4, **options):
+    more = {name: np.asarray(option)[None] for name, option in options.items()}
+    found = solve_all(np.asarray(outputs)[None], np.asarray(labels)[None], np.asarray(costs)[None], [margin], tolerance=tolerance, **more)
+    return jax.tree.map(lambda leaf: leaf[0], found)
 
 
 def exact_errors(outputs, labels, margin, coefficients):
@@ -52,7 +86,7 @@ def exact_errors(outputs, labels, margin, coefficients):
 @pytest.mark.slow
 def test_optima_are_those_of_the_mixed_integer_program():
     problems = pools(30, 0)
-    found = jax.device_get(solve_all(*problems))
+    found = solve_all(*problems)
     for index, (outputs, labels, costs, margin) in enumerate(zip(*problems, strict=True)):
         optimum = integer_optimum(outputs, labels, costs, float(margin))
         assert found.lower_bound[index] <= optimum + 1e-5, index
@@ -68,7 +102,7 @@ def test_margins_that_are_met_with_equality():
     outputs, labels, costs, _ = pools(30, 2)
     margins = np.resize(np.float32([0.25, 0.5, 1.0]), 30)
     costs[::2] = 0
-    found = jax.device_get(solve_all(outputs, labels, costs, margins))
+    found = solve_all(outputs, labels, costs, margins)
     for index in range(30):
         optimum = integer_optimum(outputs[index], labels[index], costs[index], float(margins[index]))
         assert found.lower_bound[index] <= optimum + 1e-5, index
@@ -80,9 +114,9 @@ def test_margins_that_are_met_with_equality():
 def test_members_in_lockstep_are_those_one_after_the_other(monkeypatch):
     """As on accelerators, where a batch of searches stays whole."""
     problems = pools(6, 8)
-    alone = jax.device_get(solve_all(*problems))
+    alone = solve_all(*problems)
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    together = jax.device_get(jax.jit(solve_all.__wrapped__)(*problems))
+    together = jax.tree.map(lambda leaf: leaf[:6], jax.device_get(jax.jit(solve_padded.__wrapped__)(*padded(*problems))))
     np.testing.assert_array_equal(together.status, Status.OPTIMAL)
     np.testing.assert_allclose(together.loss, alone.loss, atol=2e-3)
     np.testing.assert_allclose(together.lower_bound, alone.lower_bound, atol=2e-3)
@@ -92,7 +126,7 @@ def test_members_in_lockstep_are_those_one_after_the_other(monkeypatch):
 def test_a_margin_that_only_halves_meet():
     outputs = [[-1, -1, 0, 1, 1], [1, -1, 1, 0, 0], [-1, 1, 1, -1, 0], [-1, 1, -1, 1, 0], [0, 0, 0, -1, -1], [-1, 1, 0, 1, -1]]
     labels = [1, -1, 1, -1, 1, -1]
-    found = l0.solve_exact(outputs, labels, [0.0] * 5, margin=0.5)
+    found = solve_one(outputs, labels, [0.0] * 5, 0.5)
     assert exact_errors(outputs, labels, 0.5, found.coefficients) == 2
     assert float(found.loss) == pytest.approx(2, abs=1e-6)
     assert int(found.status) == Status.OPTIMAL
@@ -102,7 +136,7 @@ def test_a_margin_that_only_halves_meet():
 def test_what_rounding_leaves_is_no_hypothesis(x64):
     """The best vote is met with coefficients of 1e-16 besides, which are not to be paid for."""
     outputs, labels, costs, margins = (part[53] for part in pools(60, 105))
-    found = l0.solve_exact(outputs, labels, costs, margin=float(margins))
+    found = solve_one(outputs, labels, costs, float(margins))
     optimum = integer_optimum(outputs, labels, costs, float(margins))
     assert (int(found.status), float(found.loss)) == (Status.OPTIMAL, pytest.approx(optimum, abs=1e-4))
 
@@ -111,7 +145,7 @@ def test_what_rounding_leaves_is_no_hypothesis(x64):
 def test_margins_that_are_small(x64):
     """A promise that cannot be kept costs about the margin: that is more than what its relaxation leaves open."""
     outputs, labels, costs, _ = pools(6, 7)
-    found = jax.device_get(solve_all(outputs, labels, costs, np.full(6, 1e-3)))
+    found = solve_all(outputs, labels, costs, np.full(6, 1e-3))
     for index in range(6):
         optimum = integer_optimum(outputs[index], labels[index], costs[index], 1e-3)
         assert (int(found.status[index]), float(found.loss[index])) == (Status.OPTIMAL, pytest.approx(optimum, abs=2e-3)), index
@@ -121,7 +155,7 @@ def test_margins_that_are_small(x64):
 def test_limits_leave_valid_bounds():
     outputs, labels, costs, margins = pools(30, 1)
     for config in (l0.ExactConfig(max_batches=1), l0.ExactConfig(batch=2, capacity=3)):
-        found = jax.device_get(solve_all(outputs, labels, costs, margins, config))
+        found = solve_all(outputs, labels, costs, margins, config=config)
         for index in range(30):
             optimum = integer_optimum(outputs[index], labels[index], costs[index], float(margins[index]))
             assert found.lower_bound[index] <= optimum + 1e-5
@@ -153,7 +187,7 @@ def test_the_bound_climbs_with_the_nodes():
 def test_a_search_may_be_watched_and_stopped():
     outputs, labels, costs, margins = pools(30, 4)
     config = l0.ExactConfig(batch=1)
-    whole = solve_all(outputs, labels, costs, margins, config)
+    whole = solve_all(outputs, labels, costs, margins, config=config)
     hardest = int(np.argmax(whole.num_nodes))
     problem = (outputs[hardest], labels[hardest], costs[hardest])
     options = {"margin": margins[hardest], "tolerance": 1e-3, "config": config}
@@ -240,7 +274,7 @@ def test_arguments_are_judged():
 
 @pytest.mark.slow
 def test_no_tolerance_is_that_of_rounding():
-    solved = l0.solve_exact([[1, -1, 1], [1, 1, -1], [-1, -1, 1]], [1, 1, -1], [0.3, 0.4, 0.7], margin=0.1, tolerance=0)
+    solved = solve_one([[1, -1, 1], [1, 1, -1], [-1, -1, 1]], [1, 1, -1], [0.3, 0.4, 0.7], 0.1, tolerance=0)
     assert int(solved.status) == Status.OPTIMAL
     assert float(solved.lower_bound) <= float(np.float32(0.3)) <= float(solved.loss)
 
@@ -249,7 +283,7 @@ def test_no_tolerance_is_that_of_rounding():
 def test_sizes_0_and_what_is_not_allowed():
     assert int(l0.solve_exact(np.zeros((0, 2)), np.zeros(0), [0.0, 0.0], margin=0.1).status) == Status.OPTIMAL
     assert int(l0.solve_exact(np.zeros((2, 0)), [1, -1], np.zeros(0), margin=0.1).status) == Status.INFEASIBLE
-    bad = jax.jit(lambda outputs: l0.solve_exact(outputs, [1, -1], [0.5, 0.5], margin=0.1))(jnp.array([[jnp.nan, 1], [1, 1]]))
+    bad = solve_one([[np.nan, 1], [1, 1]], [1, -1], [0.5, 0.5], 0.1)
     assert int(bad.status) == Status.INVALID_INPUT
     assert np.isnan(float(bad.loss))
     assert jboost.status.explain(bad.status)
@@ -332,7 +366,7 @@ def test_every_hypothesis_is_listed():
 
 @pytest.mark.slow
 def test_masked_columns_are_no_hypotheses():
-    solved = l0.solve_exact([[1, 1, 1], [1, -1, 1]], [1, -1], [0.0, 5.0, 5.0], margin=0.1, column_mask=[False, True, True])
+    solved = solve_one([[1, 1, 1], [1, -1, 1]], [1, -1], [0.0, 5.0, 5.0], 0.1, column_mask=[False, True, True])
     assert float(solved.loss) == pytest.approx(5.0, abs=1e-4)  # the second is right on both, for its cost; the last loses one more
     np.testing.assert_array_equal(solved.coefficients, [0, 1, 0])
     assert float(solved.lower_bound) == pytest.approx(5.0, abs=1e-3)
@@ -343,6 +377,6 @@ def test_losses_that_overflow_are_not_optimal():
     labels, weights = np.array([1.0, 1.0, -1.0, -1.0]), np.full(4, 3e38, np.float32)
     dataset = jboost.make_dataset(np.ones((4, 1), np.float32), labels, weights=weights)
     fitted = jboost.l0.fit(dataset, jboost.learners.pool(), margin=0.5)
-    exact = jboost.l0.solve_exact(np.array([[1.0, -1.0]] * 4), labels, np.zeros(2), margin=0.5, weights=weights)
+    exact = solve_one(np.array([[1.0, -1.0]] * 4), labels, np.zeros(2), 0.5, weights=weights)
     for status, upper in ((fitted.status, fitted.certificate.upper_bound), (exact.status, exact.loss)):
         assert int(status) != Status.OPTIMAL or np.isfinite(upper)

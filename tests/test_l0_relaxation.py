@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jboost
+from batches import few_at_once
 from jboost import l0
 from jboost.base.status import Status
 from jboost.l0 import all_pairs, certify, interior, newton, system
@@ -45,8 +46,8 @@ def random_pools(count, seed):
 
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(outputs, labels, costs, margins, tolerance, config=INTERIOR, weights=None, mask=None, column_mask=None, initial=None):
-    def one(outputs, labels, costs, margin, *rest):
-        weights, mask, column_mask, initial = rest
+    def one(problem):
+        outputs, labels, costs, margin, weights, mask, column_mask, initial = problem
         return l0.solve_relaxation(
             outputs,
             labels,
@@ -60,7 +61,7 @@ def solve_all(outputs, labels, costs, margins, tolerance, config=INTERIOR, weigh
             initial=initial,
         )
 
-    return jax.vmap(one)(outputs, labels, costs, margins, weights, mask, column_mask, initial)
+    return few_at_once(one, (outputs, labels, costs, margins, weights, mask, column_mask, initial))
 
 
 def ones_for(outputs):

@@ -12,6 +12,7 @@ from jax.experimental import sparse
 
 import jboost
 import linear_programs
+from batches import few_at_once
 from jboost import lp, operators
 from jboost.base.status import Status
 from jboost.lp import certify, conclude, derivatives, tighten
@@ -57,7 +58,7 @@ def stack(programs):
 
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(batch, tolerance, config):
-    return jax.vmap(lambda program: lp.solve(program, tolerance=tolerance, config=config))(batch)
+    return few_at_once(lambda program: lp.solve(program, tolerance=tolerance, config=config), batch)
 
 
 def all_programs():
@@ -125,7 +126,7 @@ def test_small_programs_without_upper_bounds_are_proven(wide):
     optima = np.array([one.objective for one in found])
     with jax.enable_x64(wide):
         batch = stack(programs)
-        at_vertices = jax.vmap(lambda *part: lp.solve(part[0], config=lp.FirstOrderConfig(), initial=part[1:]))
+        at_vertices = jax.jit(lambda *parts: few_at_once(lambda part: lp.solve(part[0], config=lp.FirstOrderConfig(), initial=part[1:]), parts))
         vertices = [jnp.asarray(np.stack([getattr(one, name) for one in found]), float) for name in ("primal", "dual")]
         interior = solve_all(batch, 1e-8 if wide else 1e-5, INTERIOR)
         assert np.isfinite(interior.upper_bound).mean() >= 0.98

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import linear_programs
+from batches import few_at_once
 from jboost.base.status import Status
 from jboost.lp import first_order, make_program, polish, scaling
 from jboost.lp.assess import assess, dual_side, primal_side
@@ -28,7 +29,7 @@ def solve(problem, tolerance, config=CONFIG, initial=None):
 
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(problems, tolerance, config=CONFIG):
-    return jax.vmap(lambda problem: first_order.solve(problem, tolerance, config))(problems)
+    return few_at_once(lambda problem: first_order.solve(problem, tolerance, config), problems)
 
 
 @functools.partial(jax.jit, static_argnames="config")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jboost
+from batches import few_at_once
 from jboost import adaboost, drive, learners, lpboost, relaxed_margin
 from jboost.base import records
 from jboost.base.boosting import Proposal
@@ -128,7 +129,7 @@ def test_votes_are_as_few_as_those_of_a_vertex():
 
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(games, nus, tolerance, config=None):
-    return jax.vmap(lambda game, nu: lpboost.solve(game, nu=nu, tolerance=tolerance, config=config))(games, nus)
+    return few_at_once(lambda problem: lpboost.solve(problem[0], nu=problem[1], tolerance=tolerance, config=config), (games, nus))
 
 
 @pytest.mark.slow

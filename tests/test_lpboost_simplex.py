@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jboost
+from batches import few_at_once
 from jboost import learners, lp, lpboost
 from jboost.base.status import Status
 from linear_programs import lpboost_dual_program, lpboost_program
@@ -37,10 +38,11 @@ def degenerate_games(seed):
 
 @functools.partial(jax.jit, static_argnames="config")
 def solve_all(games, nus, weights, mask, tolerance, config=SIMPLEX):
-    def one(game, nu, weights, mask):
+    def one(problem):
+        game, nu, weights, mask = problem
         return lpboost.solve(game, nu=nu, weights=weights, mask=mask, tolerance=tolerance, config=config)
 
-    return jax.vmap(one)(games, nus, weights, mask)
+    return few_at_once(one, (games, nus, weights, mask))
 
 
 def optimum_by_highs(game, nu, weights, mask):

@@ -17,6 +17,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
 import jboost
+from batches import few_at_once
 from jboost import learners, lpboost
 from jboost.base.status import Status
 from jboost.learners.monomials import Monomial
@@ -129,7 +130,7 @@ def solve_one(instance, max_order, config):
 
 @functools.partial(jax.jit, static_argnames=("max_order", "config"))
 def solve_many(instances, max_order=None, config=SMALL):
-    return jax.vmap(lambda one: solve_one(one, max_order, config))(instances)
+    return few_at_once(lambda one: solve_one(one, max_order, config), instances, 5)
 
 
 def device(instances):

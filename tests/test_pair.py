@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import batches
 import jboost
 from jboost.base.status import Status
 from jboost.pair import SweepConfig
@@ -16,10 +17,7 @@ from oracles.pair import check_separator, optimal_pair, random_degenerate_sets
 MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}  # relative; the margin is rounded at the end
 
 
-def solve_batch(points, labels, weights, mask, **options):
-    solve = functools.partial(jboost.pair.optimal_separator, **options)
-    batched = jax.jit(jax.vmap(lambda p, y, w, m: solve(p, y, weights=w, mask=m)))
-    return jax.device_get(batched(points, labels, weights, mask))
+solve_batch = functools.partial(batches.solve_batch, jboost.pair.optimal_separator)
 
 
 def assert_optimal(separators, row, points, labels, weights, mask, *, margin=True):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import batches
 import jboost
 from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
@@ -26,13 +27,11 @@ def solve(points, labels, **options):
 @pytest.fixture
 def small_chunks(monkeypatch):
     """Chunks as small as the sets: those of the usual sizes are nearly all padding, and take most of the time."""
-    for name, size in (("_SMALLEST_CHUNK", 256), ("_LEAF_SITES", 256), ("_LEAF_TRIPLES", 1024)):
+    for name, size in (("_SMALLEST_CHUNK", 1024), ("_LEAF_SITES", 1024), ("_LEAF_TRIPLES", 4096)):
         monkeypatch.setattr(search, name, size)
 
 
-def sweep_batch(points, labels, weights, mask, **options):
-    sweep = functools.partial(jboost.pair.optimal_separator, method="sweep", **options)
-    return jax.device_get(jax.jit(jax.vmap(lambda p, y, w, m: sweep(p, y, weights=w, mask=m)))(points, labels, weights, mask))
+sweep_batch = functools.partial(batches.solve_batch, jboost.pair.optimal_separator, method="sweep")
 
 
 def assert_same(found, swept, case, *, margin=True):
@@ -72,6 +71,7 @@ def assert_optimal(found, points, labels, weights, mask):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_sets, size", [(40, 8), (100, 8), (60, 24)])
+@pytest.mark.usefixtures("small_chunks")
 def test_degenerate_sets(num_sets, size):
     for points, labels, weights, mask in zip(*random_degenerate_sets(61, num_sets, size), strict=True):
         found = solve(points.astype(np.float32), labels.astype(np.int32), weights=weights.astype(np.float32), mask=mask)
@@ -81,7 +81,7 @@ def test_degenerate_sets(num_sets, size):
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_more_degenerate_sets():
-    assert_equals_sweep(random_degenerate_sets(62, 2000, 40))
+    assert_equals_sweep(random_degenerate_sets(62, 800, 40))
 
 
 @pytest.mark.parametrize("options", [{"fat": "flipped"}, {"tie_break": None, "margin": False}], ids=["flipped", "without tie break"])
@@ -254,21 +254,36 @@ def random_set(rng, size):
     return points.astype(np.float32), labels.astype(np.int32), weights.astype(np.float32)
 
 
+def assert_random_set_equals_sweep(rng, capacity):
+    """A set of up to so many points, padded to them."""
+    size = int(rng.integers(0, capacity + 1))
+    points, labels, weights = random_set(rng, size)
+    padded_size = max(capacity, 64)
+    rows = ((0, padded_size - size),)
+    padded = np.pad(points, (*rows, (0, 0))), np.pad(labels, rows, constant_values=1), np.pad(weights, rows, constant_values=1)
+    mask = np.arange(padded_size) < size
+    swept = jboost.pair.optimal_separator(*padded[:2], weights=padded[2], mask=mask, method="sweep")
+    found = solve(*padded[:2], weights=padded[2], mask=mask, config=None if capacity > 64 else DEEP)
+    assert_same(found, jax.device_get(swept), f"size = {size}, points = {points[:50].tolist()}")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.usefixtures("small_chunks")
 def test_ten_thousand_random_sets(seed):
-    """500 sets of up to 3,000 points for each seed, most of them small."""
+    """500 sets of up to 256 points for each seed, most of them small."""
     rng = np.random.default_rng([77, seed])
-    for _ in range(500):
-        capacity = int(rng.choice([64, 256, 1024, 3000], p=[0.6, 0.3, 0.08, 0.02]))
-        size = int(rng.integers(0, capacity + 1))
-        points, labels, weights = random_set(rng, size)
-        rows = ((0, capacity - size),)
-        padded = np.pad(points, (*rows, (0, 0))), np.pad(labels, rows, constant_values=1), np.pad(weights, rows, constant_values=1)
-        mask = np.arange(capacity) < size
-        swept = jboost.pair.optimal_separator(*padded[:2], weights=padded[2], mask=mask, method="sweep")
-        found = solve(*padded[:2], weights=padded[2], mask=mask, config=None if capacity > 64 else DEEP)
-        assert_same(found, jax.device_get(swept), f"seed = {seed}, size = {size}, points = {points[:50].tolist()}")
+    for capacity in rng.choice([16, 64, 256], size=500, p=[0.75, 0.22, 0.03]).tolist():
+        assert_random_set_equals_sweep(rng, capacity)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_larger_random_sets(seed):
+    """35 sets of up to 3,000 points for each seed, in chunks of the usual sizes."""
+    rng = np.random.default_rng([78, seed])
+    for capacity in [1024] * 30 + [3000] * 5:
+        assert_random_set_equals_sweep(rng, capacity)
 
 
 @pytest.mark.slow

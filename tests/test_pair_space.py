@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import batches
 import jboost
 from jboost.base.status import Status
 from jboost.pair import BranchAndBoundConfig, SweepConfig
@@ -21,15 +22,9 @@ NUM_KINDS = 9  # of sets of floats
 MARGIN_TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-11}  # relative; the margin is rounded at the end
 
 
-@functools.cache
-def solver(**options):
-    solve = functools.partial(jboost.pair.optimal_separator, **options)
-    return jax.jit(jax.vmap(lambda p, y, w, m: solve(p, y, weights=w, mask=m)))
-
-
 def solve_batch(batch, *, dtype=np.float32, **options):
     points, labels, weights, mask = batch
-    found = jax.device_get(solver(**options)(points.astype(dtype), labels, weights.astype(dtype), mask))
+    found = batches.solve_batch(jboost.pair.optimal_separator, points.astype(dtype), labels, weights.astype(dtype), mask, **options)
     return [jax.tree.map(lambda leaf, row=row: leaf[row], found) for row in range(len(labels))]
 
 
@@ -349,7 +344,7 @@ def test_larger_sets_against_all_triples(dtype):
 @pytest.mark.slow
 def test_has_no_derivative():
     points, labels, weights, mask = random_sets(10)
-    solve = solver()
+    solve = jax.vmap(lambda p, y, w, m: jboost.pair.optimal_separator(p, y, weights=w, mask=m))
     gradient = jax.grad(lambda p: jnp.sum(solve(p, labels, weights.astype(np.float32), mask).loss))(points.astype(np.float32))
     assert not np.any(np.asarray(gradient))
 

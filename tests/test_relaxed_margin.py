@@ -9,6 +9,7 @@ import pytest
 from scipy.optimize import linprog
 
 import jboost
+from batches import few_at_once
 from jboost import learners, relaxations, relaxed_margin
 from jboost.relaxed_margin import SolverConfig
 from jboost.relaxed_margin.solve import judge as judge_bounds
@@ -55,11 +56,12 @@ def soft_optimum(matrix, nu):
 def solve_all(games, nus, hard=False):
     config = SolverConfig(max_iterations=2000, iterations_per_check=40)
 
-    def one(game, nu):
+    def one(problem):
+        game, nu = problem
         relaxation = relaxations.hard_margin() if hard else relaxations.soft_margin(nu=nu)
         return relaxed_margin.solve(game, relaxation, tolerance=2e-3, config=config)
 
-    return jax.vmap(one)(games, nus)
+    return few_at_once(one, (games, nus))
 
 
 def judge(games, nus, solutions):

@@ -4,11 +4,13 @@ Each point is removed, the rest is solved anew, and every line that the model co
 Nothing is shared between two points but the cache of bisectors. Shares nothing with the package.
 """
 
+import functools
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 
+from oracles.pair import _splits as splits_by_lines
 from oracles.pair import optimal_pair
 
 
@@ -54,17 +56,17 @@ def _count_occurrences(points, labels, weights, rest, i, bisectors):
     """(right, wrong) among the optimal (centre, class of oriented lines) of the class of the point, and the trivial occurrence."""
     label = labels[i]
     own = labels[rest] == label
-    optimum = optimal_pair(points[rest], labels[rest], weights[rest]).loss
+    optimum = np.min((splits_by_lines(points[rest]) != (labels[rest] > 0)) @ weights[rest])
     right = 0
     wrong = int(weights[rest][own].sum() == optimum)  # the constant classifier "other class"
     for centre in rest[own]:
         offsets = points[rest] - points[centre]
-        for direction in _classes_of_lines(offsets):
-            turn = direction[0] * offsets[:, 1] - direction[1] * offsets[:, 0]
-            kept = np.where(own, turn >= 0, turn < 0)
-            if weights[rest][~kept].sum() == optimum:
-                answer = _answers_right(points, labels, rest[kept], i, bisectors)
-                right, wrong = right + answer, wrong + (not answer)
+        directions = np.array(_classes_of_lines(offsets))
+        turns = directions[:, :1] * offsets[:, 1] - directions[:, 1:] * offsets[:, 0]
+        kept = np.where(own, turns >= 0, turns < 0)  # [classes, points]
+        for members in kept[~kept @ weights[rest] == optimum]:
+            answer = _answers_right(points, labels, rest[members], i, bisectors)
+            right, wrong = right + answer, wrong + (not answer)
     return right, wrong
 
 
@@ -77,7 +79,7 @@ def _classes_of_lines(offsets):
     if not exact:
         return [(1, 0)]  # nothing can tell two lines apart
     upper = [(u, v) if v > 0 or (v == 0 and u > 0) else (-u, -v) for u, v in exact]
-    upper.sort(key=lambda d: Fraction(-d[0], abs(d[0]) + d[1]))
+    upper.sort(key=functools.cmp_to_key(lambda one, other: one[1] * other[0] - one[0] * other[1]))  # by the angle
     cycle = upper + [(-u, -v) for u, v in upper]
     following = cycle[1:] + cycle[:1]
     between = [(u + s, v + t) if (u + s, v + t) != (0, 0) else (-v, u) for (u, v), (s, t) in zip(cycle, following, strict=True)]
@@ -100,8 +102,8 @@ def _bisector(points, labels):
         return np.zeros(2, np.int64), -1 if len(lower) == 0 else 1
     best, line = Fraction(-1), None
     differences = (points[:, None] - points[None]).reshape(-1, 2)
-    differences = np.unique(differences[np.any(differences != 0, axis=1)], axis=0)
-    normals = np.unique(np.concatenate([differences, differences[:, ::-1] * np.array([-1, 1])]), axis=0)
+    differences = differences[np.any(differences != 0, axis=1)]
+    normals = np.concatenate([differences, differences[:, ::-1] * np.array([-1, 1])])
     least, most = (upper @ normals.T).min(axis=0), (lower @ normals.T).max(axis=0)
     gaps, lengths = least - most, (normals**2).sum(axis=1)
     near = gaps >= 0.999999 * np.max(gaps / np.sqrt(lengths)) * np.sqrt(lengths)

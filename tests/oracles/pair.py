@@ -56,7 +56,7 @@ def optimal_pair(points, labels, weights=None) -> PairOptimum:
     for row in optimal:
         upper = row ^ positive
         removed.append(_gap_squared(projections, lengths_squared, upper & ~row, ~upper & ~row))
-        flipped.append(_gap_squared(projections, lengths_squared, upper, ~upper))
+        flipped.append(_gap_squared(projections, lengths_squared, upper, ~upper) if row.any() else removed[-1])
     best = max(removed)
     half = 4 * scale * scale
     return PairOptimum(
@@ -172,6 +172,8 @@ def _integer_weights(weights, num_points):
     """Integer weights [n] and their scale, None where the weights are integers already."""
     if weights is None:
         return np.ones(num_points, np.int64), None
+    if np.shape(weights) == (num_points,) and getattr(weights, "dtype", None) == np.int64 and ((weights > 0) & (weights < 2**31)).all():
+        return weights, None
     integers, scale = _exact_integers(weights)
     if integers.shape != (num_points,):
         raise ValueError(f"weights must be [{num_points}], got {integers.shape}")
@@ -185,7 +187,7 @@ def _integer_weights(weights, num_points):
 
 def _positive(labels, num_points):
     labels = np.asarray(labels, np.float64)
-    if labels.shape != (num_points,) or not np.isin(labels, (-1, 1)).all():
+    if labels.shape != (num_points,) or not (np.abs(labels) == 1).all():
         raise ValueError(f"labels must be [{num_points}] of +1/-1")
     return labels > 0
 

@@ -63,25 +63,24 @@ def splits_by_planes(points):
     signs = (heights > 0).astype(int) - (heights < 0)
     if not signs.any():
         return np.concatenate([_splits_in_plane(points, normals[spans]), constants])
-    patterns = np.unique(signs * signs[np.arange(len(signs)), (signs != 0).argmax(axis=1)][:, None], axis=0)
+    first = signs[np.arange(len(signs)), (signs != 0).argmax(axis=1)]
+    patterns, normals = _distinct(signs * first[:, None], normals[spans])
     rows = [constants]
-    for pattern in patterns:
+    for pattern, normal in zip(patterns, normals, strict=True):
         on = pattern == 0
         row = np.broadcast_to(pattern > 0, (1, size))
-        flat = _splits_in_plane(points[on], _normal_of(points[on]))
+        flat = _splits_in_plane(points[on], normal[None])
         split = np.repeat(row, len(flat) + 2, axis=0)
         split[:, on] = np.concatenate([flat, np.ones((1, on.sum()), bool), np.zeros((1, on.sum()), bool)])
         rows += [split, ~split]
-    return np.unique(np.concatenate(rows), axis=0)
+    return _distinct(np.concatenate(rows))[0]
 
 
-def _normal_of(points):
-    """A normal [1, 3] of coplanar points that span their plane."""
-    for i, j, k in itertools.combinations(range(len(points)), 3):
-        normal = np.cross(points[j] - points[i], points[k] - points[i])
-        if normal.any():
-            return normal[None]
-    raise ValueError("the points lie on a line")
+def _distinct(rows, *others):
+    """The distinct rows of signs or truth values [k, n], n up to 39, and the first of each in other arrays."""
+    places = 3 ** np.arange(rows.shape[1])
+    _, first = np.unique(rows.astype(np.int64) @ places, return_index=True)
+    return rows[first], *(other[first] for other in others)
 
 
 def _splits_in_plane(points, normals):

@@ -72,7 +72,8 @@ def pareto_front(
         give status INVALID_INPUT, NaN losses and a count of 0.
 
     >>> import jboost
-    >>> front = jboost.pair.pareto_front([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0]], [-1, 1, -1, 1], max_points=4)
+    >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0], [9.0, 1.0]]
+    >>> front = jboost.pair.pareto_front(points, [-1, 1, -1, 1, 1], max_points=8)
     >>> int(front.count), front.losses[:2].tolist(), front.margins[:2].tolist()
     (2, [1.0, 2.0], [3.0, inf])
     """
@@ -122,7 +123,8 @@ def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) 
       `TradeOff`; ties go to the lighter point. With no point on the front the energy is NaN.
 
     >>> import jboost
-    >>> front = jboost.pair.pareto_front([[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0]], [-1, 1, -1, 1], max_points=4)
+    >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0], [9.0, 1.0]]
+    >>> front = jboost.pair.pareto_front(points, [-1, 1, -1, 1, 1], max_points=8)
     >>> best = jboost.pair.best_trade_off(front, lambda weight, margin: weight + 1 / margin)
     >>> round(float(best.energy), 3), float(best.margin)
     (1.333, 3.0)
