@@ -18,6 +18,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -144,21 +145,20 @@ class Measured(NamedTuple):
     checkout: str
 
 
-def run(measured: Sequence[Measured], checkouts: Mapping[str, Path], *, side_by_side: int = 1) -> list[dict[str, Any]]:
-    """A record for each of them, in their order; after Ctrl-C for those that are done."""
+def run(measured: Sequence[Measured], checkouts: Mapping[str, Path], keep: Callable[[list[dict[str, Any]]], Any], *, side_by_side: int = 1) -> None:
+    """Hands the records of those that are done, in their order, to `keep` after each of them, so that a run that is cut off loses none."""
     records: dict[int, dict[str, Any]] = {}
+    lock = threading.Lock()
     with tempfile.NamedTemporaryFile() as turn, concurrent.futures.ThreadPoolExecutor(side_by_side) as pool:
 
         def note(number: int, each: Measured) -> None:
-            records[number] = _record(each, checkouts[each.checkout], turn.name)
+            record = _record(each, checkouts[each.checkout], turn.name)
+            with lock:
+                records[number] = record
+                keep([records[number] for number in sorted(records)])
 
-        waiting = [pool.submit(note, number, each) for number, each in enumerate(measured)]
-        try:
-            for each in waiting:
-                each.result()
-        except KeyboardInterrupt:
-            pool.shutdown(wait=False, cancel_futures=True)
-    return [records[number] for number in sorted(records)]
+        for waiting in [pool.submit(note, number, each) for number, each in enumerate(measured)]:
+            waiting.result()
 
 
 def _record(measured: Measured, path: Path, turn: str) -> dict[str, Any]:
@@ -264,11 +264,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     checkouts = {"before": options.before.resolve()} if options.before else {}
     kinds = ["call"] if options.calls_only else list(KINDS)
     measured = list_measured(names, kinds, float64=options.float64, platforms=options.platform or [None], checkouts=[*checkouts, "this"])
-    records = run(measured, {**checkouts, "this": harness.ROOT}, side_by_side=options.side_by_side)
     output = options.output or (harness.TRIALS if options.only else harness.RESULTS)
-    harness.write(
-        "compilation", {"num_examples": len(algorithms()["adaboost.fit"].arrays[0]), "side_by_side": options.side_by_side, "records": records}, output
-    )
+    sizes = {"num_examples": len(algorithms()["adaboost.fit"].arrays[0]), "side_by_side": options.side_by_side}
+
+    def keep(records: list[dict[str, Any]]) -> None:
+        harness.write("compilation", {**sizes, "records": records}, output)
+
+    run(measured, {**checkouts, "this": harness.ROOT}, keep, side_by_side=options.side_by_side)
     return 0
 
 
