@@ -81,7 +81,7 @@ def test_degenerate_sets(num_sets, size):
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_more_degenerate_sets():
-    assert_equals_sweep(random_degenerate_sets(62, 800, 40))
+    assert_equals_sweep(random_degenerate_sets(62, 2000, 40))
 
 
 @pytest.mark.parametrize("options", [{"fat": "flipped"}, {"tie_break": None, "margin": False}], ids=["flipped", "without tie break"])
@@ -278,11 +278,11 @@ def test_ten_thousand_random_sets(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(5))
 def test_larger_random_sets(seed):
-    """35 sets of up to 3,000 points for each seed, in chunks of the usual sizes."""
+    """50 sets of up to 3,000 points for each seed, in chunks of the usual sizes."""
     rng = np.random.default_rng([78, seed])
-    for capacity in [1024] * 30 + [3000] * 5:
+    for capacity in [1024] * 40 + [3000] * 10:
         assert_random_set_equals_sweep(rng, capacity)
 
 

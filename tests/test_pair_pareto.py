@@ -142,7 +142,7 @@ def assert_same_front(front, swept):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed, num, size", [(76, 120, 12), (77, 20, 60)])
+@pytest.mark.parametrize("seed, num, size", [(76, 250, 12), (77, 40, 60)])
 def test_cells_of_directions_find_what_the_sweep_finds(seed, num, size):
     points, labels, weights, mask = random_degenerate_sets(seed, num, size)
     points, weights = points.astype(np.float32), weights.astype(np.float32)
