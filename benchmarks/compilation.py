@@ -32,7 +32,7 @@ from benchmarks.algorithms import Algorithm, algorithms, small_fits
 
 NUM_MEMBERS = 16  # of a batch
 _MOST_SOURCES = 5
-_REPEATS = 10
+_REPEATS, _SECONDS = 10, 2.0  # of later calls: so many at least, and for so long
 _BACKEND_EVENT = "/jax/core/compile/backend_compile_duration"
 _TIMEOUT = 1800  # seconds of one measurement
 _TURN = "JBOOST_BENCHMARK_TURN"  # names the file that a process locks while it measures later calls
@@ -85,7 +85,7 @@ def seconds_of(name: str, kind: Kind) -> dict[str, Any]:
 
 def _best_of_later_calls(call: Callable[..., Any], arrays: tuple[Any, ...]) -> float:
     later: list[float] = []
-    while len(later) < _REPEATS and sum(later) < 10:
+    while (len(later) < _REPEATS or sum(later) < _SECONDS) and sum(later) < 10:
         begin = time.perf_counter()
         jax.block_until_ready(call(*arrays))
         later.append(time.perf_counter() - begin)
@@ -145,14 +145,21 @@ class Measured(NamedTuple):
     checkout: str
 
 
-def run(measured: Sequence[Measured], checkouts: Mapping[str, Path], keep: Callable[[list[dict[str, Any]]], Any], *, side_by_side: int = 1) -> None:
+def run(
+    measured: Sequence[Measured],
+    checkouts: Mapping[str, Path],
+    keep: Callable[[list[dict[str, Any]]], Any],
+    *,
+    side_by_side: int = 1,
+    counts: bool = True,
+) -> None:
     """Hands the records of those that are done, in their order, to `keep` after each of them, so that a run that is cut off loses none."""
     records: dict[int, dict[str, Any]] = {}
     lock = threading.Lock()
     with tempfile.NamedTemporaryFile() as turn, concurrent.futures.ThreadPoolExecutor(side_by_side) as pool:
 
         def note(number: int, each: Measured) -> None:
-            record = _record(each, checkouts[each.checkout], turn.name)
+            record = _record(each, checkouts[each.checkout], turn.name, counts)
             with lock:
                 records[number] = record
                 keep([records[number] for number in sorted(records)])
@@ -161,11 +168,11 @@ def run(measured: Sequence[Measured], checkouts: Mapping[str, Path], keep: Calla
             waiting.result()
 
 
-def _record(measured: Measured, path: Path, turn: str) -> dict[str, Any]:
+def _record(measured: Measured, path: Path, turn: str, counts: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"algorithm": measured.name, "kind": measured.kind, "dtype": "float64" if measured.float64 else "float32"}
     record |= {"checkout": measured.checkout, "platform": measured.platform}
     record |= _in_process("seconds", measured, path, turn)
-    if measured.kind == "call" and "error" not in record:
+    if counts and measured.kind == "call" and "error" not in record:
         record |= _in_process("counts", measured, path, turn)
     _say(", ".join(f"{key} {value:.3g}" if isinstance(value, float) else f"{key} {value}" for key, value in record.items()))
     return record
@@ -253,6 +260,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--side-by-side", type=int, default=1, metavar="N", help="processes at a time; default 1")
     parser.add_argument("--float64", action="store_true", help="with 64-bit types enabled as well")
     parser.add_argument("--calls-only", action="store_true", help="neither batches nor calls inside of a jit")
+    parser.add_argument("--seconds-only", action="store_true", help="without the counts of operations and fusions, which take a process of their own")
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results, and benchmarks-out with --only")
     parser.add_argument("--one", nargs=4, metavar=("WHAT", "NAME", "KIND", "FOLDER"), help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -270,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def keep(records: list[dict[str, Any]]) -> None:
         harness.write("compilation", {**sizes, "records": records}, output)
 
-    run(measured, {**checkouts, "this": harness.ROOT}, keep, side_by_side=options.side_by_side)
+    run(measured, {**checkouts, "this": harness.ROOT}, keep, side_by_side=options.side_by_side, counts=not options.seconds_only)
     return 0
 
 
