@@ -241,11 +241,12 @@ def _row(record: Mapping[str, Any]) -> list[str]:
     cells = [record["algorithm"], record["kind"], record["checkout"], record["platform"] or "", record["dtype"].removeprefix("float")]
     if "error" in record:
         return [*cells, *[""] * 7, record["error"]]
-    has_counts = "fusions" in record
-    counts = [str(record["operations"]), f"{record['fusions']} ({record['distinct_fusions']})", str(record["while_loops"])]
     seconds = [harness.seconds_text(record[key]) for key in ("trace_seconds", "xla_seconds", "run_seconds")]
-    sources = ", ".join(f"{name} {count}" for name, count in record["sources"].items()) if has_counts else ""
-    return [*cells, str(record["num_programs"]), *(counts if has_counts else [""] * 3), *seconds, sources]
+    if "fusions" not in record:
+        return [*cells, str(record["num_programs"]), *[""] * 3, *seconds, ""]
+    counts = [str(record["operations"]), f"{record['fusions']} ({record['distinct_fusions']})", str(record["while_loops"])]
+    sources = ", ".join(f"{name} {count}" for name, count in record["sources"].items())
+    return [*cells, str(record["num_programs"]), *counts, *seconds, sources]
 
 
 def _say(text: str) -> None:
