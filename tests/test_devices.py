@@ -39,10 +39,15 @@ def test_programs_of_the_host_may_also_stand_inside_a_program_of_the_callers(cub
 def options(monkeypatch):
     """The options of XLA by platform, none of them looked at before."""
     wanted = {}
-    monkeypatch.setattr(devices, "_COMPILER_OPTIONS", wanted)
+    monkeypatch.setattr(devices, "COMPILER_OPTIONS", wanted)
     devices._known_options.cache_clear()
     yield wanted
     devices._known_options.cache_clear()
+
+
+@pytest.mark.parametrize("platform", devices.COMPILER_OPTIONS)
+def test_this_version_of_xla_knows_the_options(platform):
+    assert devices._known_options(platform) == devices.COMPILER_OPTIONS[platform]
 
 
 def test_options_that_xla_does_not_know_are_left_out(options, cubes):

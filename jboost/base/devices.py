@@ -11,7 +11,7 @@ import jax
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
-_COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
+COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
     # A whole loop of small steps becomes one CUDA graph, so that a GPU does not wait for the host between two steps.
     "gpu": {
         "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
@@ -70,7 +70,9 @@ def compile_side_by_side(*lowered: Any) -> None:
 @functools.cache
 def _known_options(name: str) -> dict[str, Any] | None:
     """The options of XLA for a platform; None where there are none, or this version does not know them."""
-    wanted = _COMPILER_OPTIONS.get(name)
+    wanted = COMPILER_OPTIONS.get(name)
+    if wanted is None:
+        return None
     try:
         jax.jit(lambda: 0.0, compiler_options=wanted).lower().compile()
     except jax.errors.JaxRuntimeError:

@@ -40,13 +40,8 @@ TYPICAL_SECONDS = {
     "fit adaboost": 3.0,
     "fit infoboost": 2.0,
 }
-# Flags of XLA: programs of many small steps run best on a GPU where a whole loop is one CUDA graph ...
-_GRAPHS = (
-    "--xla_gpu_enable_command_buffer=FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CONDITIONAL,WHILE,DYNAMIC_SLICE_FUSION",
-    "--xla_gpu_graph_min_graph_size=1",
-)
-# ... and the older code generator for CPUs compiles them in two thirds of the time. A flag that XLA does not know ends the process.
-_OLDER_GENERATOR, _LAST_KNOWN_TO_HAVE_IT = "--xla_cpu_use_fusion_emitters=false", (0, 11)
+# XLA ends the process at a flag that it does not know: the last version of jaxlib that is known to have the one for CPUs.
+_LAST_WITH_OLDER_GENERATOR = (0, 11)
 
 
 class Count(NamedTuple):
@@ -94,18 +89,24 @@ def count() -> Count:
 def prepare() -> None:
     """Settings of JAX and XLA for a command: to be called before anything is computed."""
     _keep()
-    _bind_to_one_thread()
+    _factorise_on_one_thread()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # without XLA's alarm about long compilations
     given = os.environ.get("XLA_FLAGS", "")
     flags = [given]
     if importlib.metadata.entry_points(group="jax_plugins") and "command_buffer" not in given:
-        flags.extend(_GRAPHS)
-    if jax.version.__version_info__[:2] <= _LAST_KNOWN_TO_HAVE_IT and "fusion_emitters" not in given:
-        flags.append(_OLDER_GENERATOR)
+        flags.extend(_flags("gpu"))
+    if jax.version.__version_info__[:2] <= _LAST_WITH_OLDER_GENERATOR and "fusion_emitters" not in given:
+        flags.extend(_flags("cpu"))
     os.environ["XLA_FLAGS"] = " ".join(flags).strip()
 
 
-def _bind_to_one_thread() -> None:
+def _flags(platform_name: str) -> list[str]:
+    """The options of XLA for programs on a platform, as XLA_FLAGS has them."""
+    options = devices.COMPILER_OPTIONS[platform_name]
+    return [f"--{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in options.items()]
+
+
+def _factorise_on_one_thread() -> None:
     """Factorisations by one thread, unless the user said how many: JAX's go through SciPy's OpenBLAS, whose idle threads spin."""
     import scipy.linalg  # noqa: F401  what is to be limited must be loaded
     import threadpoolctl

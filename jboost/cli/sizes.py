@@ -1,6 +1,7 @@
 """Sizes to which commands pad rows and columns, so that tables of similar size share compiled programs.
 
-Where a fit takes less time than its compilation sizes double; beyond that padding adds a quarter of the work at most.
+Where a fit takes less time than its compilation sizes double; beyond that rows grow by a quarter at most,
+or by less where the work grows faster than they do and takes long.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ def linear(num_rows: int) -> int:
 
 
 def superlinear(num_rows: int) -> int:
-    """Rows of work that grows faster than they do, as of a relaxation with cuts for pairs of them."""
+    """Rows of work that grows faster than they do and is mostly quicker than its compilation, as of the relaxation of l0."""
     return shared_size(num_rows, least=256, doubles_to=512)
 
 

@@ -188,8 +188,9 @@ def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactCon
         return batching.in_chunks(functools.partial(_search, config=config), at_once=1)(data, tolerance, cutoff)
     check.can_be_watched(on_step, (data, tolerance, cutoff), between="batches")
     pool, state, is_valid = _begin(data, cutoff, config=config)
-    ends_by_itself = _finish.lower(pool, state, tolerance, is_valid, jnp.zeros((), bool), config=config)
-    devices.compile_side_by_side(_advance.lower(pool, state, tolerance, config=config), ends_by_itself)
+    if bool(_unfinished(state, config)):
+        ends_by_itself = _finish.lower(pool, state, tolerance, is_valid, jnp.zeros((), bool), config=config)
+        devices.compile_side_by_side(_advance.lower(pool, state, tolerance, config=config), ends_by_itself)
     goes_on = True
     for _ in range(config.max_batches):
         if not goes_on or not bool(_unfinished(state, config)):
