@@ -234,6 +234,8 @@ def table(results: Mapping[str, Any]) -> str:
     rows = [_row(record) for record in results["records"]]
     beside = f", of which {results['side_by_side']} ran side by side" if results["side_by_side"] > 1 else ""
     title = f"The first call of each public algorithm on {results['num_examples']} examples, in a new process{beside}; seconds of the clock."
+    if "remark" in results:  # of results that were joined by hand
+        title += f" {results['remark']}"
     return title + "\n\n" + harness.markdown_table(header, rows)
 
 
