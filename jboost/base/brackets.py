@@ -50,13 +50,18 @@ def sum_and_slack(sums: Sums, num_terms: Any, left: Array, right: Array) -> tupl
       left: factors in the default float type.
       right: factors in the default float type; the two broadcast.
     """
+    total, size = sums(*_terms(left, right))
+    return total, size * ((num_terms + 2) * 2.0**-52)
+
+
+def _terms(left: Array, right: Array) -> tuple[Array, Array]:
+    """The products in 64 bits, and bounds of their sizes, 0 for none but those that are 0."""
     terms = widen(left) * widen(right)
     sizes = jnp.abs(terms)
     if left.dtype.itemsize == 8:
         lost = 2.0**-1022 * (1 + jnp.abs(left) + jnp.abs(right))  # a product or a factor that is taken for 0
         sizes = sizes + jnp.where(is_nonzero(left) & is_nonzero(right), 2.0**53 * lost, 0)
-    total, size = sums(terms, sizes)
-    return total, size * ((num_terms + 2) * 2.0**-52)
+    return terms, sizes
 
 
 def round_outwards(total: Array, slack: Array, dtype: Any) -> tuple[Array, Array]:
@@ -81,6 +86,28 @@ def bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
         return sum_products(along(-1), max(left.shape[-1], right.shape[-1]), left, right)
 
     return numerics.in_64_bits(bracket)(left, right)
+
+
+def sharp_bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
+    """`bracket_dot`, with both floats equal to the sum where it has no rounding: short factors whose products are multiples of 2^-20, few and small.
+
+    A product of two numbers that float32 holds is exact in 64 bits, and so is a sum of multiples of 2^-20 whose sizes add up to less than 2^32.
+    """
+
+    def bracket(left: Array, right: Array) -> tuple[Array, Array]:
+        terms, sizes = _terms(left, right)
+        is_whole = jnp.floor(2.0**20 * terms) == 2.0**20 * terms
+        is_exact = is_whole if left.dtype.itemsize < 8 else (sizes == 0) | (is_whole & _is_short(left) & _is_short(right))
+        total, size, are_exact = reduce.several((reduce.SUM, terms), (reduce.SUM, sizes), (reduce.ALL, is_exact))
+        slack = size * ((terms.shape[-1] + 2) * 2.0**-52)
+        return round_outwards(total, jnp.where(are_exact & (size < 2.0**32), 0.0, slack), left.dtype)
+
+    return numerics.in_64_bits(bracket)(left, right)
+
+
+def _is_short(values: Array) -> Array:
+    """Whether float32 holds numbers of 64 bits, and none is below its normal range."""
+    return numerics.held_in(values, jnp.float32) == values
 
 
 def add_brackets(brackets: list[tuple[Array, Array]]) -> tuple[Array, Array]:

@@ -48,7 +48,11 @@ _FROM_GRAVE_TO_LIGHT = (
 )
 
 _EXPLANATIONS = {
-    Status.OPTIMAL: ("the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for", "nothing to do"),
+    Status.OPTIMAL: (
+        "the result is optimal within rounding and the tolerance; the bounds returned are valid, and further apart only where rounding leaves "
+        "less proven",
+        "nothing to do",
+    ),
     Status.PRECISION_LIMIT: (
         "what was returned could not be proven optimal in the float types at hand: `loss` is its true loss, and `lower_bound` is valid",
         "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
@@ -85,7 +89,8 @@ _EXPLANATIONS = {
         "allow more time, or go on from the state that was reached",
     ),
     Status.PRIMAL_INFEASIBLE: (
-        "no point meets all rows and bounds of the linear program: `dual` is a ray that shows it, a proof where `lower_bound` is inf",
+        "no point meets all rows and bounds of the linear program: `dual` is a ray that shows it, in exact arithmetic where `lower_bound` is inf, "
+        "else but for rounding",
         "relax the rows on which `dual` is not 0",
     ),
     Status.DUAL_INFEASIBLE: (
@@ -126,7 +131,7 @@ def explain(code: ArrayLike) -> str:
 
     >>> import jboost
     >>> jboost.status.explain(0)
-    'OPTIMAL: the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for. Remedy: nothing to do.'
+    'OPTIMAL: the result is optimal within rounding and the tolerance; ... Remedy: nothing to do.'
     """
     codes = np.asarray(code).reshape(-1)
     if codes.size == 0:

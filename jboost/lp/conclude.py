@@ -13,6 +13,7 @@ from jboost.base.types import Array
 from jboost.lp import certify, repair, repair_dual
 from jboost.lp.assess import assess, dual_side, primal_side
 from jboost.lp.problem import LinearProgram
+from jboost.lp.snap import snap, snap_ray
 from jboost.lp.types import History, LPSolution, ProofConfig
 
 _ROUNDINGS = 32  # units of rounding: an error that is as good as none
@@ -39,26 +40,37 @@ def conclude(
     within = jnp.where(is_unbounded, primal, inside)
     repaired = repair.repair(problem, within, max_rows=proof.max_repaired_rows)
     allowed = certify.allowed_dual(problem, dual)
-    mended = repair_dual.repair_dual(problem, tight, allowed, max_columns=proof.max_repaired_columns)
+    paid = jnp.where(is_infeasible, 0.0, problem.objective)  # a ray proves what it does whatever the objective is
+    mended = repair_dual.repair_dual(
+        problem._replace(objective=paid),
+        tight._replace(objective=paid),
+        allowed,
+        least=jnp.where(is_infeasible, 0.0, -jnp.inf).astype(dual.dtype),
+        max_columns=proof.max_repaired_columns,
+    )
+    snapped = certify.allowed_dual(problem, jnp.where(is_infeasible, snap_ray(allowed), snap(allowed)))
+    dual_points = jnp.stack([allowed, mended, snapped])
+    proven = _proven(tight, dual_points, is_infeasible)
+    takes_snapped = proven[2] > proven[1]
+    other = dual_points[jnp.where(takes_snapped, 2, 1)]
+    dual_points = jnp.stack([jnp.where(is_infeasible, other, allowed), other])
 
     points = jnp.stack([within, jnp.where(is_unbounded, inside, repaired.primal)])
-    dual_points = jnp.stack([allowed, jnp.where(is_infeasible, allowed, mended)])
     primals = jax.vmap(functools.partial(primal_side, problem))(points)
     duals = jax.vmap(functools.partial(dual_side, problem))(dual_points)
     qualities = jax.vmap(lambda one: jax.vmap(functools.partial(assess, problem, one))(duals))(primals)
-    takes_repaired, takes_mended = lax.optimization_barrier(_choose(qualities.error, dual.shape[0], ~is_unbounded))
-    dual_point = dual_points[takes_mended.astype(jnp.int32)]
-    lower, is_refuted = certify.prove_lower(tight, dual_point)
-    lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
+    takes_repaired, takes_other = lax.optimization_barrier(_choose(qualities.error, dual.shape[0], ~is_unbounded))
+    takes_other = takes_other | is_infeasible
+    lower = jnp.where(takes_other, jnp.maximum(proven[1], proven[2]), proven[0])
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
     is_bounded = is_unbounded & jnp.isfinite(lower)  # a ray no more: the point within its bounds
-    which, dual_which = (takes_repaired | is_bounded).astype(jnp.int32), takes_mended.astype(jnp.int32)
+    which, dual_which = (takes_repaired | is_bounded).astype(jnp.int32), takes_other.astype(jnp.int32)
     quality = jax.tree.map(lambda leaf: leaf[which, dual_which], qualities)
     status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
     is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(
         primal=points[which],
-        dual=dual_point,
+        dual=dual_points[dual_which],
         reduced_costs=quality.reduced_costs,
         primal_objective=quality.primal_objective,
         dual_objective=quality.dual_objective,
@@ -71,6 +83,12 @@ def conclude(
         history=history,
         status=status,
     )
+
+
+def _proven(tight: LinearProgram, duals: Array, is_infeasible: Array) -> Array:
+    """The lower bounds [k] that the duals [k, m] prove: of an infeasible program inf where one refutes it as a ray."""
+    lower, is_refuted = jax.vmap(functools.partial(certify.prove_lower, tight))(duals)
+    return jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
 
 
 def _choose(error: Array, num_rows: int, is_allowed: Array) -> tuple[Array, Array]:

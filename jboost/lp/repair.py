@@ -18,7 +18,9 @@ from jax import lax
 
 from jboost.base import brackets, cholesky, loops, numerics, reduce
 from jboost.base.types import Array
+from jboost.lp.implied_rows import find_implied
 from jboost.lp.problem import LinearProgram, fits_in_memory
+from jboost.lp.snap import snap_primal
 
 _NUM_MOVES = 4
 _CLEAR = 4.0  # roundings of the terms of a row
@@ -63,18 +65,23 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
     if num_chosen == 0:
         return Repaired(primal, _as_it_is(problem, primal))
     matrix = problem.operator.to_dense()
+    guess = snap_primal(problem, primal)
+    implied = find_implied(problem, matrix, guess, _weights(problem, guess), num_chosen)
 
     def improve(number: Array, point: Array, best: Repaired, num_refused: Array) -> tuple[Array, Repaired, Array]:
-        moved, upper, is_refused = _prove_and_move(problem, matrix, point, num_chosen, _nearness(number))
+        follows = jnp.where(number < 0, implied.here, implied.everywhere)
+        moved, upper, is_refused = _prove_and_move(problem, matrix, point, follows, num_chosen, _nearness(number))
         best = loops.cond(upper < best.upper_bound, lambda: Repaired(point, upper), lambda: best)
-        return moved, best, jnp.where(is_refused, num_refused + 1, 0)
+        is_first = number < 0
+        moved = loops.cond(is_first, lambda: primal, lambda: moved)  # a bad guess is no place to go on from
+        return moved, best, jnp.where(is_refused & ~is_first, num_refused + 1, 0)
 
     def turn(number: Array, carry: tuple[Array, Repaired, Array]) -> tuple[Array, Repaired, Array]:
         """One move, unless two in a row were refused, after which all are; in a branch, before which XLA takes no part of the work."""
         return loops.cond(carry[2] < 2, lambda: improve(number, *carry), lambda: carry)
 
     begun = Repaired(primal, jnp.full((), jnp.inf, primal.dtype))
-    last, best, _ = loops.fori_loop(0, _NUM_MOVES, turn, (primal, begun, jnp.zeros((), jnp.int32)))
+    last, best, _ = loops.fori_loop(-1, _NUM_MOVES, turn, (guess, begun, jnp.zeros((), jnp.int32)))
     return best._replace(primal=jnp.where(jnp.isfinite(best.upper_bound), best.primal, last))
 
 
@@ -87,7 +94,8 @@ def prove_upper(problem: LinearProgram, primal: Array, *, max_rows: int) -> Arra
     if num_chosen == 0:
         return _as_it_is(problem, primal)
     matrix = problem.operator.to_dense()
-    as_it_stands = lax.map(lambda number: _prove_and_move(problem, matrix, primal, num_chosen, _nearness(number))[1], jnp.arange(2))
+    follows = find_implied(problem, matrix, primal, _weights(problem, primal), num_chosen).here
+    as_it_stands = lax.map(lambda number: _prove_and_move(problem, matrix, primal, follows, num_chosen, _nearness(number))[1], jnp.arange(2))
     return jnp.minimum(jnp.min(as_it_stands), repair(problem, primal, max_rows=max_rows).upper_bound)
 
 
@@ -108,22 +116,25 @@ def _nearness(number: Array) -> Array:
     return jnp.where(number % 2 == 0, _NEAR, 0.0)
 
 
-def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, num_chosen: int, near: Array) -> tuple[Array, Array, Array]:
-    """The point [n] moved onto the rows in floats, what is proven next to where it was, and whether the move is refused as it leads further off."""
-    rows = _choose(problem, primal, num_chosen, near)
+def _prove_and_move(problem: LinearProgram, matrix: Array, primal: Array, follows: Array, num_chosen: int, near: Array) -> tuple[Array, Array, Array]:
+    """The point [n] moved onto the rows in floats, what is proven next to where it was, and whether the move is refused as it leads further off.
+
+    Rows that `follows` [m] names are met where all others are.
+    """
+    rows = _choose(problem, matrix, primal, follows, num_chosen, near)
     chosen = _take(problem, matrix, primal, rows)
     normal, unit = _normal_matrix(chosen)
     extremes = _extremes(rows, chosen, unit)
     inverse, push = _invert_and_solve(normal, unit * _aim(rows, chosen, extremes.missing))
     radius, is_proven = _radius(chosen, normal, unit, inverse, extremes)
-    meets = _are_met(problem, matrix, rows, radius, is_proven)
+    meets = _are_met(problem, matrix, rows, radius, is_proven) | follows
     step = chosen.weights * reduce.total((unit * push)[:, None] * chosen.matrix, axis=0)
     moved, is_refused = _move(problem, primal, step, rows.worst)
     return moved, _largest_objective(problem, primal, radius, meets), is_refused
 
 
 def _take(problem: LinearProgram, matrix: Array, primal: Array, rows: _Rows) -> _Chosen:
-    weights = _normal(jnp.minimum(_room(problem, primal), 1.0) ** 2)
+    weights = _weights(problem, primal)
     chosen = jnp.where(rows.is_chosen[:, None], matrix[rows.index], 0.0)
     largest, size, weight = reduce.several(
         (reduce.LARGEST, jnp.abs(chosen)),
@@ -193,13 +204,18 @@ def _room(problem: LinearProgram, primal: Array) -> Array:
     return jnp.maximum(room * (1 - 2 * jnp.finfo(room.dtype).eps), 0.0)
 
 
-def _choose(problem: LinearProgram, primal: Array, num_chosen: int, near: Array) -> _Rows:
+def _weights(problem: LinearProgram, primal: Array) -> Array:
+    """How far variables [n] may move, squared; 0 where that is too little for a float."""
+    return _normal(jnp.minimum(_room(problem, primal), 1.0) ** 2)
+
+
+def _choose(problem: LinearProgram, matrix: Array, primal: Array, follows: Array, num_chosen: int, near: Array) -> _Rows:
     """Equalities first, then rows that are missed, then those met by no more than `near` [] times what the worst is missed by."""
-    sides = jnp.stack([problem.row_lower, problem.row_upper, *problem.operator.bracket_matvec(primal)])
+    sides = jnp.stack([problem.row_lower, problem.row_upper, *brackets.sharp_bracket_dot(matrix, primal[None, :])])
     sides = lax.optimization_barrier(sides)  # else each of its consumers rounds the products outwards anew
-    is_equality, missed = problem.row_lower == problem.row_upper, _missed(*sides)
+    is_equality, missed = problem.row_lower == problem.row_upper, jnp.where(follows, -jnp.inf, _missed(*sides))
     of_inequalities, of_all = reduce.several((reduce.LARGEST, jnp.where(is_equality, 0.0, missed)), (reduce.LARGEST, missed))
-    tightest, index = numerics.top_k(jnp.where(is_equality, jnp.inf, missed), num_chosen)
+    tightest, index = numerics.top_k(jnp.where(is_equality & ~follows, jnp.inf, missed), num_chosen)
     row_lower, row_upper, below, above = sides.T[index].T
     is_chosen = tightest > -near * jnp.maximum(of_inequalities, 0.0)
     target = jnp.where(is_chosen, jnp.where(below - row_lower < row_upper - above, row_lower, row_upper), 0.0)

@@ -33,13 +33,14 @@ class _Signs(NamedTuple):
     margin: Array  # [n] what is sure
 
 
-def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Array, *, max_columns: int) -> Array:
-    """The dual itself, multiplied, or moved: the one that proves most, [m].
+def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Array, *, least: Array, max_columns: int) -> Array:
+    """The dual itself, multiplied, or moved: the one that proves most, [m]; the dual itself where none proves more than `least`.
 
     Args:
       problem: m rows, n variables.
       tight: the same, with the bounds that follow from others; what a dual proves is what it proves with these.
       dual: [m] allowed.
+      least: [] what is worth nothing: -inf, or 0 where the dual is a ray, as the dual 0 proves that.
       max_columns: static; so many reduced costs, at most, are moved at once. Of matrices with more than 4 million entries none is.
     """
     num_rows, num_columns = problem.operator.shape
@@ -62,7 +63,7 @@ def repair_dual(problem: LinearProgram, tight: LinearProgram, dual: Array, *, ma
         return loops.cond(so_far.is_short, lambda: consider(number, so_far), lambda: so_far)
 
     none = jnp.zeros((), dual.dtype)
-    return loops.fori_loop(0, num_candidates, turn, _Search(dual, dual, none - jnp.inf, none, none, jnp.ones((), bool))).best
+    return loops.fori_loop(0, num_candidates, turn, _Search(dual, dual, least, none, none, jnp.ones((), bool))).best
 
 
 class _Search(NamedTuple):

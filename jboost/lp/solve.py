@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from jboost.base import batching, check
+from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.lp import derivatives, first_order, interior_point
 from jboost.lp.first_order import FirstOrderConfig
@@ -16,6 +17,7 @@ from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.problem import LinearProgram, fits_in_memory, prepare
 from jboost.lp.types import LPSolution
 
+_NEARLY = 4.0  # times the tolerance, of the residuals and the gap of an optimal solution
 _LARGEST_FACTOR = 600  # rows or columns, whichever are fewer, for which a factor in each iteration is cheap
 
 
@@ -45,7 +47,9 @@ def solve(
       initial: for the first-order method, the solution of a program like this one, with as many rows and columns or fewer.
 
     Returns:
-      An `LPSolution`. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE (proven where `lower_bound` is inf; else no point whose scaled size is
+      An `LPSolution`. Bounds are never NaN, and cross only where `lower_bound` is inf, as of a program proven infeasible. Of status
+      PRIMAL_INFEASIBLE the upper bound is inf, of DUAL_INFEASIBLE and INVALID_INPUT both are infinite; of the others each is finite or nothing is
+      proven. Statuses: OPTIMAL, ITERATION_LIMIT, PRIMAL_INFEASIBLE (proven where `lower_bound` is inf; else no point whose scaled size is
       below the inverse of what a ray may miss, 2e-5 in float32 and 1e-8 in float64, is feasible), DUAL_INFEASIBLE (unbounded, or neither side has a
       feasible point; but for duals whose scaled size is above that inverse), NUMERICAL_ERROR, INVALID_INPUT. OPTIMAL means that the residuals and the
       gap that are returned are within the tolerance; within four times it where rounding ends the iterations of the interior point method, and the
@@ -93,8 +97,17 @@ def _differentiable(config: InteriorPointConfig | FirstOrderConfig, problem: Lin
 
 def _solve_one(config: InteriorPointConfig | FirstOrderConfig, problem: LinearProgram, tolerance: Array, initial: Any) -> LPSolution:
     if isinstance(config, InteriorPointConfig):
-        return interior_point.solve(problem, tolerance, config)
-    return first_order.solve(problem, tolerance, config, initial)
+        return _settled(interior_point.solve(problem, tolerance, config), tolerance)
+    return _settled(first_order.solve(problem, tolerance, config, initial), tolerance)
+
+
+def _settled(solution: LPSolution, tolerance: Array) -> LPSolution:
+    """OPTIMAL where the iterations ended short of it, by their own measure, and the bounds prove it of the points returned."""
+    ended_short = (solution.status == int(Status.ITERATION_LIMIT)) | (solution.status == int(Status.NUMERICAL_ERROR))
+    lower, upper = solution.lower_bound, solution.upper_bound
+    are_close = jnp.isfinite(lower) & jnp.isfinite(upper) & (upper - lower <= tolerance * (1 + jnp.abs(lower) + jnp.abs(upper)))
+    is_optimal = ended_short & are_close & (solution.error <= _NEARLY * tolerance)
+    return solution._replace(status=jnp.where(is_optimal, int(Status.OPTIMAL), solution.status).astype(jnp.int32))
 
 
 @_differentiable.defjvp

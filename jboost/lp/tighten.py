@@ -37,7 +37,9 @@ def _tighten(num_passes: int, matrix: Array, row_lower: Array, row_upper: Array,
 
         def take_implied() -> tuple[Array, Array]:
             implied_low, implied_high = _implied(matrix, row_lower[:, None], row_upper[:, None], low[None, :], high[None, :])
-            return jnp.where(low == -jnp.inf, implied_low, low), jnp.where(high == jnp.inf, implied_high, high)
+            lowest, highest = jnp.where(low == -jnp.inf, implied_low, low), jnp.where(high == jnp.inf, implied_high, high)
+            are_crossed = lowest > highest  # the program is infeasible, which a ray proves with bounds in order only
+            return jnp.where(are_crossed, low, lowest), jnp.where(are_crossed, high, highest)
 
         return loops.cond(reduce.any_true((low == -jnp.inf) | (high == jnp.inf)), take_implied, lambda: ends)
 

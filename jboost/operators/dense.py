@@ -42,12 +42,12 @@ class Dense:
         return jnp.matmul(sums.judged("weights", weights, self.shape[0]), jnp.abs(self.matrix), precision=lax.Precision.HIGHEST)
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
-        """Sums in 64 bits."""
-        return brackets.bracket_dot(self.matrix, sums.judged("vector", vector, self.shape[1])[None, :])
+        """Sums in 64 bits; without rounding where there is none."""
+        return brackets.sharp_bracket_dot(self.matrix, sums.judged("vector", vector, self.shape[1])[None, :])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
-        """Sums in 64 bits."""
-        return brackets.bracket_dot(self.matrix.T, sums.judged("vector", vector, self.shape[0])[None, :])
+        """Sums in 64 bits; without rounding where there is none."""
+        return brackets.sharp_bracket_dot(self.matrix.T, sums.judged("vector", vector, self.shape[0])[None, :])
 
     def to_dense(self) -> Array:
         """The matrix itself."""

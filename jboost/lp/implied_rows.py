@@ -1,0 +1,98 @@
+"""Equalities that follow from other equalities, to the bit: such as one of the rows of a transport problem, whose supplies add up to its demands.
+
+Rows that depend on one another have a singular normal matrix, from which no feasible point can be proven. So those that follow are found and left
+out: a reduction of the normal matrix tells which, and with what coefficients; these are rounded to ratios of small integers, and what they claim is
+tested without rounding. Where the test fails nothing is claimed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import brackets, loops, numerics, reduce
+from jboost.base.types import Array
+from jboost.lp.problem import LinearProgram
+
+_MAX_DENOMINATOR = 16  # of the coefficients
+_NEARLY = 0.02  # from an integer that a coefficient times its denominator may be: the test decides
+_MAX_NUMERATOR = 2.0**10
+
+
+class Implied(NamedTuple):
+    """Which equalities follow from the others."""
+
+    here: Array  # [m] bool, of points that differ from the given one only where variables can move
+    everywhere: Array  # [m] bool, of any point
+
+
+def find_implied(problem: LinearProgram, matrix: Array, primal: Array, weights: Array, num_rows: int) -> Implied:
+    """The equalities that follow from others, among the first `num_rows` (static) of them.
+
+    Args:
+      problem: m rows, n variables.
+      matrix: [m, n] its matrix.
+      primal: [n] a point.
+      weights: [n] how far variables may move from it, squared; 0 for those that stay.
+      num_rows: static; at most m.
+    """
+    is_equality = problem.row_lower == problem.row_upper
+    found, index = numerics.top_k(is_equality.astype(matrix.dtype), num_rows)
+    rows, sides = matrix[index], jnp.where(found > 0, problem.row_lower[index], 0.0)
+    coefficients, follows = _combinations(rows, weights, found > 0)
+    combined, is_exact = numerics.in_64_bits(_combine)(coefficients, rows)
+    stays, vanishes = reduce.several(
+        (reduce.ALL, is_exact & ((combined == 0) | (weights == 0)[None, :])), (reduce.ALL, is_exact & (combined == 0)), axis=1
+    )
+    low, high = brackets.sharp_bracket_dot(jnp.concatenate([coefficients, -combined], axis=1), jnp.concatenate([sides, primal])[None, :])
+    follows = jnp.stack([stays, vanishes]) & (follows & (low == 0) & (high == 0))[None, :]
+    return Implied(*jnp.zeros((2, matrix.shape[0]), bool).at[:, index].set(follows))
+
+
+def _combine(coefficients: Array, rows: Array) -> tuple[Array, Array]:
+    """Integer combinations of the rows [k, n], and which entries are exact; in the 64-bit scope, by the rule of `sharp_bracket_dot`."""
+    wide, entries = brackets.widen(coefficients), brackets.widen(rows)
+    is_whole = jnp.floor(2.0**20 * entries) == 2.0**20 * entries
+    combined, sizes = numerics.times(wide, entries), numerics.times(jnp.abs(wide), jnp.where(is_whole, jnp.abs(entries), 2.0**32))
+    short = numerics.narrow(combined, rows.dtype)
+    return short, (sizes < 2.0**32) & (short.astype(wide.dtype) == combined)
+
+
+def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Array, Array]:
+    """Integers [k, k], for each row that may follow a line with minus a denominator for itself and numerators for the others; and which [k]."""
+    root = jnp.sqrt(weights)
+    scaled = jnp.where(is_equality[:, None], rows * root[None, :], 0.0)
+    normal = jnp.matmul(scaled, scaled.T, precision=lax.Precision.HIGHEST)
+    reduced, is_pivot = _reduce(normal)
+    shares = jnp.where(is_pivot[None, :], reduced.T, 0.0)  # of row k in terms of the pivots
+    multiples = jnp.arange(1, _MAX_DENOMINATOR + 1, dtype=rows.dtype)[:, None, None] * shares[None]
+    is_whole = jnp.max(jnp.abs(multiples - jnp.round(multiples)), axis=2) < _NEARLY  # [denominators, k]
+    denominator = (jnp.argmax(is_whole, axis=0) + 1).astype(rows.dtype)
+    numerators = jnp.round(denominator[:, None] * shares)
+    is_small = jnp.max(jnp.abs(numerators), axis=1) <= _MAX_NUMERATOR
+    follows = is_equality & ~is_pivot & jnp.any(is_whole, axis=0) & is_small
+    lines = numerators - denominator[:, None] * jnp.eye(rows.shape[0], dtype=rows.dtype)
+    return jnp.where(follows[:, None], lines, 0.0), follows
+
+
+def _reduce(normal: Array) -> tuple[Array, Array]:
+    """The reduced row echelon form [k, k] of a normal matrix, with pivots on its diagonal, that with the largest share left first; and which."""
+    diagonal = jnp.diagonal(normal)
+    size = jnp.where(diagonal > 0, diagonal, 1.0)
+    least = float(jnp.finfo(normal.dtype).eps) ** 0.5
+
+    def eliminate(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        matrix, is_pivot, _ = carry
+        left = jnp.where(is_pivot, 0.0, jnp.diagonal(matrix) / size)
+        pivot = jnp.argmax(left)
+        is_taken = left[pivot] > least
+        line = matrix[pivot] / jnp.where(is_taken, matrix[pivot, pivot], 1.0)
+        is_line = lax.iota(jnp.int32, matrix.shape[0]) == pivot
+        cleared = jnp.where(is_line[:, None], line[None, :], matrix - matrix[:, pivot][:, None] * line[None, :])
+        return jnp.where(is_taken, cleared, matrix), is_pivot | (is_line & is_taken), is_taken
+
+    none = jnp.zeros(normal.shape[0], bool)
+    reduced, is_pivot, _ = loops.while_loop(lambda carry: carry[2], eliminate, (normal, none, reduce.any_true(diagonal > 0)))
+    return reduced, is_pivot
