@@ -1,4 +1,4 @@
-"""Model files without pickle, and writing that leaves nothing half-written.
+"""Model files without pickle.
 
 A model file is a zip archive that `numpy.load(path, allow_pickle=False)` reads as well. It holds one `<field>.npy` for every array of
 the model (a field of a model inside a model is `<field>.<field>.npy`, an entry of a list `<field>.<index>.npy`) and `header.json`:
@@ -21,18 +21,16 @@ import importlib.metadata
 import io
 import json
 import os
-import shutil
-import tempfile
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost import outputs
 from jboost.base.boosting import Ensemble
 from jboost.combine.types import LinearVote
 from jboost.data.binarization import Binarizer
@@ -109,7 +107,7 @@ def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any
         "model": description,
         "metadata": dict(metadata or {}),
     }
-    with atomic_file(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+    with outputs.file(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
         _write_member(archive, _HEADER, json.dumps(header, indent=2).encode())
         for name, array in arrays.items():
             buffer = io.BytesIO()
@@ -155,52 +153,6 @@ def package_version(name: str) -> str:
 
 
 # --- writing -------------------------------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def atomic_file(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file beside `path`, which takes its place at the end and disappears if anything goes wrong.
-
-    >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
-    >>> with atomic_file(path) as temporary:
-    ...     _ = temporary.write_text("1 2 3")
-    >>> path.read_text(), len(list(path.parent.iterdir()))
-    ('1 2 3', 1)
-    """
-    final = Path(path)
-    if not final.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {final.parent}: make it first")
-    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, final)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextlib.contextmanager
-def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary folder beside `path`, which takes its place at the end and disappears if anything goes wrong.
-
-    What was at `path` before is gone afterwards; whether it may go is the caller's question.
-    """
-    final = Path(os.path.abspath(path))
-    final.parent.mkdir(parents=True, exist_ok=True)
-    work = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
-    new, old = work / "new", work / "old"
-    try:
-        new.mkdir()
-        yield new
-        if final.exists():
-            os.replace(final, old)
-        try:
-            os.replace(new, final)
-        except BaseException:
-            if old.exists():
-                os.replace(old, final)
-            raise
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:

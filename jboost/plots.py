@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import files
+from jboost import outputs
 from jboost.base import check
 from jboost.base.types import ArrayLike
 from jboost.pair.types import Separator
@@ -312,7 +312,7 @@ def _new_axes(title: str, subtitle: str) -> tuple[Any, Any]:
 
 
 def _write(figure: Any, path: str | os.PathLike[str]) -> None:
-    with files.atomic_file(path) as temporary:
+    with outputs.file(path) as temporary:
         figure.savefig(temporary, format=Path(path).suffix.removeprefix(".") or None)
 
 

@@ -1,6 +1,5 @@
 """Model files: bit for bit, without pickle, whole or not at all."""
 
-import contextlib
 import dataclasses
 import io
 import json
@@ -352,31 +351,6 @@ def test_only_arrays_of_numbers_are_saved(path):
     with pytest.raises(ValueError, match="model.bias is a str"):
         files.save(make_separator("float32")._replace(bias="big"), path)
     assert not path.exists()
-
-
-def test_a_file_is_the_old_one_or_the_new_one(path):
-    path.write_text("old", encoding="utf-8")
-    with contextlib.suppress(KeyboardInterrupt), files.atomic_file(path) as temporary:
-        temporary.write_text("ne", encoding="utf-8")
-        raise KeyboardInterrupt
-    assert [file.name for file in path.parent.iterdir()] == ["model.npz"]
-    assert path.read_text(encoding="utf-8") == "old"
-    with pytest.raises(ValueError, match="there is no folder"), files.atomic_file(path.parent / "a" / "b"):
-        pass
-
-
-def test_a_folder_is_the_old_one_or_the_new_one(tmp_path):
-    folder = tmp_path / "deep" / "out"
-    with files.atomic_folder(folder) as work:
-        (work / "a").write_text("1", encoding="utf-8")
-    with contextlib.suppress(KeyboardInterrupt), files.atomic_folder(folder) as work:
-        (work / "b").write_text("2", encoding="utf-8")
-        raise KeyboardInterrupt
-    assert [file.name for file in folder.iterdir()] == ["a"]
-    with files.atomic_folder(folder) as work:
-        (work / "c").write_text("3", encoding="utf-8")
-    assert [file.name for file in folder.iterdir()] == ["c"]
-    assert [file.name for file in folder.parent.iterdir()] == ["out"]
 
 
 def test_two_arrays_of_one_name(tmp_path):

@@ -18,7 +18,7 @@ FLOORS = (
     ("lp", "monomials", "kernels", "relaxations", "losses"),
     ("pair", "learners"),
     ("ensemble", "adaboost", "infoboost", "relaxed_margin", "lpboost", "l0", "slipper", "example_weights", "combine"),
-    ("data", "files", "sharding", "drive"),
+    ("data", "files", "outputs", "sharding", "drive"),
     ("cli", "plots", "report", "sklearn"),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -29,7 +29,9 @@ FRONT = frozenset({"jboost", "jboost.__main__"})
 # (room, room of the same floor it may import): each pair says why it is here.
 # The command line is the door that opens the others; a model file holds the binarizer of what it predicts; pairwise boosting asks for the
 # hypotheses that AdaBoost asks for.
-SAME_FLOOR: frozenset[tuple[str, str]] = frozenset({("cli", "plots"), ("cli", "report"), ("files", "data"), ("combine", "adaboost")})
+SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
+    {("cli", "plots"), ("cli", "report"), ("files", "data"), ("files", "outputs"), ("combine", "adaboost")}
+)
 
 
 class Import(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost import drive
+from jboost import drive, outputs
 from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.cli import (
@@ -44,6 +44,8 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
       ValueError: in one line, for anything that the user can put right.
     """
     started, before = time.perf_counter(), programs.count()
+    if report_path is not None:
+        outputs.check_file(report_path, endings=build.ENDINGS)
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
@@ -73,7 +75,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     say(f"seconds     {text.seconds_line(seconds)}")
     say(f"device      {source.device}")
     say(f"programs    {text.programs_line(report['programs'])}")
-    if report_path:
+    if report_path is not None:
         build.write(report, report_path)
         say(f"written     {report_path}")
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from jboost import files
+from jboost import files, outputs
 from jboost.cli import inputs, programs
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
@@ -83,7 +83,7 @@ def end(
         "versions": build.versions(),
     }
     told = {"method": settings.method, "precision": settings.precision, "labels": dataclasses.asdict(opening.mapping), **metadata}
-    with files.atomic_folder(opening.output) as folder:
+    with outputs.folder(opening.output) as folder:
         with jax.enable_x64(settings.precision == "float64"):
             files.save(model, folder / MODEL, metadata=told)
         if beside is not None:

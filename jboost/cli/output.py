@@ -14,6 +14,8 @@ _FILES = {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY, KINDS, FRONT}
 
 def check_output(output: Path, overwrite: bool) -> None:
     """Raises ValueError where a fit may not write there."""
+    if str(output) in ("", "."):
+        raise ValueError("the output folder has no name, or is the folder that the command runs in: choose another --output")
     if output.exists() and not output.is_dir():
         raise ValueError(f"{output}: the output folder is a file: choose another --output")
     if Path.cwd().is_relative_to(output.resolve()):

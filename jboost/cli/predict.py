@@ -7,12 +7,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from jboost import files
+from jboost import files, outputs
 from jboost.cli import boost_predict, combine_predict, example_weights_predict, l0_predict, pair_predict
 from jboost.cli.options import BOOSTERS, COMBINE, EMBEDDED, EXAMPLE_WEIGHTS, L0, PAIR
 from jboost.cli.output import MODEL
 from jboost.data import embedded, readers
 
+_ENDINGS = (".csv", ".tsv", ".txt")  # of the files that predictions may replace
 # Each has read(path, metadata), text_columns(fitted), predict_columns(fitted, table) and show(fitted, say).
 _ROOMS: dict[str, ModuleType] = {
     PAIR: pair_predict,
@@ -50,6 +51,8 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False) -> in
     """
     import polars
 
+    if output != "-":
+        outputs.check_file(output, endings=_ENDINGS)
     if output != "-" and os.path.exists(output) and os.path.exists(data) and os.path.samefile(output, data):
         raise ValueError(f"{output}: the predictions would replace the data: choose another --output")
     room, fitted = read_folder(folder)
@@ -66,7 +69,7 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False) -> in
 
         click.echo(frame.write_csv(), nl=False)
         return frame.height
-    with files.atomic_file(output) as temporary:
+    with outputs.file(output, endings=_ENDINGS) as temporary:
         frame.write_csv(temporary)
     return frame.height
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from jboost import drive, files
+from jboost import drive, outputs
 from jboost.base import devices
 
 _MOST_BYTES = 1 << 28  # of compiled programs, for each machine
@@ -225,7 +225,7 @@ def _remember(kind: str, programs: Count) -> None:
     folder = _folder()
     if folder is not None and programs.compiled and programs.seconds >= _WORTH_KEEPING:
         path = folder / _SECONDS_FILE
-        with contextlib.suppress(OSError), files.atomic_file(path) as temporary:
+        with contextlib.suppress(OSError), outputs.file(path) as temporary:
             temporary.write_text(json.dumps(_read_seconds() | {kind: programs.seconds}), encoding="utf-8")
 
 

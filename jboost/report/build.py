@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost import files
+from jboost import files, outputs
 from jboost.base import status
 from jboost.combine.types import LinearVote
 from jboost.data.classifiers import BaseFit
@@ -20,6 +20,7 @@ from jboost.pair.types import Separator
 from jboost.report import rules as rules_room
 from jboost.report.rules import Rule
 
+ENDINGS = (".json", ".txt")  # of the files that a report may replace
 _PACKAGES = ("jboost", "jax", "jaxlib", "numpy", "polars", "scikit-learn", "skops")
 
 Losses = list[dict[str, Any]]  # a row for each rule: its name, and what it loses on the training rows and on those held out
@@ -125,9 +126,9 @@ def versions() -> dict[str, str]:
 
 
 def write(report: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Writes a report as JSON, atomically."""
+    """Writes a report as JSON."""
     text = json.dumps(report, indent=2, allow_nan=False, ensure_ascii=False)
-    with files.atomic_file(path) as temporary:
+    with outputs.file(path, endings=ENDINGS) as temporary:
         temporary.write_text(text + "\n", encoding="utf-8")
 
 

@@ -1,0 +1,138 @@
+"""Writing what a user names as output: whole or not at all, and without damage to what is there.
+
+A regular file is written beside and renamed, so that it is the old one or the new one whatever happens. What is no file (a device, a named pipe, a
+descriptor such as /dev/stdout) is written to as a stream once all is ready, and stays what it is. All files of jboost are written by `file`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+_DESCRIPTOR = re.compile(r"(?:/dev/fd|/proc/self/fd)/([0-9]+)")
+_STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
+_KINDS = {stat.S_ISBLK: "a block device", stat.S_ISSOCK: "a socket"}
+
+
+def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> None:
+    """Raises ValueError, in one line that names the path, where `file` would not write there.
+
+    Args:
+      path: of a file, a device or a pipe.
+      endings: what the names of files of this kind end with, such as ".csv"; an existing file that ends otherwise is not replaced. Empty for any.
+
+    >>> check_file("")
+    Traceback (most recent call last):
+      ...
+    ValueError: the name of the output file is empty: expected a path
+    """
+    if not os.fspath(path):
+        raise ValueError("the name of the output file is empty: expected a path")
+    if _descriptor(path) is not None:
+        return
+    final = _followed(path)
+    if not final.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {final.parent}: make it first")
+    if final.is_dir():
+        raise ValueError(f"{path}: is a folder: name a file in it")
+    if final.is_file():
+        if endings and final.suffix and not final.name.lower().endswith(tuple(endings)):
+            raise ValueError(f"{path}: exists and is no {' or '.join(endings)} file by its name, so it is not replaced: choose another name")
+        return
+    kind = next((name for is_of_kind, name in _KINDS.items() if final.exists() and is_of_kind(final.stat().st_mode)), None)
+    if kind is not None:
+        raise ValueError(f"{path}: is {kind}: name a file, a pipe or a character device")
+
+
+@contextlib.contextmanager
+def file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> Iterator[Path]:
+    """A temporary file to write to, whose content goes to `path` at the end; if anything goes wrong before, nothing does.
+
+    Args:
+      path: as of `check_file`, which is called first. Links are followed; a file that is replaced keeps its permissions.
+      endings: as of `check_file`.
+
+    Raises:
+      ValueError: as `check_file`.
+      OSError: where the folder or the device cannot be written to.
+
+    >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
+    >>> with file(path) as temporary:
+    ...     _ = temporary.write_text("1 2 3")
+    >>> path.read_text(), len(list(path.parent.iterdir()))
+    ('1 2 3', 1)
+    """
+    check_file(path, endings=endings)
+    if _is_stream(path):
+        with tempfile.TemporaryDirectory(prefix="jboost-") as folder:
+            temporary = Path(folder) / f"output{Path(path).suffix}"
+            yield temporary
+            _send(temporary, path)
+        return
+    final = _followed(path)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        if final.exists():
+            shutil.copymode(final, temporary)
+        os.replace(temporary, final)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def folder(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary folder beside `path`, which takes its place at the end and disappears if anything goes wrong.
+
+    What was at `path` before is gone afterwards; whether it may go is the caller's question. Links are followed.
+    """
+    if not os.fspath(path):
+        raise ValueError("the name of the output folder is empty: expected a path")
+    final = _followed(path)
+    final.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{final.name}.", suffix=".tmp", dir=final.parent))
+    new, old = work / "new", work / "old"
+    try:
+        new.mkdir()
+        yield new
+        if final.exists():
+            os.replace(final, old)
+        try:
+            os.replace(new, final)
+        except BaseException:
+            if old.exists():
+                os.replace(old, final)
+            raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _followed(path: str | os.PathLike[str]) -> Path:
+    """The path itself, or what a link leads to."""
+    return Path(os.path.realpath(path))
+
+
+def _descriptor(path: str | os.PathLike[str]) -> int | None:
+    """The descriptor of this process that a path stands for, such as 1 for /dev/stdout; None for all other paths."""
+    name = os.path.abspath(path)
+    number = _DESCRIPTOR.fullmatch(name)
+    return int(number[1]) if number else _STANDARD.get(name)
+
+
+def _is_stream(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is written to as it stands: a descriptor, or what exists and is no regular file."""
+    return _descriptor(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
+
+
+def _send(content: Path, path: str | os.PathLike[str]) -> None:
+    """Writes the content of a file to a stream; what exists is opened as it is, never made anew."""
+    number = _descriptor(path)
+    stream = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
+    with content.open("rb") as source, os.fdopen(stream, "wb") as target:
+        shutil.copyfileobj(source, target)
