@@ -38,7 +38,7 @@ def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> 
         return
     final = _followed(path)
     if not final.parent.is_dir():
-        raise ValueError(f"{path}: there is no folder {final.parent}: make it first")
+        raise ValueError(f"{path}: there is no folder {final.parent if os.path.islink(path) else Path(path).parent}: make it first")
     if final.is_dir():
         raise ValueError(f"{path}: is a folder: name a file in it")
     if final.is_file():

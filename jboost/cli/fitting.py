@@ -35,8 +35,7 @@ class Opening(NamedTuple):
 
 def begin(settings: Settings) -> Opening:
     """Looks at the output folder, reads the data, and keeps rows apart. Raises ValueError, in one line, for what the user can put right."""
-    output = Path(settings.output)
-    check_output(output, settings.overwrite)
+    output = check_output(settings.output, settings.overwrite)
     before = programs.count()
     seconds: dict[str, float] = {}
     with timed(seconds, "reading"):

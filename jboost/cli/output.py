@@ -12,16 +12,17 @@ BOUNDARY, KINDS, FRONT = "boundary.png", "kinds.png", "front.png"
 _FILES = {MODEL, BASE, REPORT, FIGURE, MARGINS, GAP, BOUNDARY, KINDS, FRONT}
 
 
-def check_output(output: Path, overwrite: bool) -> None:
-    """Raises ValueError where a fit may not write there."""
-    if str(output) in ("", "."):
-        raise ValueError("the output folder has no name, or is the folder that the command runs in: choose another --output")
+def check_output(name: str, overwrite: bool) -> Path:
+    """The output folder of that name; ValueError where a fit may not write there."""
+    if not name:
+        raise ValueError("the name of the output folder is empty: choose another --output")
+    output = Path(name)
     if output.exists() and not output.is_dir():
         raise ValueError(f"{output}: the output folder is a file: choose another --output")
     if Path.cwd().is_relative_to(output.resolve()):
         raise ValueError(f"{output}: the output folder is made anew, and the command runs in it: choose another --output")
     if not output.is_dir() or not any(output.iterdir()):
-        return
+        return output
     if not overwrite:
         raise ValueError(f"{output}: the output folder is there already: add --overwrite, or choose another --output")
     foreign = sorted({path.name for path in output.iterdir()} - _FILES)
@@ -29,6 +30,7 @@ def check_output(output: Path, overwrite: bool) -> None:
         raise ValueError(
             f"{output}: holds files that jboost did not write ({', '.join(foreign[:3])}), so it is not replaced: choose another --output"
         )
+    return output
 
 
 @contextmanager
