@@ -27,8 +27,8 @@ LOWEST_FLOOR_WITH_EXTRAS = 5
 # Modules that belong to no room. They may import every room, and no room may import them.
 FRONT = frozenset({"jboost", "jboost.__main__"})
 # (room, room of the same floor it may import): each pair says why it is here.
-# The command line is the door that opens the others; a model file holds the binarizer of what it predicts, and is an output; pairwise boosting asks for the
-# hypotheses that AdaBoost asks for.
+# The command line calls the others; a model file holds the binarizer of what it predicts, and is an output; pairwise boosting calls the learners
+# in the way of AdaBoost.
 SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
     {("cli", "plots"), ("cli", "report"), ("files", "data"), ("files", "outputs"), ("combine", "adaboost")}
 )
