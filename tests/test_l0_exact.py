@@ -213,7 +213,7 @@ def test_a_model_may_be_watched_and_stopped():
     bits = random.integers(0, 2, (20, 5)).astype(np.float32)
     dataset = jboost.make_dataset(bits, np.where(random.random(20) < 0.2, -1, np.where(bits[:, 0] + bits[:, 1] > 0, 1, -1)))
     learner = jboost.learners.monomials(1, kappa=0.1, num_proposed=4)
-    options = {"margin": 0.3, "max_rounds": 20, "max_columns": 32}
+    options = {"margin": 0.3, "max_rounds": 20, "max_columns": 32, "max_in_play": 32}
     whole = l0.fit_exact(dataset, learner, **options)
     kinds = []
     watched = l0.fit_exact(dataset, learner, **options, on_step=lambda state, info: kinds.append(hasattr(info, "num_nodes")))
@@ -302,7 +302,7 @@ def test_models_over_all_hypotheses_of_a_learner(room):
         features, signs, margin, kappa = part
         dataset = jboost.make_dataset(features, signs)
         learner = jboost.learners.monomials(2, kappa=kappa, num_proposed=3)
-        found = l0.fit_exact(dataset, learner, margin=margin, max_rounds=12, max_columns=room, exact_tolerance=1e-3)
+        found = l0.fit_exact(dataset, learner, margin=margin, max_rounds=12, max_columns=64, max_in_play=room, exact_tolerance=1e-3)
         return found, jboost.predict_scores(found.ensemble, features)
 
     founds, scores = jax.device_get(jax.lax.map(fit_all, (bits, labels, margins, kappas)))
@@ -380,3 +380,17 @@ def test_losses_that_overflow_are_not_optimal():
     exact = solve_one(np.array([[1.0, -1.0]] * 4), labels, np.zeros(2), 0.5, weights=weights)
     for status, upper in ((fitted.status, fitted.certificate.upper_bound), (exact.status, exact.loss)):
         assert int(status) != Status.OPTIMAL or np.isfinite(upper)
+
+
+@pytest.mark.slow
+def test_more_effort_never_proves_less():
+    """Branch and cut begins with what the rounds of columns proved, and keeps the better of both, however few hypotheses it may take in."""
+    random = np.random.default_rng(11)
+    bits = random.integers(0, 2, (60, 9)).astype(np.float32)
+    labels = np.where(random.random(60) < 0.25, random.choice([-1, 1], 60), np.where(bits[:, 0] + bits[:, 1] + bits[:, 2] > 1, 1, -1))
+    dataset, learner = jboost.make_dataset(bits, labels), jboost.learners.monomials(2, kappa=0.1, num_proposed=4)
+    fitted = l0.fit(dataset, learner, margin=0.2, max_rounds=12)
+    for room in (8, 64):
+        exact = l0.fit_exact(dataset, learner, margin=0.2, max_rounds=12, max_in_play=room, exact_config=l0.ExactConfig(max_batches=25))
+        for name, sign in (("lower_bound", 1), ("integer_lower_bound", 1), ("upper_bound", -1), ("integer_upper_bound", -1)):
+            assert sign * float(getattr(exact.certificate, name)) >= sign * float(getattr(fitted.certificate, name)), (room, name)

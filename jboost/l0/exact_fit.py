@@ -6,6 +6,7 @@ of u. So hypotheses whose reduced cost reaches the gap cannot matter, and branch
 
 from __future__ import annotations
 
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +42,8 @@ def fit_exact(
     *,
     key: Array | None = None,
     max_rounds: int = 100,
-    max_columns: int = 128,
+    max_columns: int = 256,
+    max_in_play: int = 128,
     exact_tolerance: ArrayLike = 1e-4,
     exact_config: ExactConfig | None = None,
     on_step: OnStep | None = None,
@@ -55,8 +57,9 @@ def fit_exact(
       dataset: as for `jboost.l0.fit`.
       learner: one that prices, and has `every`.
       key: as for `fit`.
-      max_rounds: of `fit`; static. Twice as many hypotheses (of a learner that proposes one) and no more can be branched on.
-      max_columns: of `fit`, and how many hypotheses the branch and cut is run over at most; static. The time of a node grows with its square.
+      max_rounds: of `fit`; static.
+      max_columns: of `fit`; static.
+      max_in_play: static; how many hypotheses the branch and cut is run over at most. The time of a node grows with its square.
       exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the model counts as optimal.
       exact_config: static sizes of the branch and cut.
       on_step: called on the host with (state, info) after each round of columns, as by `fit`, and after each batch of nodes, as by `solve_exact`;
@@ -65,14 +68,14 @@ def fit_exact(
 
     Returns:
       An `ExactFit`. OPTIMAL: no model of this kind loses less. CAPACITY_LIMIT where more hypotheses are in play than there is room for (raise
-      `max_rounds` and `max_columns`), and the statuses of `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
+      `max_in_play`), and the statuses of `jboost.l0.solve_exact`, come with bounds that hold of all hypotheses.
 
     Raises:
       ValueError: what `fit` raises; for a learner that cannot list its hypotheses, and a `search` that lets only some of them vote.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, 1, -1, -1] * 3)
-    >>> found = jboost.l0.fit_exact(dataset, jboost.learners.monomials(2, kappa=0.1), margin=0.1, max_rounds=10, max_columns=32)
+    >>> found = jboost.l0.fit_exact(dataset, jboost.learners.monomials(2, kappa=0.1), margin=0.1, max_rounds=10, max_columns=32, max_in_play=32)
     >>> round(float(found.certificate.integer_lower_bound), 3), jboost.status.Status(int(found.status)).name
     (0.937, 'OPTIMAL')
     """
@@ -81,13 +84,14 @@ def fit_exact(
             f"learner is a {type(learner).__name__}, which cannot list its hypotheses: hand in one with `every`, as jboost.learners.monomials or pool"
         )
     settings = check.config("exact_config", exact_config, ExactConfig)
-    tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_columns + 2)
+    check.count("max_in_play", max_in_play, low=1)
+    tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_in_play + 2)
     options = {**options, "max_columns": max_columns}
     exact.judge_unlimited("search", booster.judge_search(options.get("search")))
     rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     watcher = None if on_step is None else _Watcher(on_step)
     fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, **options)
-    play = _put_in_play(rounds, fitted, dataset, key)
+    play = _put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)
     if watcher is not None and not watcher.goes_on:
         status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, int(Status.TIME_LIMIT)).astype(jnp.int32)
         return ExactFit(fitted.ensemble, fitted.certificate, fitted, play.num_hypotheses, jnp.zeros((), jnp.int32), status)
@@ -116,19 +120,20 @@ class _Play(NamedTuple):
     num_hypotheses: Array  # [] int32 that may matter
 
 
-@devices.host_jit
-def _put_in_play(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None) -> _Play:
+@functools.partial(devices.host_jit, static_argnames=("max_in_play",))
+def _put_in_play(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None, *, max_in_play: int) -> _Play:
     """All hypotheses of the learner whose reduced cost is below the gap."""
     learner, known = fitted.ensemble.learner, fitted.certificate
     state = learner.init(key, dataset)
-    every, capacity = learner.every(state), fitted.ensemble.votes.shape[0]
+    every = learner.every(state)
+    capacity = min(max_in_play, every.costs.shape[0])
     constant_cost, upper = jnp.asarray(rounds.constant_cost, known.lower_bound.dtype), known.integer_upper_bound
     floors = _floors(known.integer_proof, every, dataset, learner.least_price(state), upper)
     order = jnp.argsort(floors)
     chosen = order[:capacity]
     left_out = jnp.min(jnp.where(jnp.arange(len(order)) >= capacity, floors[order], jnp.inf), initial=jnp.inf)
     is_in_play = _are_cheapest(every.outputs[chosen], every.costs[chosen]) & (floors[chosen] < upper)
-    pool = jax.tree.map(lambda leaf: _padded(leaf[chosen], capacity), every)
+    pool = jax.tree.map(lambda leaf: leaf[chosen], every)
     ones = jnp.where(dataset.mask, 1.0, 0.0).astype(pool.outputs.dtype)
     data = exact.Data(
         outputs=jnp.concatenate([jnp.stack([ones, -ones]), pool.outputs]).T,
@@ -136,11 +141,10 @@ def _put_in_play(rounds: L0, fitted: Fit, dataset: Dataset, key: Array | None) -
         costs=jnp.concatenate([jnp.stack([constant_cost, constant_cost]), pool.costs]),
         weights=dataset.weights.astype(pool.outputs.dtype),
         mask=dataset.mask,
-        column_mask=jnp.concatenate([jnp.ones((2,), bool), _padded(is_in_play, capacity)]),
+        column_mask=jnp.concatenate([jnp.ones((2,), bool), is_in_play]),
         margin=jnp.asarray(rounds.margin, pool.outputs.dtype),
     )
-    count = jnp.asarray(min(capacity, len(order)), jnp.int32)
-    return _Play(data, pool.hypotheses, count, left_out, jnp.sum(floors < upper, dtype=jnp.int32))
+    return _Play(data, pool.hypotheses, jnp.asarray(capacity, jnp.int32), left_out, jnp.sum(floors < upper, dtype=jnp.int32))
 
 
 @devices.host_jit
@@ -152,7 +156,8 @@ def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) ->
     own = jnp.where(is_new, found.coefficients[2:], 0.0)
     constant = found.coefficients[0] - found.coefficients[1]
     fresh = Ensemble(fitted.ensemble.learner, play.hypotheses, jnp.stack([own, own], axis=1), constant, play.count)
-    ensemble = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), fresh, fitted.ensemble)
+    size = max(fresh.votes.shape[0], fitted.ensemble.votes.shape[0])
+    ensemble = jax.tree.map(lambda new, old: jnp.where(is_new, new, old), _with_slots(fresh, size), _with_slots(fitted.ensemble, size))
     upper = jnp.where(is_new, found.loss, upper)
     lower = jnp.minimum(jnp.maximum(known.integer_lower_bound, jnp.minimum(found.lower_bound, play.left_out)), upper)
     is_closed = integer.have_met(lower, upper, tolerance)
@@ -192,6 +197,12 @@ def _are_cheapest(outputs: Array, costs: Array) -> Array:
     is_earlier = jnp.tri(outputs.shape[0], k=-1, dtype=bool)
     is_better = (costs[None, :] < costs[:, None]) | ((costs[None, :] == costs[:, None]) & is_earlier)
     return ~jnp.any(is_same & is_better, axis=1)
+
+
+def _with_slots(ensemble: Ensemble, size: int) -> Ensemble:
+    """The ensemble with `size` slots, the last of them empty."""
+    hypotheses = jax.tree.map(lambda leaf: _padded(leaf, size), ensemble.hypotheses)
+    return ensemble._replace(hypotheses=hypotheses, votes=_padded(ensemble.votes, size))
 
 
 def _padded(leaf: Array, size: int) -> Array:
