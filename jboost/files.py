@@ -33,6 +33,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import check
 from jboost.base.boosting import Ensemble
 from jboost.combine.types import LinearVote
 from jboost.data.binarization import Binarizer
@@ -100,6 +101,7 @@ def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any
     >>> jboost.predict(load(path), [[3.0, 1.0]]).tolist()
     [1]
     """
+    check.on_host("jboost.files.save", instead="return the model, and save it afterwards", model=model)
     arrays: dict[str, np.ndarray] = {}
     description = _describe(model, "", arrays)
     header = {

@@ -25,7 +25,7 @@ def test_dataset_fills_weights_and_mask():
     [
         ({"features": [1.0, 2.0], "labels": [1, -1]}, r"features has shape \[2\]: the wanted shape is \[m, N\]"),
         ({"features": [[1.0], [2.0]], "labels": [1]}, r"labels has shape \[1\]: the wanted shape is \[2\]"),
-        ({"features": [[1.0]], "labels": [True]}, "labels has dtype bool: the wanted kinds are floating, signed integer"),
+        ({"features": [[1.0]], "labels": [True]}, "labels are booleans: labels are -1 or \\+1; map them by 2 \\* numpy.asarray"),
         ({"features": [[1j]], "labels": [1]}, "features has dtype complex64"),
         ({"features": [["a"]], "labels": [1]}, "features is not an array of numbers"),
         ({"features": None, "labels": [1]}, "features is None"),
@@ -46,7 +46,7 @@ def test_shapes_and_kinds_are_refused_at_trace_time(arguments, message):
         ({"features": [[0.0], [np.nan], [np.inf]]}, r"features\[1, 0\] is nan: not a finite number \(2 such in all\); drop the row"),
         ({"labels": [1, 2, -1]}, r"labels\[1\] is 2: labels are -1 or \+1 \(1 such in all\); map the two classes"),
         ({"labels": [1, 0, 1]}, "map 0/1 labels by 2 \\* labels - 1"),
-        ({"weights": [1.0, 0.0, 1.0]}, r"weights\[1\] is 0.0: weights are positive and finite"),
+        ({"weights": [1.0, -1.0, 1.0]}, r"weights\[1\] is -1.0: weights are finite and not negative"),
         ({"weights": [1.0, np.nan, 1.0]}, r"weights\[1\] is nan"),
         ({"weights": [1.0, np.inf, 1.0]}, r"weights\[1\] is inf"),
     ],

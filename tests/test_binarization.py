@@ -412,7 +412,7 @@ def test_one_class_has_midpoints_and_quantiles():
         (([[1.0, 1.0]], [1]), {"names": ["a", "a"]}, "names holds 1 distinct entries: 2"),
         (([[1.0], [2.0]], [1, -1]), {"categorical": ["y"]}, "categorical holds 'y': a name of an attribute is wanted"),
         (([[1.0], [2.0]], [1, -1]), {"categorical": [1]}, "categorical holds 1: .*from 0 to 0"),
-        (([[1.0], [2.0]], [1, -1]), {"weights": [1, 0], "cuts": "quantiles"}, r"weights\[1\] is 0"),
+        (([[1.0], [2.0]], [1, -1]), {"weights": [1, -1], "cuts": "quantiles"}, r"weights\[1\] is -1"),
         ((np.array([[1], [10**400]], object), [1, -1]), {}, r"features\[1, 0\] is an integer of 1329 bits: hand in a number below"),
     ],
 )

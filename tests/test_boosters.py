@@ -647,16 +647,16 @@ def test_bad_values_end_in_invalid_input():
     bad = [
         change(row, labels=0),
         change(row, labels=2),
-        change(row, weights=0.0),
         change(row, weights=-1.0),
         change(row, weights=np.nan),
         change(row, weights=np.inf),
+        SMALL._replace(weights=jnp.zeros_like(SMALL.weights)),
         SMALL._replace(mask=jnp.zeros_like(SMALL.mask)),
         change(row, features=np.nan),
     ]
     outside = change(row, features=1.5)
     fit_adaboost, fit_infoboost = (
-        functools.partial(booster.fit, learner=learners.pool(), max_rounds=NUM_ROUNDS) for booster in (adaboost, infoboost)
+        jax.jit(functools.partial(booster.fit, learner=learners.pool(), max_rounds=NUM_ROUNDS)) for booster in (adaboost, infoboost)
     )
     for dataset in bad:
         assert fit_adaboost(dataset).status == Status.INVALID_INPUT

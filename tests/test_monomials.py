@@ -794,7 +794,7 @@ def test_bad_values_and_arguments():
     fails("features", np.full((3, 3), "a"))
     fails("features", None)
     fails("labels", labels=[1, -1])
-    fails(r"labels\[1\] is 0: -1 or \+1 is wanted", labels=[1, 0, 1])
+    fails(r"labels\[1\] is 0: labels are -1 or \+1", labels=[1, 0, 1])
     fails("labels", labels=[1, np.nan, 1])
     fails(r"example_weights\[2\] is -1", weights=[1, 1, -1])
     fails(r"example_weights\[0\] is nan", weights=[np.nan, 1, -1])

@@ -177,17 +177,19 @@ def test_scores_have_the_sign_that_misclassified_says():
 
 
 @pytest.mark.slow
-def test_bad_values_end_in_a_status():
+def test_bad_values_end_in_a_status_where_they_are_traced():
     points, labels = np.zeros((3, 2), np.float32), np.array([1, -1, 1])
     bad_points = points.copy()
     bad_points[1, 0] = np.nan
+    traced = jax.jit(jboost.pair.optimal_separator)
     for arguments in (
         {"points": bad_points},
         {"labels": np.array([1, 0, 1])},
         {"weights": np.array([1.0, -1, 1])},
         {"weights": np.array([1.0, np.inf, 1])},
+        {"weights": np.zeros(3)},
     ):
-        separator = jboost.pair.optimal_separator(**({"points": points, "labels": labels, "weights": np.ones(3)} | arguments))
+        separator = traced(**({"points": points, "labels": labels, "weights": np.ones(3)} | arguments))
         assert separator.status == Status.INVALID_INPUT
         assert np.isnan(separator.loss)
         assert np.isnan(separator.lower_bound)

@@ -150,7 +150,7 @@ def test_room_that_does_not_suffice_is_said_and_made():
     assert tight.status == Status.CAPACITY_LIMIT
     assert np.isnan(tight.error)
     assert not np.any(tight.kinds)
-    bad = jboost.pair.leave_one_out(points, np.where(angles == 0, 0, labels), max_separators=2)
+    bad = jax.jit(functools.partial(jboost.pair.leave_one_out, max_separators=2))(points, np.where(angles == 0, 0, labels))
     assert bad.status == Status.INVALID_INPUT
     assert np.isnan(bad.error)
 

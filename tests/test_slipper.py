@@ -420,15 +420,15 @@ def test_bad_values_end_in_invalid_input():
         dataset = make_dataset(ROWS, SIGNS)
         return dataset._replace(**{name: getattr(dataset, name).at[1].set(value) for name, value in fields.items()})
 
+    traced, choose = jax.jit(FIT), jax.jit(functools.partial(slipper.choose_rounds, key=jax.random.key(1), max_rounds=6, num_folds=3))
     for dataset in (
         change(labels=0.0),
         change(labels=2.0),
         change(weights=-1.0),
         change(weights=np.nan),
     ):
-        assert FIT(dataset).status == Status.INVALID_INPUT
-        assert slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3).status == Status.INVALID_INPUT
-    traced = jax.jit(FIT)
+        assert traced(dataset).status == Status.INVALID_INPUT
+        assert choose(dataset).status == Status.INVALID_INPUT
     for value in (0.5, np.inf):
         assert traced(change(features=value)).status == Status.INVALID_INPUT
         for learn in (FIT, lambda dataset: slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3)):

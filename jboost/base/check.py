@@ -15,6 +15,18 @@ LARGEST = float(np.finfo(np.float32).max)  # what any default float type holds
 _KIND_NAMES = {"f": "floating", "i": "signed integer", "u": "unsigned integer", "b": "boolean"}
 
 
+def are_traced(*values: Any) -> bool:
+    """Whether an array in these pytrees is traced, so that its values are not known."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def on_host(function: str, *, instead: str, **arguments: Any) -> None:
+    """Raises ValueError where an argument of a function of the host is traced: it names the argument, and says what to call instead."""
+    for name, value in arguments.items():
+        if are_traced(value):
+            raise ValueError(f"{name} is traced, and {function} runs on the host: call it outside jit, vmap and grad; {instead}")
+
+
 def _kind(dtype: Any) -> str:
     for kind, parent in (("f", jnp.floating), ("i", jnp.signedinteger), ("u", jnp.unsignedinteger), ("b", jnp.bool_)):
         if jnp.issubdtype(dtype, parent):
@@ -71,6 +83,24 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
     return array
 
 
+def label_array(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str = "fiu") -> jax.Array:
+    """`value` as an array of numbers. Raises ValueError as `numeric` does; for texts and booleans it says how to map them."""
+    if not isinstance(value, jax.core.Tracer) and value is not None:
+        kind = _kind(value.dtype) if isinstance(value, jax.Array) else _host_kind(value)
+        if kind == "b":
+            raise ValueError(f"{name} are booleans: labels are -1 or +1; map them by 2 * numpy.asarray({name}) - 1, or numpy.where({name}, 1, -1)")
+        if kind in "OUST":
+            raise ValueError(f"{name} are texts or objects: labels are -1 or +1; map the two classes, as by numpy.where({name} == 'yes', 1, -1)")
+    return numeric(name, value, shape=shape, kinds=kinds)
+
+
+def _host_kind(value: Any) -> str:
+    try:
+        return np.asarray(value).dtype.kind
+    except (ValueError, jax.errors.TracerArrayConversionError):  # of rows of unequal length, or of traced numbers
+        return "?"
+
+
 def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
     """Raises ValueError unless `value` is one of `options`."""
     if not any(type(value) is type(option) and value == option for option in options):
@@ -101,8 +131,8 @@ def config(name: str, value: Any, *kinds: type[Any]) -> Any:
 def record(name: str, value: Any, *kinds: type[Any]) -> None:
     """Raises ValueError unless `value` is a record of one of the kinds."""
     if not isinstance(value, kinds):
-        wanted = " or ".join(".".join([*kind.__module__.split(".")[:2], kind.__name__]) for kind in kinds)
-        raise ValueError(f"{name} is a {type(value).__name__}: a {wanted} is wanted")
+        options = " or ".join(getattr(kind, "PUBLIC_NAME", ".".join([*kind.__module__.split(".")[:2], kind.__name__])) for kind in kinds)
+        raise ValueError(f"{name} is a {type(value).__name__}: expected a {options}")
 
 
 def count(name: str, value: Any, *, low: int) -> None:
@@ -169,34 +199,53 @@ def numbers(name: str, values: Any, *, low: float, high: float = np.inf, open_lo
 def _first_bad(name: str, values: np.ndarray, bad: np.ndarray, what: str, remedy: str) -> None:
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
-        place = ", ".join(map(str, index))
-        raise ValueError(f"{name}[{place}] is {values[index]}: {what} ({int(bad.sum())} such in all); {remedy}")
+        position = ", ".join(map(str, index))
+        raise ValueError(f"{name}[{position}] is {values[index]}: {what} ({int(bad.sum())} such in all); {remedy}")
 
 
 def values(
     features: ArrayLike, labels: ArrayLike, weights: ArrayLike, mask: ArrayLike, *, names: tuple[str, str, str] = ("features", "labels", "weights")
 ) -> None:
-    """Judges the values of labelled examples on the host; rows that are masked out may hold anything.
+    """Validates the values of labelled examples on the host; rows that are masked out, or of weight 0, may hold anything.
 
     Raises:
       ValueError: naming the argument and the first bad entry, for NaN or infinite features, labels outside {-1, +1},
-        and weights that are not positive and finite.
+        and weights that are negative or not finite, or all 0.
     """
-    host_features, host_labels, host_weights, host_mask = (np.asarray(part) for part in (features, labels, weights, mask))
+    require_weights(weights, mask, name=names[2])
+    counts = np.asarray(mask) & (np.asarray(weights) != 0)
+    host_features = np.asarray(features)
     if host_features.dtype.kind not in "iub":
         as_float = host_features.astype(np.float64)
-        bad = ~np.isfinite(as_float) & host_mask[:, None]
+        bad = ~np.isfinite(as_float) & counts[:, None]
         _first_bad(names[0], as_float, bad, "not a finite number", "drop the row, fill the value in, or mask the row out")
-    signs = host_labels.astype(np.float64)
-    remedy = "map 0/1 labels by 2 * labels - 1" if set(np.unique(signs[host_mask])) <= {0.0, 1.0} else "map the two classes to -1 and +1"
-    _first_bad(names[1], host_labels, (np.abs(signs) != 1) & host_mask, "labels are -1 or +1", remedy)
-    sizes = host_weights.astype(np.float64)
-    _first_bad(
-        names[2],
-        host_weights,
-        ~((sizes > 0) & np.isfinite(sizes)) & host_mask,
-        "weights are positive and finite",
-        "mask out rows that are not to count",
-    )
-    tiny = float(np.finfo(host_weights.dtype).tiny) if host_weights.dtype.kind == "f" else 0.0
-    _first_bad(names[2], host_weights, (sizes < tiny) & host_mask, f"weights below {tiny:.3g} count as 0", "multiply all of them by a large number")
+    require_labels(labels, counts, name=names[1])
+
+
+def require_labels(labels: ArrayLike, mask: ArrayLike, *, name: str = "labels") -> None:
+    """Raises ValueError, on the host, for the first of labels [m] that counts and is neither -1 nor +1, and says what maps them."""
+    host, counts = np.asarray(labels), np.asarray(mask)
+    signs = host.astype(np.float64)
+    _first_bad(name, host, (np.abs(signs) != 1) & counts, "labels are -1 or +1", _label_remedy(name, np.unique(signs[counts])))
+
+
+def _label_remedy(name: str, classes: np.ndarray) -> str:
+    if set(classes) <= {0.0, 1.0}:
+        return f"map 0/1 labels by 2 * {name} - 1"
+    if len(classes) == 2 and np.isfinite(classes).all():
+        return f"map the two classes by numpy.where({name} == {classes[1]:g}, 1, -1)"
+    return f"map the two classes to -1 and +1; of more classes take one against the rest, as by numpy.where({name} == {classes[-1]:g}, 1, -1)"
+
+
+def require_weights(weights: ArrayLike, mask: ArrayLike, *, name: str = "weights") -> None:
+    """Raises ValueError, on the host, for the first of weights [m] that counts and is negative or not finite; and where all are 0."""
+    host, counts = np.asarray(weights), np.asarray(mask)
+    sizes = host.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        bad = ~((sizes >= 0) & np.isfinite(sizes)) & counts
+    _first_bad(name, host, bad, "weights are finite and not negative", "a weight of 0, or mask False, leaves an example out")
+    tiny = float(np.finfo(host.dtype).tiny) if host.dtype.kind == "f" else 0.0
+    bad = (sizes > 0) & (sizes < tiny) & counts
+    _first_bad(name, host, bad, f"weights below {tiny:.3g} count as 0", "multiply all of them by a large number")
+    if counts.any() and not sizes[counts].any():
+        raise ValueError(f"{name} are 0 for all {int(counts.sum())} examples: at least one must be above 0; leave {name} out to count all alike")

@@ -6,6 +6,7 @@ import enum
 
 import numpy as np
 
+from jboost.base import check
 from jboost.base.check import ArrayLike
 
 
@@ -54,8 +55,8 @@ _EXPLANATIONS = {
         "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
     ),
     Status.INVALID_INPUT: (
-        "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, a weight that is not positive and "
-        "finite; in a linear program NaN, a lower bound above its upper one, or an infinity of the wrong sign",
+        "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, a weight that is negative or not "
+        "finite, or weights that are all 0; in a linear program NaN, a lower bound above its upper one, or an infinity of the wrong sign",
         "call jboost.validate(jboost.make_dataset(...)) on the host, or jboost.lp.validate(program): it names the argument and the first bad row; "
         "outputs of hypotheses and entries of margins lie in [-1, 1]",
     ),
@@ -128,9 +129,10 @@ def explain(code: ArrayLike) -> str:
     >>> jboost.status.explain(0)
     'OPTIMAL: the result is optimal: its certified bounds meet, up to rounding and to the tolerance that was asked for. Remedy: nothing to do.'
     """
+    check.on_host("jboost.status.explain", instead="return the status, and explain it afterwards", code=code)
     codes = np.asarray(code).reshape(-1)
     if codes.size == 0:
-        raise ValueError("code is empty: hand in the `status` field of a result")
+        raise ValueError("code is empty: pass the `status` field of a result")
     unknown = sorted(set(codes.tolist()) - set(Status))
     if unknown:
         raise ValueError(f"code is {unknown[0]}: the known codes are {[int(s) for s in Status]}")

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, types
+from jboost.base import check, labelled
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.data import attributes as tables
@@ -30,6 +30,7 @@ from jboost.data.support_sets import select_support_set
 __all__ = ["Binarizer", "Kind", "apply", "describe_literal", "describe_monomial", "encode", "fit", "select_support_set"]
 
 _MISSING_BIT = 2  # among bits of 0 and 1 in int8
+_IN_WORDS = "return the arrays, and describe them afterwards"
 
 
 class Kind(enum.IntEnum):
@@ -121,6 +122,8 @@ def fit(
     >>> describe_monomial(binarizer, [1, -1, 0])
     'age <= 54.5 and cp != 1'
     """
+    before = "fit the bits before; jboost.data.binarization.apply may be traced"
+    check.on_host("jboost.data.binarization.fit", instead=before, features=features, labels=labels, weights=weights, mask=mask)
     check.choice("cuts", cuts, cut_room.RULES)
     check.choice("missing", missing, ("literal", "none"))
     check.choice("drop_redundant", drop_redundant, (True, False))
@@ -239,6 +242,7 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
     num_attributes = len(binarizer.names)
     if isinstance(features, jax.Array):
         return check.numeric("features", features, shape=("m", num_attributes), kinds="fiub")
+    check.on_host("jboost.data.binarization.encode, of lists and tables,", instead="pass one JAX array [m, n]", features=features)
     table = tables.as_table(features)
     if table.shape[1] != num_attributes:
         raise ValueError(f"features has shape {list(table.shape)}: the wanted shape is [m, {num_attributes}], as in training")
@@ -265,6 +269,7 @@ def describe_literal(binarizer: Binarizer, index: int, positive: bool) -> str:
     >>> describe_literal(binarizer, 0, True), describe_literal(binarizer, 0, False)
     ('size <= 1.5', '(size > 1.5 or missing)')
     """
+    check.on_host("jboost.data.binarization.describe_literal", instead=_IN_WORDS, binarizer=binarizer, index=index)
     if not 0 <= index < binarizer.num_bits:
         raise ValueError(f"index is {index}: there are {binarizer.num_bits} bits, counted from 0")
     return " and ".join(_conditions(binarizer, [(_asked(binarizer, index), positive)]) or ())
@@ -290,6 +295,7 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
     >>> describe_monomial(binarizer, [-1, 1, 0]), describe_monomial(binarizer, [0, 0, 0]), describe_monomial(binarizer, [1, -1, 0])
     ('37.5 < age <= 52.5', 'always', 'never')
     """
+    check.on_host("jboost.data.binarization.describe_monomial", instead=_IN_WORDS, binarizer=binarizer, literals=literals)
     signs = np.asarray(check.numeric("literals", literals, shape=(binarizer.num_bits,), kinds="i"))
     if (np.abs(signs) > 1).any():
         raise ValueError("literals are +1, -1 or 0: the bit is 1, the bit is 0, or it is not used")
@@ -340,9 +346,7 @@ def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -
 
 def _training(labels: Any, weights: Any, mask: Any, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels and weights of the training rows, and which of `size` rows these are."""
-    signs = jnp.ones(size, jnp.int32) if labels is None else check.numeric("labels", labels, shape=(size,), kinds="fi")
-    sizes, training = types.fill(weights, mask, size)
-    check.values(np.zeros((size, 0)), signs, sizes, training)
+    signs, sizes, training = labelled.validate_examples(np.ones(size, np.int32) if labels is None else labels, weights, mask, size, kinds="fi")
     rows = np.asarray(training)
     return np.asarray(signs)[rows], np.asarray(sizes)[rows], rows
 

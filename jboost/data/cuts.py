@@ -54,6 +54,8 @@ def cut_points(
     >>> cut_points([0.1, 0.2, 40, 55, 55], rule="midpoints").tolist()
     [0.15, 20.1, 47.5]
     """
+    before = "cut before; jboost.data.binarization.apply may be traced"
+    check.on_host("jboost.data.cuts.cut_points", instead=before, values=values, labels=labels, weights=weights)
     check.choice("rule", rule, RULES)
     check.count("num_quantiles", num_quantiles, low=2)
     size = check.numeric("values", values, shape=("m",), kinds="fiub").shape[0]

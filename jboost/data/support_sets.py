@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jboost.base import check, memory, types
+from jboost.base import check, labelled, memory
 from jboost.base.types import ArrayLike
 
 _BYTES_OF_PAIR = 16
@@ -51,11 +51,18 @@ def select_support_set(
     >>> select_support_set(bits, [1, 1, -1, -1], min_separation=2).tolist()
     [0, 1, 2]
     """
+    check.on_host(
+        "jboost.data.binarization.select_support_set",
+        instead="select the attributes before, and pass bits[:, attributes]",
+        bits=bits,
+        labels=labels,
+        costs=costs,
+        mask=mask,
+    )
     check.count("min_separation", min_separation, low=1)
     table = np.asarray(check.numeric("bits", bits, shape=("m", "N"), kinds="fiub"))
     size, num_bits = table.shape
-    weights, mask = types.fill(None, mask, size)
-    check.values(np.zeros((size, 0)), check.numeric("labels", labels, shape=(size,), kinds="fi"), weights, mask)
+    labels, _, mask = labelled.validate_examples(labels, None, mask, size, kinds="fi")
     rows = np.asarray(mask)
     table, positive = table[rows], np.asarray(labels)[rows] > 0
     ones, zeros = table == 1, table == 0

@@ -95,6 +95,18 @@ def fit_large(
     >>> jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(), bool(model.lower_bound <= model.upper_bound)
     ([-1, 1], True)
     """
+    check.on_host(
+        "jboost.example_weights.fit_large",
+        instead="jboost.example_weights.fit does the same, for thousands of examples, and may be traced",
+        points=points,
+        labels=labels,
+        penalty=penalty,
+        radius=radius,
+        kernel=kernel,
+        centre=centre,
+        mask=mask,
+        tolerance=tolerance,
+    )
     inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
     price = judge_penalty(penalty, inputs.mask)
     for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
@@ -102,7 +114,7 @@ def fit_large(
     check.number("tolerance", tolerance, low=0, open_low=True)
     check.watcher("on_step", on_step)
     if not np.asarray(inputs.mask).any():
-        raise ValueError("points has no examples that count: hand in one at least")
+        raise ValueError("points has no examples that count: pass one at least, or a mask that is True for one")
     if not bool(is_sound(inputs) & is_price(price)):
         raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
     config = check.config("config", config, Config)

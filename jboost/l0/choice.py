@@ -119,7 +119,7 @@ def choose(
     if not callable(make_learner):
         raise ValueError(f"make_learner is a {type(make_learner).__name__}: a function kappa -> learner is wanted")
     learner = make_learner(prices[0])
-    booster = begin_fit(
+    booster, dataset = begin_fit(
         dataset,
         learner,
         max_rounds=max_rounds,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, loops, reduce
+from jboost.base import batching, check, labelled, loops, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
@@ -115,13 +115,10 @@ def judge_program(
     """A pool as arrays (outputs, labels, costs, weights, mask, column_mask). Raises ValueError, naming the argument."""
     outputs = check.numeric("outputs", outputs, shape=("m", "U"), kinds="fiu")
     num_examples, num_columns = outputs.shape
-    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fiu")
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, num_examples)
     costs = check.numeric("costs", costs, shape=(num_columns,), kinds="fiu")
-    dtype = jnp.result_type(float)
-    weights = jnp.ones(num_examples, dtype) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
-    mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
     column_mask = jnp.ones(num_columns, bool) if column_mask is None else check.numeric("column_mask", column_mask, shape=(num_columns,), kinds="b")
-    _judge_values(outputs, labels, costs, weights, mask, column_mask)
+    _judge_values(outputs, costs, mask, column_mask)
     return outputs, labels, costs, weights, mask, column_mask
 
 
@@ -147,11 +144,9 @@ def _judge_values(*data: Array) -> None:
     """Raises ValueError, naming the first argument with a value that is not allowed; traced ones are not looked at."""
     if any(isinstance(part, jax.core.Tracer) for part in data):
         return
-    outputs, labels, costs, weights, mask, column_mask = (np.asarray(part) for part in data)
+    outputs, costs, mask, column_mask = (np.asarray(part) for part in data)
     places = {"outputs": (outputs, np.isin(outputs, (-1, 0, 1)) | ~mask[:, None] | ~column_mask[None, :], "outputs are -1, 0 or +1")}
-    places["labels"] = labels, np.isin(labels, (-1, 1)) | ~mask, "labels are -1 or +1"
     places["costs"] = costs, ((costs >= 0) & (costs < np.inf)) | ~column_mask, "costs are finite and not negative"
-    places["weights"] = weights, ((weights > 0) & (weights < np.inf)) | ~mask, "weights are positive and finite; mask out what is not to count"
     for name, (values, is_allowed, wanted) in places.items():
         for place in np.argwhere(~is_allowed)[:1].tolist():
             raise ValueError(f"{name}{place} is {values[tuple(place)]:g}: {wanted}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, boosting, check, devices, reduce, types
+from jboost.base import batching, boosting, check, devices, labelled, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
@@ -75,15 +75,15 @@ def solve(
         raise ValueError("margins has no rows: votes need at least one example")
     if margins.shape[1] == 0:
         raise ValueError("margins has no columns: votes need at least one hypothesis")
-    weights, mask = types.fill(weights, mask, margins.shape[0])
+    weights, mask = labelled.validate_weights(weights, mask, margins.shape[0])
     nu = check.number("nu", nu, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1)
     if tolerance is None:
         tolerance = 1e-7 if jnp.result_type(float) == jnp.dtype("float64") else 1e-4
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     config = _choose(config, initial, margins)
     initial = None if initial is None else _grown(initial, margins, config)
-    examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
-    return _solve(examples, nu, tolerance, initial, config=config)
+    rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    return _solve(rows, nu, tolerance, initial, config=config)
 
 
 def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Array) -> Config:

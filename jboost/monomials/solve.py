@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, devices, numerics
+from jboost.base import check, devices, labelled, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
@@ -145,7 +145,7 @@ def _judge(
     num_examples, num_attributes = table.shape
     if num_examples > _MOST_ROWS:
         raise ValueError(f"features has {num_examples} rows: {_MOST_ROWS} at most; merge equal ones (jboost.data.merging) or take a sample")
-    signs = check.numeric("labels", labels, shape=(num_examples,), kinds="fi")
+    signs = check.label_array("labels", labels, shape=(num_examples,), kinds="fi")
     weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu")
     if max_order is not None:
         check.count("max_order", max_order, low=0)
@@ -164,6 +164,9 @@ def _judge(
     prices = jnp.zeros((highest + 1,), dtype) if prices is None else prices.astype(dtype)
     rewards = None if rewards is None else rewards.astype(dtype)
     kept = jnp.ones((num_examples,), bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    if rewards is None:  # an example of weight 0 may count in pairs
+        kept = labelled.without_zeros(weights, kept)
+    labelled.validate_known_labels(signs, kept)
     _judge_values(table, signs, weights, prices, rewards, kept)
     if num_examples == 0:  # one that does not count
         table, signs, weights, kept = (jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1)) for part in (table, signs, weights, kept))
@@ -177,7 +180,7 @@ def _float_of(dtype: Any) -> Any:
 
 
 def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array) -> None:
-    if any(isinstance(part, jax.core.Tracer) for part in (table, labels, weights, costs, rewards, mask)):
+    if check.are_traced(table, labels, weights, costs, rewards, mask):
         return
     kept = np.asarray(mask)
     values = np.asarray(table, np.float64)
@@ -186,7 +189,6 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
         row, column = np.argwhere(is_bad)[0]
         raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: 0 or 1 is wanted; jboost.data.binarization makes such attributes")
     for name, array, allowed in (
-        ("labels", np.where(kept, labels, 1), lambda x: np.abs(x) == 1),
         ("example_weights", np.where(kept, weights, 0), lambda x: (x >= 0) & np.isfinite(x)),
         ("costs", np.asarray(costs), lambda x: x >= 0),
         (
@@ -196,10 +198,8 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
         ),
     ):
         for place in np.argwhere(~allowed(array))[:1].tolist():
-            wanted = {"labels": "-1 or +1", "costs": "a number from 0 up, or +inf for an order that is not allowed"}.get(
-                name, "a finite number from 0 up"
-            )
-            raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: {wanted} is wanted")
+            expected = "a number from 0 up, or +inf for an order that is not allowed" if name == "costs" else "a finite number from 0 up"
+            raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: expected {expected}")
     total = _add_up("example_weights", 0.0, np.where(kept, weights, 0), weights.dtype)
     if rewards is not None:
         is_wanted = np.asarray(labels) > 0

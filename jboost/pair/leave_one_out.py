@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, loops, numerics, types
+from jboost.base import check, labelled, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
@@ -106,8 +106,7 @@ def leave_one_out(
     """
     check.choice("model", model, ("max_margin", "occurrence"))
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     if max_separators is not None:
         check.count("max_separators", max_separators, low=2)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, types
+from jboost.base import check, labelled, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -110,8 +110,7 @@ def optimal_separator(
     points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
     if points.shape[1] not in (2, 3):
         raise ValueError(f"points has shape {list(points.shape)}: the wanted shape is [n, 2] or [n, 3]")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     check.watcher("on_step", on_step)
     options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import lp
-from jboost.base import check, loops, numerics, types
-from jboost.base.predict import predict_scores
+from jboost.base import check, labelled, loops, numerics
+from jboost.base.predict import predict_scores, unless_invalid
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.instance import is_kept_by_cast
@@ -41,7 +41,7 @@ class DistanceSeparator(NamedTuple):
 @predict_scores.register
 def _(model: DistanceSeparator, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
-    return _scores(model.normal, model.anchor, model.bias, features.astype(model.normal.dtype))
+    return _scores(model.normal, model.anchor, unless_invalid(model, model.bias), features.astype(model.normal.dtype))
 
 
 def _scores(normal: Array, anchor: Array, bias: Array, points: Array) -> Array:
@@ -76,8 +76,7 @@ def least_distance_separator(
     (0.0, 0.0)
     """
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     if points.shape[0] == 0:
         raise ValueError("points has no rows: a linear program needs one at least")
     return _solve(points, labels, weights, mask)
@@ -166,8 +165,7 @@ def least_squared_distance_separator(
     (0.0, True)
     """
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     if points.shape[0] == 0:
         raise ValueError("points has no rows: a quadratic program needs one at least")
     ridge = jnp.asarray(check.number("ridge", ridge, low=0, open_low=True), jnp.result_type(float))

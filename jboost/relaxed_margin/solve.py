@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, boosting, check, reduce, types
+from jboost.base import batching, boosting, check, labelled, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
@@ -71,13 +71,13 @@ def solve(
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
-    weights, mask = types.fill(weights, mask, margins.shape[0])
+    weights, mask = labelled.validate_weights(weights, mask, margins.shape[0])
     config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
     judge_prices(relaxation, price)
-    examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
-    check_feasible(relaxation, examples)
-    return _solve(examples, relaxation, tolerance, price, config=config)
+    rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    check_feasible(relaxation, rows)
+    return _solve(rows, relaxation, tolerance, price, config=config)
 
 
 def judge_prices(relaxation: Any, votes: Any) -> None:

@@ -62,7 +62,7 @@ def fit(
     -1.233 * [always]
     """
     learner = rules() if learner is None else learner
-    boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
     key = check.key("key", key)
     booster = _booster(max_rounds, num_rounds)

@@ -23,7 +23,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, types
+from jboost.base import check, labelled, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.encoding import encode, pad_rows
 from jboost.pair.pareto import by_cells
@@ -78,8 +78,7 @@ def pareto_front(
     (2, [1.0, 2.0], [3.0, inf])
     """
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     check.count("max_points", max_points, low=1)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     if config is not None:
