@@ -858,7 +858,7 @@ def test_names_of_features_in_words():
     """Thresholds tell neighbouring values apart, a name has one line, and each feature has a name."""
     values = np.array([[1234567.0], [1234568.0]], np.float32)
     fitted = adaboost.fit(make_dataset(values, [-1, 1]), learners.stumps(), max_rounds=1)
-    assert jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"]) == "inf * [+1 if age (years) > 1234567.5 else -1]"
+    assert jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"]) == "inf * [+1 if 'age (years)' > 1234567.5 else -1]"
     with pytest.raises(ValueError, match="names holds 0 texts"):
         jboost.ensemble.describe(fitted.ensemble, [])
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from jboost.base import memory
 
 ArrayLike = jax.typing.ArrayLike
 
@@ -34,9 +37,40 @@ def _kind(dtype: Any) -> str:
     return "?"
 
 
+def densified(name: str, value: Any) -> Any:
+    """`value`, or the dense copy of a sparse matrix of scipy. Raises ValueError where that is larger than half the memory of the machine."""
+    if not (hasattr(value, "toarray") and hasattr(value, "nnz") and hasattr(value, "shape")):
+        return value
+    num_bytes, most = math.prod(value.shape) * np.dtype(value.dtype).itemsize, memory.of_machine() // 2
+    if num_bytes > most:
+        raise ValueError(
+            f"{name} is a sparse matrix of shape {list(value.shape)}, whose dense copy takes {num_bytes:,} bytes, "
+            f"and {most:,} are the most: pass fewer rows or columns"
+        )
+    return value.toarray()
+
+
+def without_holes(name: str, value: Any) -> Any:
+    """`value`, with NaN (None among objects) where an array of numpy.ma is masked. Raises ValueError for dtypes that hold neither."""
+    if not np.ma.isMaskedArray(value):
+        return value
+    if not np.ma.is_masked(value):
+        return value.data
+    if value.dtype.kind in "fiub":
+        numbers = np.array(value.data, np.result_type(value.dtype, np.float32))
+        numbers[np.ma.getmaskarray(value)] = np.nan
+        return numbers
+    if value.dtype.kind in "OUS":
+        cells = np.array(value.data, object)
+        cells[np.ma.getmaskarray(value)] = None
+        return cells
+    raise ValueError(f"{name} has masked entries of dtype {value.dtype}: fill them in, as by its filled(), or pass floats")
+
+
 def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
     if isinstance(value, jax.Array):
         return value
+    value = without_holes(name, densified(name, value))
     try:
         host = np.asarray(value)
     except jax.errors.TracerArrayConversionError:
@@ -44,7 +78,7 @@ def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
     except ValueError as error:
         raise ValueError(f"{name} has rows of unequal length: an array of shape {wanted} is wanted") from error
     if host.dtype.kind in "OUSMm":
-        remedy = "; its toarray() is one" if hasattr(value, "toarray") else ""
+        remedy = "; jboost.data.binarization.fit takes tables of texts and missing values" if hasattr(value, "columns") else ""
         raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted{remedy}")
     with np.errstate(over="ignore"):
         try:
@@ -230,9 +264,11 @@ def require_labels(labels: ArrayLike, mask: ArrayLike, *, name: str = "labels") 
 
 
 def _label_remedy(name: str, classes: np.ndarray) -> str:
+    if not np.isfinite(classes).all():
+        return "mask out examples whose label is not known, or leave them out"
     if set(classes) <= {0.0, 1.0}:
         return f"map 0/1 labels by 2 * {name} - 1"
-    if len(classes) == 2 and np.isfinite(classes).all():
+    if len(classes) == 2:
         return f"map the two classes by numpy.where({name} == {classes[1]:g}, 1, -1)"
     return f"map the two classes to -1 and +1; of more classes take one against the rest, as by numpy.where({name} == {classes[-1]:g}, 1, -1)"
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, records
+from jboost.base import check, records, words
 from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -140,8 +140,8 @@ class Monomials:
     def describe(self, hypothesis: Monomial, names: Any) -> str:
         """The conjunction in words, in parentheses after a minus where its answer is -1."""
         literals = np.asarray(hypothesis.literals)
-        words = [str(names[place]) if literals[place] > 0 else f"not {names[place]}" for place in np.flatnonzero(literals)]
-        conjunction = " and ".join(words) if words else "always"
+        asked = [(words.as_condition(str(names[place])), literals[place] > 0) for place in np.flatnonzero(literals)]
+        conjunction = " and ".join(name if is_positive else f"not {name}" for name, is_positive in asked) or "always"
         return conjunction if hypothesis.sign > 0 else f"-({conjunction})"
 
 
