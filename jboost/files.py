@@ -227,7 +227,7 @@ def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
 def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: an array of numbers is wanted")
+        raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: expected an array of numbers")
     if name in arrays:
         raise ValueError(f"model holds two arrays by the name {name}: change a key of a dict that has a dot in it")
     arrays[name] = array
@@ -386,9 +386,9 @@ def _rebuild_learner(archive: zipfile.ZipFile, path: str | os.PathLike[str], des
         return signs(_rebuild_learner(archive, path, settings[_LEARNER], f"{prefix}{_LEARNER}.", inner))
     if settings is None:
         if given is None:
-            raise ValueError(f"{path}: the learner, a {name}, holds what a file cannot: hand in the one of the fit, load(path, learner=...)")
+            raise ValueError(f"{path}: the learner, a {name}, holds what a file cannot: pass the one of the fit, load(path, learner=...)")
         if type(given).__name__ != name:
-            raise ValueError(f"{path}: learner is a {type(given).__name__}, but the model was fitted with a {name}: hand in that one")
+            raise ValueError(f"{path}: learner is a {type(given).__name__}, but the model was fitted with a {name}: pass that one")
         return given
     known = _rebuild_record(archive, path, description, prefix)
     if given is not None and given != known:

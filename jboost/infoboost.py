@@ -180,5 +180,5 @@ def _booster(smoothing: ArrayLike) -> InfoBoost:
     least = float(jnp.finfo(kept.dtype).tiny)
     given = 0.0 if isinstance(kept, jax.core.Tracer) else float(np.asarray(smoothing))
     if 0 < given < least:
-        raise ValueError(f"smoothing is {given:g}, which {kept.dtype} takes for 0: hand in 0, or {least:g} or more")
+        raise ValueError(f"smoothing is {given:g}, which {kept.dtype} takes for 0: pass 0, or {least:g} or more")
     return InfoBoost(kept)

@@ -572,7 +572,7 @@ def test_costs_are_finite_and_widths_agree():
     with pytest.raises(ValueError, match="constant_cost is inf"):
         jboost.learners.monomials(1, constant_cost=np.inf)
     learner = jboost.learners.monomials(1)
-    with pytest.raises(ValueError, match=r"features has shape \[3, 3\]: the wanted shape is \[k, 2\]"):
+    with pytest.raises(ValueError, match=r"features has shape \[3, 3\]: expected shape \[k, 2\]"):
         learner.outputs(jboost.learners.Monomial(jnp.array([1, 0], jnp.int8), jnp.int8(1)), np.eye(3))
 
 
@@ -652,7 +652,7 @@ def negative_price(orders, num_attributes, num_examples, max_order):
         (lambda: jboost.monomials.costs.mdl(-5.0), "kappa is -5: a number from 0"),
         (lambda: jboost.monomials.costs.rademacher(-5.0), "scale is -5: a number from 0"),
         (lambda: jboost.monomials.costs.rademacher(0.1, num_examples=np.nan), "num_examples is nan"),
-        (lambda: jboost.learners.monomials(2, cost=negative_price), "cost is -1 of monomials of order 1: costs from 0 up are wanted"),
+        (lambda: jboost.learners.monomials(2, cost=negative_price), "cost is -1 of monomials of order 1: expected costs from 0 up"),
     ],
 )
 def test_costs_that_are_not_allowed_are_named(make, message):

@@ -162,7 +162,7 @@ def test_features_of_folds_are_judged():
         jboost.l0.choose(dataset, learner_of, **options, held_out=folds, fold_features=np.stack([features] * 3))
     wrong = np.stack([features] * 2)
     wrong[1, :, 2] = 0.5
-    with pytest.raises(ValueError, match=r"fold_features\[1\]: features\[\d+, 2\] is 0.5: 0 or 1 is wanted"):
+    with pytest.raises(ValueError, match=r"fold_features\[1\]: features\[\d+, 2\] is 0.5: expected 0 or 1"):
         jboost.l0.choose(dataset, learner_of, **options, held_out=folds, fold_features=wrong)
 
 

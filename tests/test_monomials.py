@@ -914,7 +914,7 @@ def test_covers():
     for dtype in (bool, np.int8, np.int64, np.float16):
         np.testing.assert_array_equal(covers(literals, known.astype(dtype)), oracle.covers(literals, known))
     assert not covers(np.ones((1, 256), np.int8), np.zeros((1, 256), np.int8)).any()  # 256 attributes missed are 0 in 8 bits
-    with pytest.raises(ValueError, match=r"literals has shape \[2\]: the wanted shape is \[k, 2\]"):
+    with pytest.raises(ValueError, match=r"literals has shape \[2\]: expected shape \[k, 2\]"):
         covers([1, 0], np.zeros((3, 2)))
     with pytest.raises(ValueError, match=r"literals has shape \[1, 3\]"):
         covers([[1, 0, 1]], np.zeros((3, 2)))

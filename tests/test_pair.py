@@ -333,17 +333,17 @@ def test_works_under_shard_map_and_has_no_derivative(word_bits):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"points": np.zeros(3)}, r"points has shape \[3\]: the wanted shape is \[n, 2\]"),
+        ({"points": np.zeros(3)}, r"points has shape \[3\]: expected shape \[n, 2\]"),
         ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]"),
         ({"points": np.zeros((3, 2), bool)}, "points has dtype bool"),
-        ({"labels": np.ones(4)}, r"labels has shape \[4\]: the wanted shape is \[3\]"),
+        ({"labels": np.ones(4)}, r"labels has shape \[4\]: expected shape \[3\]"),
         ({"weights": np.ones(2)}, r"weights has shape \[2\]"),
         ({"mask": np.ones(3)}, "mask has dtype float32"),
         ({"tie_break": "loss"}, "tie_break is 'loss': the options are 'margin', None"),
         ({"fat": "thin"}, "fat is 'thin'"),
         ({"method": "guess"}, "method is 'guess'"),
-        ({"config": {"word_bits": 32}}, "config is a dict: a jboost.pair.SweepConfig is wanted"),
-        ({"points": np.full((3, 2), 1e300)}, "points holds numbers beyond float32"),
+        ({"config": {"word_bits": 32}}, "config is a dict: expected a jboost.pair.SweepConfig"),
+        ({"points": np.full((3, 2), 1e300)}, r"points\[0, 0\] is 1e\+300, more than float32 holds"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

@@ -206,8 +206,8 @@ def test_auto_is_the_sweep_where_it_is_traced():
     [
         ({"method": "sweep", "on_step": print}, "on_step is given, and the method is 'sweep'"),
         ({"method": "sweep", "initial": ()}, "initial is given, and the method is 'sweep'"),
-        ({"method": "sweep", "config": DEEP}, "config is a BranchAndBoundConfig: a jboost.pair.SweepConfig is wanted"),
-        ({"method": "branch_and_bound", "config": SweepConfig()}, "config is a SweepConfig: a jboost.pair.BranchAndBoundConfig is wanted"),
+        ({"method": "sweep", "config": DEEP}, "config is a BranchAndBoundConfig: expected a jboost.pair.SweepConfig"),
+        ({"method": "branch_and_bound", "config": SweepConfig()}, "config is a SweepConfig: expected a jboost.pair.BranchAndBoundConfig"),
     ],
 )
 def test_bad_arguments_are_named(options, message):

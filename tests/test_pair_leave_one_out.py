@@ -218,7 +218,7 @@ def test_branch_and_bound_is_for_concrete_arrays_and_one_model():
         jboost.pair.leave_one_out(points, labels, method="branch_and_bound", model="occurrence")
     with pytest.raises(ValueError, match="method is 'branch_and_bound'"):
         jax.jit(functools.partial(jboost.pair.leave_one_out, method="branch_and_bound"))(points, labels)
-    with pytest.raises(ValueError, match=r"config is a SweepConfig: a jboost.pair.BranchAndBoundConfig is wanted"):
+    with pytest.raises(ValueError, match=r"config is a SweepConfig: expected a jboost.pair.BranchAndBoundConfig"):
         jboost.pair.leave_one_out(points, labels, method="branch_and_bound", config=SweepConfig())
     spoiled = jboost.pair.leave_one_out(np.full((3, 2), np.nan, np.float32), labels, method="branch_and_bound")
     assert int(spoiled.status) == Status.INVALID_INPUT

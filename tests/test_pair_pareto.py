@@ -236,7 +236,7 @@ def test_bad_arguments_are_named(arguments, message):
 
 
 def test_cells_of_directions_are_not_traced():
-    with pytest.raises(ValueError, match="hand in 'sweep' under jit and vmap"):
+    with pytest.raises(ValueError, match="pass 'sweep' under jit and vmap"):
         jax.jit(lambda points: jboost.pair.pareto_front(points, np.ones(3), max_points=4, method="branch_and_bound"))(np.zeros((3, 2)))
 
 

@@ -432,7 +432,7 @@ def test_bad_values_end_in_invalid_input():
     for value in (0.5, np.inf):
         assert traced(change(features=value)).status == Status.INVALID_INPUT
         for learn in (FIT, lambda dataset: slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3)):
-            with pytest.raises(ValueError, match=r"features\[1, 0\] is .*: 0 or 1 is wanted of rules; jboost.data.binarization makes such"):
+            with pytest.raises(ValueError, match=r"features\[1, 0\] is .*: expected 0 or 1 of rules; jboost.data.binarization makes such"):
                 learn(change(features=value))
     assert FIT(change(features=np.nan)).status == Status.ROUND_LIMIT
     assert FIT(change()).status == Status.ROUND_LIMIT

@@ -357,7 +357,7 @@ def judge_outputs(proposal: Proposal, num_examples: int) -> None:
     """Raises ValueError, naming the learner, unless there are k rows of outputs on all examples and as many hypotheses and values."""
     shape = proposal.outputs.shape
     if len(shape) != 2 or shape[1] != num_examples:
-        raise ValueError(f"learner proposes outputs of shape {list(shape)}: [k, {num_examples}] is wanted, a row for each hypothesis")
+        raise ValueError(f"learner proposes outputs of shape {list(shape)}: expected [k, {num_examples}], a row for each hypothesis")
     sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(proposal.hypotheses)} | {proposal.values.shape}
     if sizes != {shape[:1]}:
         raise ValueError(f"learner proposes {shape[0]} rows of outputs, but hypotheses or values of leading sizes {sorted(sizes)}")

@@ -76,20 +76,29 @@ def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
     except jax.errors.TracerArrayConversionError:
         return jnp.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{name} has rows of unequal length: an array of shape {wanted} is wanted") from error
+        raise ValueError(f"{name} has rows of unequal length: expected an array of shape {wanted}") from error
     if host.dtype.kind in "OUSMm":
         remedy = "; jboost.data.binarization.fit takes tables of texts and missing values" if hasattr(value, "columns") else ""
-        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted{remedy}")
+        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): expected an array of shape {wanted}{remedy}")
     with np.errstate(over="ignore"):
         try:
             array = jnp.asarray(host)
         except TypeError as error:
-            raise ValueError(f"{name} has dtype {host.dtype}, which JAX does not know: hand in float32 or float64") from error
+            raise ValueError(f"{name} has dtype {host.dtype}, which JAX does not know: pass float32 or float64") from error
         if host.dtype.kind == "f" and np.any(np.isfinite(host) & ~np.isfinite(host.astype(array.dtype))):
-            raise ValueError(f"{name} holds numbers beyond {array.dtype}: rescale them, or enable 64-bit types")
+            _refuse_overflow(name, host, array.dtype)
     if host.dtype.kind in "iu" and np.any(host != host.astype(array.dtype)):
-        raise ValueError(f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or hand in floats")
+        raise ValueError(f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or pass floats")
     return array
+
+
+def _refuse_overflow(name: str, host: np.ndarray, dtype: Any) -> None:
+    position = np.argwhere(np.isfinite(host) & ~np.isfinite(host.astype(dtype)))[0].tolist()
+    index = f"{position}" if position else ""
+    raise ValueError(
+        f"{name}{index} is {host[tuple(position)]:g}, more than {dtype} holds ({float(jnp.finfo(dtype).max):.2g}): divide all of {name} by one large "
+        "number, or enable 64-bit types (jax.config.update('jax_enable_x64', True))"
+    )
 
 
 def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) -> jax.Array:
@@ -106,14 +115,14 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
     """
     wanted = "[" + ", ".join(str(size) for size in shape) + "]"
     if value is None:
-        raise ValueError(f"{name} is None: an array of shape {wanted} is wanted")
+        raise ValueError(f"{name} is None: expected an array of shape {wanted}")
     array = _as_array(name, value, wanted)
     fits = array.ndim == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(array.shape, shape, strict=True))
     if not fits:
-        raise ValueError(f"{name} has shape {list(array.shape)}: the wanted shape is {wanted}")
+        raise ValueError(f"{name} has shape {list(array.shape)}: expected shape {wanted}")
     if _kind(array.dtype) not in kinds:
         allowed = ", ".join(_KIND_NAMES[kind] for kind in kinds)
-        raise ValueError(f"{name} has dtype {array.dtype}: the wanted kinds are {allowed}")
+        raise ValueError(f"{name} has dtype {array.dtype}: expected kinds {allowed}")
     return array
 
 
@@ -135,6 +144,15 @@ def _host_kind(value: Any) -> str:
         return "?"
 
 
+def has_columns(num_columns: int) -> None:
+    """Raises ValueError for features without a column."""
+    if num_columns == 0:
+        raise ValueError(
+            "features has 0 columns: expected one at least; jboost.data.binarization makes none of attributes that hold one value "
+            "on all training rows, so pass features that vary"
+        )
+
+
 def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
     """Raises ValueError unless `value` is one of `options`."""
     if not any(type(value) is type(option) and value == option for option in options):
@@ -151,7 +169,7 @@ def can_be_watched(on_step: Any, inputs: Any, *, between: str) -> None:
 def watcher(name: str, value: Any) -> None:
     """Raises ValueError unless `value` is a function or None."""
     if value is not None and not callable(value):
-        raise ValueError(f"{name} is {value!r}: a function of state and info is wanted, or None")
+        raise ValueError(f"{name} is {value!r}: expected a function of state and info, or None")
 
 
 def config(name: str, value: Any, *kinds: type[Any]) -> Any:
@@ -172,7 +190,7 @@ def record(name: str, value: Any, *kinds: type[Any]) -> None:
 def count(name: str, value: Any, *, low: int) -> None:
     """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"{name} is {value!r}: an integer of at least {low} is wanted, known before tracing")
+        raise ValueError(f"{name} is {value!r}: expected an integer of at least {low}, known before tracing")
 
 
 def key(name: str, value: Any) -> Any:
@@ -181,7 +199,7 @@ def key(name: str, value: Any) -> Any:
     is_raw = isinstance(value, jax.Array | np.ndarray) and value.dtype == np.uint32
     if not (is_typed and value.ndim == 0) and not (is_raw and value.ndim == 1):
         found = f"of shape {list(value.shape)}, {value.dtype}" if isinstance(value, jax.Array | np.ndarray) else f"{value!r}"
-        raise ValueError(f"{name} is {found}: a random key is wanted, as jax.random.key(0)")
+        raise ValueError(f"{name} is {found}: expected a random key, as jax.random.key(0)")
     return value
 
 
@@ -206,7 +224,8 @@ def number(name: str, value: Any, *, low: float, high: float = np.inf, open_low:
 
         if is_outside(float(array)):
             (given,) = shown(float(array), wrong=is_outside)
-            raise ValueError(f"{name} is {given}: a number {'above' if open_low else 'from'} {low:g} up to {high:g} is wanted")
+            most = f" up to {high:g}" if high < np.inf else "" if open_low else " up"
+            raise ValueError(f"{name} is {given}: expected a number {'above' if open_low else 'from'} {low:g}{most}")
     return array
 
 
@@ -223,7 +242,7 @@ def numbers(name: str, values: Any, *, low: float, high: float = np.inf, open_lo
     """`values` as a vector of the default float type, each judged as by `number`. Raises ValueError, also where there are none."""
     array = numeric(name, values, shape=("L",), kinds="fiu").astype(float)
     if array.shape[0] == 0:
-        raise ValueError(f"{name} is empty: one number at least is wanted")
+        raise ValueError(f"{name} is empty: expected one number at least")
     if not isinstance(array, jax.core.Tracer):
         for index, value in enumerate(array):
             number(f"{name}[{index}]", value, low=low, high=high, open_low=open_low)

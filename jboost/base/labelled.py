@@ -1,7 +1,7 @@
 """Labels and weights as every algorithm takes them: judged where their values are known, and examples of weight 0 masked out.
 
 Values are looked at outside of compiled programs alone; those have the status INVALID_INPUT. Each public function that takes labels or weights calls
-one of `validate_examples`, `validate_weights` and `counted`, and goes on with what that returns.
+one of `validate_examples`, `validate_on_host`, `validate_weights` and `counted`, and goes on with what that returns.
 """
 
 from __future__ import annotations
@@ -29,6 +29,15 @@ def validate_examples(
     weights, mask = validate_weights(weights, mask, num_examples)
     validate_known_labels(labels, mask)
     return labels, weights, mask
+
+
+def validate_on_host(
+    labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None, num_examples: int, *, kinds: str = "fi"
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """`validate_examples` for a function of the host, which may be called where something else is traced."""
+    with jax.ensure_compile_time_eval():
+        signs, sizes, counts = (np.asarray(part) for part in validate_examples(labels, weights, mask, num_examples, kinds=kinds))
+    return signs, sizes, counts
 
 
 def validate_weights(weights: ArrayLike | None, mask: ArrayLike | None, num_examples: int) -> tuple[Array, Array]:

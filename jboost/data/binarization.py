@@ -250,7 +250,7 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
     check.on_host("jboost.data.binarization.encode, of lists and tables,", instead="pass one JAX array [m, n]", features=features)
     table = tables.as_table(features, binarizer.names)
     if table.shape[1] != num_attributes:
-        raise ValueError(f"features has shape {list(table.shape)}: the wanted shape is [m, {num_attributes}], as in training")
+        raise ValueError(f"features has shape {list(table.shape)}: expected shape [m, {num_attributes}], as in training")
     numbers = tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
     with np.errstate(over="ignore"):  # an infinite value answers as the one it stands for
         return jnp.asarray(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
@@ -351,9 +351,8 @@ def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -
 
 def _training(labels: Any, weights: Any, mask: Any, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels and weights of the training rows, and which of `size` rows these are."""
-    signs, sizes, training = labelled.validate_examples(np.ones(size, np.int32) if labels is None else labels, weights, mask, size, kinds="fi")
-    rows = np.asarray(training)
-    return np.asarray(signs)[rows], np.asarray(sizes)[rows], rows
+    signs, sizes, rows = labelled.validate_on_host(np.ones(size, np.int32) if labels is None else labels, weights, mask, size)
+    return signs[rows], sizes[rows], rows
 
 
 def _answers(values: np.ndarray, asked: Sequence[_Asked], missing_is_value: Sequence[bool]) -> np.ndarray:

@@ -62,9 +62,8 @@ def select_support_set(
     check.count("min_separation", min_separation, low=1)
     table = np.asarray(check.numeric("bits", bits, shape=("m", "N"), kinds="fiub"))
     size, num_bits = table.shape
-    labels, _, mask = labelled.validate_examples(labels, None, mask, size, kinds="fi")
-    rows = np.asarray(mask)
-    table, positive = table[rows], np.asarray(labels)[rows] > 0
+    signs, _, rows = labelled.validate_on_host(labels, None, mask, size)
+    table, positive = table[rows], signs[rows] > 0
     ones, zeros = table == 1, table == 0
     if not (ones | zeros | np.isnan(table)).all():
         raise ValueError("bits are 0, 1 or NaN: binarize first, as jboost.data.binarization does")

@@ -238,7 +238,7 @@ def validate(
     judge_penalty(penalty, inputs.mask)
     for name, part in (("centre", inputs.centre), ("kernel", inputs.kernel)):
         if not all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part)):
-            raise ValueError(f"{name} holds a number that is not finite: hand in finite ones")
+            raise ValueError(f"{name} holds a number that is not finite: pass finite ones")
     centred = inputs.points - inputs.centre[None, :]
     outside = np.asarray(~inputs.kernel.is_inside(centred) & inputs.mask)
     if not outside.any():

@@ -78,7 +78,7 @@ def fit_exact(
     """
     if not hasattr(learner, "every"):
         raise ValueError(
-            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: hand in one with `every`, as jboost.learners.monomials or pool"
+            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: pass one with `every`, as jboost.learners.monomials or pool"
         )
     settings = check.config("exact_config", exact_config, ExactConfig)
     tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_columns + 2)

@@ -99,7 +99,7 @@ def judge_features(features: ArrayLike | None, mask: Array, config: RelaxationCo
     if config.distance_factor is None:
         return jnp.zeros((num_examples, 0))
     if features is None:
-        raise ValueError("features is None, but config.distance_factor counts the attributes in which examples differ: hand in [m, N] of 0 and 1")
+        raise ValueError("features is None, but config.distance_factor counts the attributes in which examples differ: pass [m, N] of 0 and 1")
     given = check.numeric("features", features, shape=(num_examples, "N"), kinds="fiub")
     given = jnp.where(mask[:, None], given, 0)
     if not isinstance(given, jax.core.Tracer):
@@ -170,18 +170,18 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> War
         return None
     warm = initial.warm if isinstance(initial, L0Relaxation) else initial
     if not isinstance(warm, WarmStart):
-        raise ValueError(f"initial is a {type(initial).__name__}: an L0Relaxation or its `warm` is wanted")
+        raise ValueError(f"initial is a {type(initial).__name__}: expected an L0Relaxation or its `warm`")
     capacity, dtype = capacity_of(config, shape), jnp.result_type(float)
 
     def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
         missing = size - values.shape[0]
         if missing < 0:
-            raise ValueError(f"initial has {values.shape[0]} {name}: at most {size}, as this program has room for, are wanted")
+            raise ValueError(f"initial has {values.shape[0]} {name}: expected at most {size}, as this program has room for")
         widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
         return jnp.pad(values, widths, constant_values=fill)
 
     if warm.primal.slacks.shape[0] != shape[0]:
-        raise ValueError(f"initial has {warm.primal.slacks.shape[0]} examples: {shape[0]} are wanted")
+        raise ValueError(f"initial has {warm.primal.slacks.shape[0]} examples: expected {shape[0]}")
     coefficients, selected = (extended("columns", part, shape[1]).astype(dtype) for part in warm.primal[:2])
     return WarmStart(
         Primal(coefficients, selected, warm.primal.slacks.astype(dtype)),

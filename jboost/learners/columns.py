@@ -52,6 +52,7 @@ class Columns:
         del key
         num_columns = dataset.features.shape[1]
         if self.num_proposed > num_columns:
+            check.has_columns(num_columns)
             raise ValueError(f"num_proposed is {self.num_proposed}, but the features have {num_columns} columns: propose at most as many")
         columns = jnp.where(dataset.mask[:, None], self._answers(dataset.features), 0.0)
         return ColumnsState(_in_blocks(columns), signs(dataset))

@@ -108,7 +108,7 @@ class Stumps:
     def _priced(self, state: StumpsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
         """The stumps of greatest worth (paper 001, (21)), the best split and sign of each feature; a product of m x m matrices for each."""
         if self.abstain:
-            raise ValueError("learner is stumps(abstain=True), which has no prices: hand in stumps() or learners.monomials")
+            raise ValueError("learner is stumps(abstain=True), which has no prices: pass stumps() or learners.monomials")
         num_examples = len(example_weights)
         order, sorted_values = (leaf.reshape(-1, num_examples) for leaf in (state.order, state.values))
         pairs = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype)

@@ -90,7 +90,7 @@ def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Arr
     """The method that is asked for, or that of the solution to begin with, or the faster one."""
     judge_config(config)
     if initial is not None and not isinstance(initial, LPBoostSolution):
-        raise ValueError(f"initial is a {type(initial).__name__}: a jboost.lpboost.LPBoostSolution is wanted")
+        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.lpboost.LPBoostSolution")
     if config is not None:
         return config
     if initial is not None:
@@ -103,7 +103,7 @@ def _grown(initial: LPBoostSolution, margins: Array, config: Config) -> LPBoostS
     (num_examples, num_columns), found = margins.shape, (*initial.example_weights.shape, *initial.coefficients.shape)
     if len(found) != 2 or found[0] != num_examples or found[1] > num_columns:
         what = " x ".join(map(str, found)) if len(found) == 2 else "a batch of"
-        raise ValueError(f"initial is a solution of {what} margins: {num_examples} rows and at most {num_columns} columns are wanted")
+        raise ValueError(f"initial is a solution of {what} margins: expected {num_examples} rows and at most {num_columns} columns")
     if type(master.method_of(initial.warm)) is not type(config):
         raise ValueError(f"initial is by another method than config, {type(config).__name__}")
     votes = jnp.pad(initial.coefficients, (0, num_columns - found[1]))

@@ -150,7 +150,8 @@ def _judge(
     if max_order is not None:
         check.count("max_order", max_order, low=0)
         if max_order > num_attributes:
-            raise ValueError(f"max_order is {max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
+            check.has_columns(num_attributes)
+            raise ValueError(f"max_order is {max_order}, above the {num_attributes} attributes: pass {num_attributes}, or None for any order")
     highest = num_attributes if max_order is None else max_order
     prices, rewards = None, None
     if costs is not None:
@@ -187,7 +188,7 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
     is_bad = ~np.isin(values, (0, 1)) & ~np.isnan(values) & kept[:, None]
     if is_bad.any():
         row, column = np.argwhere(is_bad)[0]
-        raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: 0 or 1 is wanted; jboost.data.binarization makes such attributes")
+        raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: expected 0 or 1; jboost.data.binarization makes such attributes")
     for name, array, allowed in (
         ("example_weights", np.where(kept, weights, 0), lambda x: (x >= 0) & np.isfinite(x)),
         ("costs", np.asarray(costs), lambda x: x >= 0),

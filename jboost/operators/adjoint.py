@@ -46,7 +46,7 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
         return
     for name, product, size in (("matvec", operator.matvec, columns), ("rmatvec", operator.rmatvec, rows)):
         if np.any(np.abs(np.asarray(product(jnp.zeros((size,), float)))) > 0):
-            raise ValueError(f"operator.{name} of zeros is not 0: a product with a matrix is wanted, without anything added to it")
+            raise ValueError(f"operator.{name} of zeros is not 0: expected a product with a matrix, without anything added to it")
     right_key, left_key = jax.random.split(jax.random.key(0) if key is None else key)
     right, left = _random_signs(right_key, (num_trials, columns)), _random_signs(left_key, (num_trials, rows))
     images, back = (np.asarray(part).astype(np.float64) for part in _products(operator, right, left))

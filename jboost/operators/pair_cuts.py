@@ -226,7 +226,7 @@ def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | Non
 def _judge_pairs(pairs: ArrayLike, num_first: int, num_second: int) -> Array:
     places = check.numeric("pairs", pairs, shape=("k", 2), kinds="iu").astype(jnp.int32)
     limits = np.array([[num_first, num_second]])
-    _judge("pairs", places, lambda known: (known >= -1) & (known < limits), f"below {num_first} and {num_second}, or -1 for padding, are wanted")
+    _judge("pairs", places, lambda known: (known >= -1) & (known < limits), f"expected numbers below {num_first} and {num_second}, or -1 for padding")
     return places
 
 

@@ -116,7 +116,7 @@ def leave_one_out(
         method = "branch_and_bound" if is_large or isinstance(config, BranchAndBoundConfig) else "sweep"
     if method == "branch_and_bound":
         if model != "max_margin" or is_traced:
-            raise ValueError("method is 'branch_and_bound', which takes concrete arrays and the model 'max_margin': hand in 'sweep'")
+            raise ValueError("method is 'branch_and_bound', which takes concrete arrays and the model 'max_margin': pass 'sweep'")
         bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
         return _by_branch_and_bound(points, labels, weights, mask, max_separators, bounds_config)
     sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()

@@ -109,7 +109,7 @@ def optimal_separator(
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
     if points.shape[1] not in (2, 3):
-        raise ValueError(f"points has shape {list(points.shape)}: the wanted shape is [n, 2] or [n, 3]")
+        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
     labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     check.watcher("on_step", on_step)
     options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
@@ -127,7 +127,7 @@ def optimal_separator(
         return branch_and_bound.solve(points, labels, weights, mask, config=bounds_config, on_step=on_step, initial=initial, **options)
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
-            raise ValueError(f"{name} is given, and the method is 'sweep', which makes no steps: leave it out, or hand in method='branch_and_bound'")
+            raise ValueError(f"{name} is given, and the method is 'sweep', which makes no steps: leave it out, or pass method='branch_and_bound'")
     sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
     if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
@@ -142,7 +142,7 @@ def _judge_traced(method: str, config: object, on_step: OnStep | None, initial: 
     if isinstance(config, BranchAndBoundConfig):
         asked.append("config is a BranchAndBoundConfig")
     if asked and is_traced:
-        raise ValueError(f"{asked[-1]}, which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+        raise ValueError(f"{asked[-1]}, which the host drives, and the arguments are traced: pass 'sweep' under jit and vmap")
 
 
 def _choose_method(
@@ -159,7 +159,7 @@ def _choose_method(
 def judge_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
     """The config, if there is one; ValueError where it is another method's."""
     if config is not None and not isinstance(config, wanted):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.{wanted.__name__} is wanted for method {method!r}")
+        raise ValueError(f"config is a {type(config).__name__}: expected a jboost.pair.{wanted.__name__} for method {method!r}")
     return config
 
 

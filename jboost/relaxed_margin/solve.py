@@ -84,7 +84,7 @@ def judge_prices(relaxation: Any, votes: Any) -> None:
     """Raises ValueError unless these are a relaxation and a price of votes, made of numbers."""
     for name, value, method in (("relaxation", relaxation, "smoothed_argmin"), ("votes", votes, "proximal")):
         if not hasattr(value, method):
-            raise ValueError(f"{name} is a {type(value).__name__}: one of jboost.relaxations is wanted")
+            raise ValueError(f"{name} is a {type(value).__name__}: expected one of jboost.relaxations")
         check.pytree_of_numbers(name, value, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
 
 

@@ -81,5 +81,5 @@ def _booster(max_rounds: int, num_rounds: ArrayLike | None) -> Slipper:
         return Slipper(jnp.asarray(max_rounds, jnp.int32))
     wanted = check.number("num_rounds", num_rounds, low=1, high=max_rounds)
     if not isinstance(wanted, jax.core.Tracer) and float(wanted) != int(wanted):
-        raise ValueError(f"num_rounds is {float(wanted):g}: a whole number is wanted")
+        raise ValueError(f"num_rounds is {float(wanted):g}: expected a whole number")
     return Slipper(wanted.astype(jnp.int32))

@@ -85,7 +85,7 @@ def pareto_front(
         check.record("config", config, SweepConfig)
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     if method == "branch_and_bound" and is_traced:
-        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: pass 'sweep' under jit and vmap")
     is_large = points.shape[0] > _LARGEST_SWEEP and not is_traced and config is None
     if method == "branch_and_bound" or (method == "auto" and is_large):
         front = by_cells.solve(points, labels, weights, mask, max_points=int(max_points))
@@ -131,7 +131,7 @@ def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) 
     front = jax.tree.map(jnp.asarray, front)
     energies = energy(front.losses, front.margins)
     if getattr(energies, "shape", None) != front.losses.shape:
-        raise ValueError(f"energy returned shape {list(jnp.shape(energies))}: one number for each of the {front.losses.shape[0]} points is wanted")
+        raise ValueError(f"energy returned shape {list(jnp.shape(energies))}: expected one number for each of the {front.losses.shape[0]} points")
     competes = (jnp.arange(front.losses.shape[0]) < front.count) & ~jnp.isnan(energies)
     least = numerics.masked_min(energies, competes, fill=jnp.inf)
     index = jnp.minimum(numerics.first_true(competes & (energies == least)), front.losses.shape[0] - 1)
