@@ -159,7 +159,8 @@ def fit(
       proven once every example is settled. The learner of its ensemble gives signs.
 
     Raises:
-      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
+        in status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 0], [1, 1], [0, 1], [0, 0]], [1, 1, 1, -1])

@@ -70,7 +70,8 @@ def fit(
     Args:
       scores: [n, d], real; of d classifiers on n examples, in any units, as far as the float type holds all coefficients of a vote.
       labels: [n], +1 or -1.
-      weights: [n], positive; what it costs to misclassify each example, counted as `jboost.pair.optimal_separator` does. None for ones.
+      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each example, counted as `jboost.pair.optimal_separator` does.
+        None for ones.
       mask: [n] bool, False for rows that only pad.
       strategy: how pairs are chosen.
       with_stacking: whether stacking votes take part.
@@ -83,8 +84,8 @@ def fit(
       exact search.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed (NaN, other
-        labels, weights that are not positive) give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; where labels and weights are known, for
+        values that are not allowed. Where they are traced, and for NaN among scores, these give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> scores = [[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]]

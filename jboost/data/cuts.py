@@ -38,7 +38,7 @@ def cut_points(
     Args:
       values: [m] finite numbers.
       labels: [m], +1 or -1; None will do for the rules that do not look at them.
-      weights: [m] positive, for "quantiles" alone; None for ones.
+      weights: [m] not negative, for "quantiles" alone; None for ones.
       rule: "class_changes": between neighbouring values unless the examples of both are all of one class; "midpoints": between all
         neighbouring values; "quantiles": of these, the ones that leave a share of the weight nearest to k / num_quantiles below.
       num_quantiles: static, at least 2.

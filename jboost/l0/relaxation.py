@@ -56,7 +56,7 @@ def solve_relaxation(
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
       margin: [] rho in (0, 1].
-      weights: [m] positive price of a slack; None for ones.
+      weights: [m] price of a slack, not negative, 0 as `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots of the pool that hold no hypothesis; None for all True.
       tolerance: [] the gap between the bounds to be reached, relative to the upper one (to the largest weight, where that is more); None for 1e-6 in

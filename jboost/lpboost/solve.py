@@ -52,7 +52,7 @@ def solve(
       margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two columns.
       nu: [] in (0, 1]; below 1 / m the hard margin.
       tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in float32.
-      weights: [m] positive importance of each example, D_i = p_i / nu with p_i its share; None for ones.
+      weights: [m] importance of each example, not negative, 0 as `mask` False; D_i = p_i / nu with p_i its share. None for ones.
       mask: [m] bool, False for rows that only pad.
       initial: a solution by the same method over these columns or the first of them, to begin with; the interior point method has no use for it.
       config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`;

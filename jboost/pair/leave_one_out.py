@@ -80,7 +80,7 @@ def leave_one_out(
     Args:
       points: [n, 2], real.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
       model: which separators are equally likely.
       max_separators: room for distinct separators that may be optimal without some point; static. With None it starts at 256, and
@@ -95,8 +95,8 @@ def leave_one_out(
       lie more than 2^200 apart (2^20 with 32-bit words).
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
-        give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; for labels and weights that are known
+        and not allowed. Other values that are not allowed give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [4.0, 0.0], [5.0, 0.0]]

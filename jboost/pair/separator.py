@@ -73,7 +73,7 @@ def optimal_separator(
       points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three classifiers (Theorem 4.1): by the sweep
         O(m n^2 log n) work, for a few hundred points; by branch and bound over cells of planes far less, for up to a hundred thousand.
       labels: [n], +1 or -1.
-      weights: [n], positive; what it costs to misclassify each point, in any unit. None for ones.
+      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each point, in any unit. None for ones.
       mask: [n] bool, False for rows that only pad.
       tie_break: "margin" for the largest margin among all optimal separator sets; None for some optimal set, which is
         faster where there are many.
@@ -93,8 +93,9 @@ def optimal_separator(
       constant classifier, normal is 0, bias +1 or -1, and the margin infinite; a constant that ties wins by its margin.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
-        (NaN, weights that are not positive, other labels) give status INVALID_INPUT and a NaN loss; `jboost.validate` names them on the host.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; where labels and weights are known, for values
+        that are not allowed. Where they are traced (other labels, negative weights), and for NaN among points, the status is INVALID_INPUT and the
+        loss NaN; `jboost.validate` names the value on the host.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [4.0, 1.0]]

@@ -58,7 +58,7 @@ def least_distance_separator(
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
 
     Returns:
@@ -67,8 +67,8 @@ def least_distance_separator(
         the line; of points that it does not hold nothing is proven.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong. Values that are not allowed give status
-        INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong; for labels and weights that are known and not
+        allowed. Other values that are not allowed give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> separator = jboost.pair.least_distance_separator([[0.0, 0.0], [2.0, 0.0], [3.0, 1.0]], [-1, 1, 1])
@@ -146,7 +146,7 @@ def least_squared_distance_separator(
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
       ridge: [] positive, in coordinates whose larger extent is 2: the smaller, the narrower a gap may be.
 
@@ -156,8 +156,8 @@ def least_squared_distance_separator(
         PRECISION_LIMIT where the float type does not hold the points or the line; of points that it does not hold nothing is proven.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, and for a concrete ridge of 0 or less. Values that are
-        not allowed give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, for a concrete ridge of 0 or less, and for labels and
+        weights that are known and not allowed. Other values that are not allowed give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> separator = jboost.pair.least_squared_distance_separator([[0.0, 0.0], [2.0, 0.0], [3.0, 1.0]], [-1, 1, 1])

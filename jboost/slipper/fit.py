@@ -52,7 +52,8 @@ def fit(
       above 0 where a rule speaks for +1.
 
     Raises:
-      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
+        in status INVALID_INPUT.
 
     >>> import jax, jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 10, [1, -1, -1, -1] * 10)

@@ -54,7 +54,7 @@ def pareto_front(
     Args:
       points: [n, 2], real.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
       max_points: room on the front, static. With unit weights it has at most n / 2 + 1 points.
       method: "sweep"; "branch_and_bound", which the host drives, for many points, outside jit and vmap; where weights are no small multiples
@@ -68,8 +68,8 @@ def pareto_front(
       line in one of the slabs, or if coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with 32-bit words), it is PRECISION_LIMIT.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
-        give status INVALID_INPUT, NaN losses and a count of 0.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; for labels and weights that are known
+        and not allowed. Other values that are not allowed give status INVALID_INPUT, NaN losses and a count of 0.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0], [9.0, 1.0]]
