@@ -15,7 +15,8 @@ import scipy.sparse
 
 import jboost
 from jboost import l0, learners, lp, lpboost, monomials, operators, pair, projections, relaxations, relaxed_margin
-from jboost.data import binarization, cuts, merging
+from jboost.data import binarization, classifiers, cuts, merging
+from jboost.data.table import Table
 
 Status = jboost.status.Status
 POINTS = np.array([[0, 0], [2, 1], [1, 3], [4, 1]], np.float32)
@@ -235,6 +236,12 @@ TABLE = OF_LABELS | {
     "a name that is not there": Row(
         lambda: binarization.fit(POINTS, LABELS, categorical=["y"]), "categorical", "'y'", "expected a name of an attribute"
     ),
+    "columns of one value": Row(
+        lambda: classifiers.fit_base(Table("people.csv", 4, {"age": np.ones(4)}, {}, {}, labels=LABELS), ["lda"]),
+        "people.csv",
+        "no column ('age') takes two values on all rows",
+        "give a column that varies",
+    ),
     "a time of NaN": Row(lambda: jboost.drive.time_limit(np.nan), "seconds", "nan", "expected a number from 0 up"),
 }
 
@@ -302,6 +309,12 @@ def test_every_status_says_what_happened_and_what_to_do(wide):
     assert "AdaBoost" in texts[Status.ROUND_LIMIT]
 
 
+def test_the_simplex_method_of_lp_boost_has_one_public_name():
+    assert "SimplexConfig" not in lp.__all__
+    assert not hasattr(lp, "SimplexConfig")
+    assert "SimplexConfig" in lpboost.__all__
+
+
 def test_predictions_of_a_fit_that_was_invalid():
     """NaN scores; predictions of 0 where they are traced, and an error where they are not."""
     nothing = jboost.boosting.Ensemble(
@@ -309,6 +322,7 @@ def test_predictions_of_a_fit_that_was_invalid():
     )
     assert np.isnan(jboost.predict_scores(nothing, BITS)).all()
     assert jax.jit(jboost.predict)(nothing, BITS).tolist() == [0] * 4
+    assert jax.jit(lambda features: jboost.predict(nothing, features))(BITS).tolist() == [0] * 4
     for refused in (lambda: jboost.predict(nothing, BITS), lambda: jboost.ensemble.describe(nothing, ["a", "b"])):
         with pytest.raises(ValueError, match="status INVALID_INPUT, and predicts nothing: correct its data; jboost.validate"):
             refused()

@@ -66,17 +66,18 @@ def mask_zeros(dataset: Dataset) -> Dataset:
 def without_zeros(weights: Array, mask: Array) -> Array:
     """The mask [m] without the examples of weight 0; as it is where no weight is above 0, so that this is seen as input that is not allowed."""
     if _are_at_hand(weights, mask):
-        is_zero = (np.asarray(weights) == 0) & np.asarray(mask)
-        if not is_zero.any() or not (np.asarray(mask) & ~is_zero).any():
+        counts = np.asarray(mask) & (np.asarray(weights) != 0)
+        if not counts.any() or (counts == np.asarray(mask)).all():
             return mask
-        return jax.device_put(np.asarray(mask) & ~is_zero, mask.sharding)
+        is_spread = isinstance(mask, jax.Array) and len(mask.devices()) > 1
+        return jax.device_put(counts, mask.sharding) if is_spread else jnp.asarray(counts)
     return _drop_zeros(weights, mask)
 
 
 @jax.jit
 def _drop_zeros(weights: Array, mask: Array) -> Array:
-    counts = mask & (weights != 0)
-    return jnp.where(jnp.any(counts), counts, mask)
+    has_weight = weights != 0
+    return mask & (has_weight | ~jnp.any(mask & has_weight))
 
 
 def validate_known_labels(labels: Array, mask: Array) -> None:
@@ -95,7 +96,7 @@ def validate_known_weights(weights: Array, mask: Array) -> None:
 
 def _on_host(name: str, *arrays: Array) -> None:
     """Raises ValueError where the process does not hold all of the arrays, and cannot say which value is not allowed."""
-    if not all(array.is_fully_addressable for array in arrays):
+    if not all(isinstance(array, np.ndarray) or array.is_fully_addressable for array in arrays):
         what = "-1 or +1" if name == "labels" else "finite and not negative, and not all 0"
         raise ValueError(f"{name} hold a value that is not allowed, on some process: they must be {what}; call jboost.validate on each part")
 
@@ -114,7 +115,8 @@ def _are_bad_weights(weights: Any, mask: Any) -> Any:
 def _are_at_hand(*arrays: Array) -> bool:
     """Whether to read the arrays costs nothing."""
     return not check.are_traced(*arrays) and all(
-        array.is_fully_addressable and all(device.platform == "cpu" for device in array.devices()) for array in arrays
+        isinstance(array, np.ndarray) or (array.is_fully_addressable and all(device.platform == "cpu" for device in array.devices()))
+        for array in arrays
     )
 
 

@@ -43,7 +43,7 @@ def predict(model: Any, features: ArrayLike) -> Array:
     Takes and raises what `predict_scores` does.
 
     Raises:
-      ValueError: for a model whose fit ended in INVALID_INPUT; where the model is traced, its predictions are 0.
+      ValueError: for a model whose fit ended in INVALID_INPUT; where the model or the features are traced, the predictions are 0.
 
     >>> import jboost
     >>> separator = jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1])
@@ -51,7 +51,8 @@ def predict(model: Any, features: ArrayLike) -> Array:
     [-1, 1]
     """
     scores = predict_scores(model, features)
-    refuse_invalid(model)
+    if not check.are_traced(features):
+        refuse_invalid(model)
     return jnp.where(scores > 0, 1, jnp.where(jnp.isnan(scores), 0, -1)).astype(jnp.int32)
 
 

@@ -320,7 +320,11 @@ _scores = jax.jit(predict_scores)
 
 
 def _beyond(total: float, part: float) -> float:
-    """What a total has beyond a part of it; nothing where that is rounding."""
+    """What a total has beyond a part of it; nothing where that is rounding.
+
+    >>> _beyond(3.0 + 1e-13, 3.0), _beyond(5.0, 3.0)
+    (0.0, 2.0)
+    """
     rest = total - part
     return rest if rest > _ROUNDING * total else 0.0
 
