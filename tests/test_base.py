@@ -46,7 +46,7 @@ def test_shapes_and_kinds_are_refused_at_trace_time(arguments, message):
         ({"features": [[0.0], [np.nan], [np.inf]]}, r"features\[1, 0\] is nan: not a finite number \(2 such in all\); drop the row"),
         ({"labels": [1, 2, -1]}, r"labels\[1\] is 2: labels are -1 or \+1 \(1 such in all\); map the two classes"),
         ({"labels": [1, 0, 1]}, "map 0/1 labels by 2 \\* labels - 1"),
-        ({"weights": [1.0, -1.0, 1.0]}, r"weights\[1\] is -1.0: weights are finite and not negative"),
+        ({"weights": [1.0, -1.0, 1.0]}, r"weights\[1\] is -1: weights are finite and not negative"),
         ({"weights": [1.0, np.nan, 1.0]}, r"weights\[1\] is nan"),
         ({"weights": [1.0, np.inf, 1.0]}, r"weights\[1\] is inf"),
     ],

@@ -612,6 +612,8 @@ def people():
             "city": ["New York", "Rome", None, "Rome", "Oslo", "and"],
             "smokes": [True, False, None, True, False, True],
             "when": [start + datetime.timedelta(days=day) for day in (0, 9, 1, 5, 3, 7)],
+            "where": [datetime.datetime(2020, 1, 1, 1 + hour, tzinfo=datetime.UTC) for hour in range(6)],
+            "day": [datetime.date(1970, 1, 1 + day) for day in (0, 1, 4, 3, 2, 5)],
             "grade": polars.Series(["a", "b", "a", "b", "a", None], dtype=polars.Categorical),
             "price": [decimal.Decimal("1.5")] * 3 + [decimal.Decimal("2.5")] * 3,
         }
@@ -630,9 +632,15 @@ def test_a_dataframe_gives_the_names_and_kinds_of_its_columns():
         "grade == a",
         "grade is missing",
     } <= set(binarizer.bit_names)
-    assert {"age is missing", "'pressure <= 3' is missing", "city is missing", "smokes is missing", "when <= 18263", "price <= 2"} <= set(
-        binarizer.bit_names
-    )
+    assert {
+        "age is missing",
+        "'pressure <= 3' is missing",
+        "city is missing",
+        "smokes is missing",
+        "when <= 18263",
+        "day <= 2.5",
+        "price <= 2",
+    } <= set(binarizer.bit_names)
     bits = binarization.apply(binarizer, people())
     assert bits.shape == (6, binarizer.num_bits)
     np.testing.assert_array_equal(bits[:, binarizer.bit_names.index("smokes == True")], [1, 0, 0, 1, 0, 1])
@@ -646,9 +654,9 @@ def test_a_dataframe_answers_by_the_names_of_its_columns():
     np.testing.assert_array_equal(binarization.apply(binarizer, shuffled), binarization.apply(binarizer, people()))
     with pytest.raises(ValueError, match=r"features has no column 'city': its columns are 'age', .*; pass the columns that the bits were fitted on"):
         binarization.apply(binarizer, people().drop("city"))
-    renamed = binarization.fit(people(), WHO, names=list("abcdefg"))
-    assert "a <= 26.5" in binarization.fit(people(), WHO, names=list("abcdefg"), cuts="midpoints").bit_names
-    assert renamed.names == tuple("abcdefg")
+    renamed = binarization.fit(people(), WHO, names=list("abcdefghi"))
+    assert "a <= 26.5" in binarization.fit(people(), WHO, names=list("abcdefghi"), cuts="midpoints").bit_names
+    assert renamed.names == tuple("abcdefghi")
 
 
 class NAType:

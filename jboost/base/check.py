@@ -253,7 +253,8 @@ def _first_bad(name: str, values: np.ndarray, bad: np.ndarray, what: str, remedy
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
         position = ", ".join(map(str, index))
-        raise ValueError(f"{name}[{position}] is {values[index]}: {what} ({int(bad.sum())} such in all); {remedy}")
+        shown = str(values[index]).removesuffix(".0")
+        raise ValueError(f"{name}[{position}] is {shown}: {what} ({int(bad.sum())} such in all); {remedy}")
 
 
 def values(

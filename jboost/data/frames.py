@@ -82,7 +82,8 @@ def _column(name: str, series: Any) -> np.ndarray:
     if dtype.is_numeric():
         return _numbers(series)
     if dtype in (narwhals.Datetime, narwhals.Date):
-        return _numbers(series.cast(narwhals.Datetime("us")).dt.timestamp("us")) / (_SECONDS_OF_DAY * 1e6)
+        moments = series.cast(narwhals.Datetime("us")) if dtype == narwhals.Date else series
+        return _numbers(moments.dt.timestamp("us")) / (_SECONDS_OF_DAY * 1e6)
     if dtype not in (narwhals.String, narwhals.Categorical, narwhals.Enum, narwhals.Boolean, narwhals.Object, narwhals.Unknown):
         raise ValueError(
             f"features[{name!r}] is a column of {dtype}: expected numbers, texts, categories, booleans or dates; "
