@@ -187,7 +187,7 @@ def test_arguments_are_judged():
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=[jboost.l0.SearchConfig(), "relaxed"])
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.choose(dataset, lambda kappa: jboost.slipper.rules(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))
-    with pytest.raises(ValueError, match="make_learner is a int: a function"):
+    with pytest.raises(ValueError, match="make_learner is a int: expected a function"):
         jboost.l0.choose(dataset, 3, margins=[0.1], kappas=[1.0], key=jax.random.key(0))
     nothing = np.zeros((2, len(labels)), np.float32)
     with pytest.raises(ValueError, match="held_out holds out nothing in any fold"):

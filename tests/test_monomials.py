@@ -1042,9 +1042,9 @@ def test_bad_learners():
             learners.monomials(1, **{name: -1.0})
     wrong = jboost.make_dataset(np.eye(3) * 2, [1, -1, 1])
     for fit in (functools.partial(jboost.l0.fit, margin=0.1), lpboost.fit):
-        with pytest.raises(ValueError, match=r"features\[0, 0\] is 2: 0 or 1 .*jboost\.data\.binarization"):
+        with pytest.raises(ValueError, match=r"features\[0, 0\] is 2: expected 0 or 1 .*jboost\.data\.binarization"):
             fit(wrong, learners.monomials(1))
-        with pytest.raises(ValueError, match=r"features\[1, 1\] is nan: 0 or 1 .*missing=True"):
+        with pytest.raises(ValueError, match=r"features\[1, 1\] is nan: expected 0 or 1 .*missing=True"):
             fit(wrong._replace(features=jnp.where(jnp.eye(3) == 1, jnp.array([1, jnp.nan, 1]), 0)), learners.monomials(1))
     learner = learners.monomials(1)
     state = learner.init(None, jboost.make_dataset(np.eye(3) * 2, [1, -1, 1]))

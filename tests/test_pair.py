@@ -426,7 +426,7 @@ def test_no_loss_below_the_lower_bound(x64):
 
 
 def test_a_watcher_is_a_function():
-    with pytest.raises(ValueError, match="on_step is 1: a function"):
+    with pytest.raises(ValueError, match="on_step is 1: expected a function"):
         jboost.pair.optimal_separator([[0.0, 0.0], [1.0, 0.0]], [1, -1], on_step=1)
 
 

@@ -156,7 +156,7 @@ def test_stops_with_a_valid_bound_and_goes_on():
     assert full.lower_bound <= optimum.loss <= full.loss
     resumed = solve(points, labels, initial=state)
     assert_optimal(resumed, points, labels, np.ones(60, int), np.ones(60, bool))
-    with pytest.raises(ValueError, match="initial is a str: a jboost.pair.BranchAndBoundState"):
+    with pytest.raises(ValueError, match="initial is a str: expected a jboost.pair.BranchAndBoundState"):
         solve(points, labels, initial="state")
     with pytest.raises(ValueError, match="initial belongs to other data"):
         solve(points[:50], labels[:50], initial=state)

@@ -192,7 +192,7 @@ def test_the_best_trade_off_is_the_least_of_the_front():
     best = jboost.pair.best_trade_off(front, lambda weight, margin: jnp.where(jnp.isinf(margin), jnp.nan, weight - 4 * margin))
     assert (int(best.index), float(best.energy)) == (1, -2)
     assert np.isnan(jboost.pair.best_trade_off(front._replace(count=np.int32(0)), lambda weight, margin: weight).energy)
-    with pytest.raises(ValueError, match=r"energy returned shape \[\]: one number for each of the 4 points"):
+    with pytest.raises(ValueError, match=r"energy returned shape \[\]: expected one number for each of the 4 points"):
         jboost.pair.best_trade_off(front, lambda weight, margin: 3.0)
 
 

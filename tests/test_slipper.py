@@ -454,7 +454,7 @@ def test_bad_arguments_are_named():
         (lambda: slipper.choose_rounds(dataset, key=key, num_folds=1), "num_folds is 1"),
         (lambda: slipper.fit(dataset, key=key, max_rounds=5, num_rounds=6), "num_rounds is 6"),
         (lambda: slipper.fit(dataset, key=key, num_rounds=0), "num_rounds is 0"),
-        (lambda: slipper.fit(dataset, key=key, num_rounds=2.5), "num_rounds is 2.5: a whole number"),
+        (lambda: slipper.fit(dataset, key=key, num_rounds=2.5), "num_rounds is 2.5: expected a whole number"),
         (lambda: slipper.fit(dataset, "rules", key=key), "learner"),
         (lambda: RULES.propose(RULES.init(key, dataset), jnp.full(12, 1 / 12), costs=jnp.zeros(3)), "costs is not None"),
         (lambda: jax.jit(lambda d: slipper.fit(d, key=key, num_rounds=2, on_step=print))(dataset), "on_step"),
