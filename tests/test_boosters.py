@@ -525,7 +525,8 @@ def same(first, second, **tolerance):
 @pytest.mark.parametrize("booster, dataset", [(adaboost, SMALL), (infoboost, ONE_SIDED_GAME)])
 def test_a_loop_of_ones_own_is_fit(booster, dataset):
     fitted = booster.fit(dataset, learners.pool(), max_rounds=NUM_ROUNDS)
-    first = jax.jit(functools.partial(booster.init, learner=learners.pool(), max_rounds=NUM_ROUNDS))(dataset)
+    begin = jax.jit(functools.partial(booster.init, learner=learners.pool(), max_rounds=NUM_ROUNDS))
+    first = begin(dataset)
     scanned, infos = jax.jit(lambda state: lax.scan(lambda state, _: booster.step(state, dataset), state, length=NUM_ROUNDS + 3))(first)
     one_step = jax.jit(booster.step)
     state, num_steps = first, 0
@@ -536,7 +537,11 @@ def test_a_loop_of_ones_own_is_fit(booster, dataset):
     again, info = one_step(state, dataset)
     jax.tree.map(np.testing.assert_array_equal, state, again)
     assert info.num_rounds == num_steps == fitted.num_rounds
-    for last in (scanned, state):
+    zeroed = dataset._replace(mask=jnp.ones_like(dataset.mask), weights=jnp.where(dataset.mask, dataset.weights, 0))  # weights of 0 for padding
+    of_zeroed = begin(zeroed)
+    for _ in range(num_steps):
+        of_zeroed, _ = one_step(of_zeroed, zeroed)
+    for last in (scanned, state, of_zeroed):
         same(booster.finish(last), fitted, rtol=1e-5, atol=1e-6)
     assert fitted.status in (Status.OPTIMAL, Status.NO_EDGE, Status.ROUND_LIMIT)
     assert fitted.certificate.upper_bound == fitted.trace.upper_bounds[fitted.num_rounds - 1]
