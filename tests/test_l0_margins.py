@@ -193,7 +193,7 @@ def test_arguments_are_judged():
     with pytest.raises(ValueError, match="held_out holds out nothing in any fold"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), held_out=nothing)
     held_out, no_features = np.eye(2, len(labels), dtype=np.float32), np.zeros((2, len(labels), 0), np.float32)
-    with pytest.raises(ValueError, match=r"fold_features\[0\]: max_order is"):
+    with pytest.raises(ValueError, match=r"fold_features\[0\]: features has 0 columns: expected one at least"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), held_out=held_out, fold_features=no_features)
 
 
