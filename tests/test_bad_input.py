@@ -176,6 +176,9 @@ TABLE = OF_LABELS | {
         "is -1",
         "expected a finite number from 0 up",
     ),
+    "example weights of 3e38": Row(
+        lambda: monomials.maximum_agreement(BITS, LABELS, np.full(4, 3e38), max_order=1), "example_weights", "sum to 1.2e+39", "divide all of them"
+    ),
     "a key of 3": Row(lambda: jboost.slipper.fit(DATA, key=3), "key", "is 3", "expected a random key, as jax.random.key(0)"),
     "one fold": Row(lambda: jboost.folds.stratified_folds(KEY, LABELS, num_folds=1), "num_folds", "is 1", "expected an integer of at least 2"),
     "a cap below 1 / m": Row(lambda: relaxed_margin.solve(OUTPUTS, relaxations.soft_margin(0.1)), "relaxation", "4 examples", "raise its cap"),

@@ -1017,7 +1017,7 @@ def test_the_learner_with_pair_weights_and_costs():
 
 def test_weights_whose_sum_no_float_holds():
     features, labels = np.eye(3), [1, -1, 1]
-    with pytest.raises(ValueError, match=r"example_weights sum to 6e\+38 in all, more than float32 holds: scale them down"):
+    with pytest.raises(ValueError, match=r"example_weights sum to 6e\+38 in all, more than float32 holds \(3.4e\+38\): divide all of them"):
         maximum_agreement(features, labels, [3e38, 3e38, 1.0], max_order=1)
     pairs = np.full((3, 3), 2e38)
     with pytest.raises(ValueError, match=r"pair_weights sum to 8e\+38 in all, more than float32 holds"):

@@ -58,7 +58,8 @@ _EXPLANATIONS = {
     Status.PRECISION_LIMIT: (
         "what was returned could not be proven optimal in the float types at hand: its loss or margin and its bounds are true, and rounding keeps "
         "them apart",
-        f"{_MORE_BITS}, widen the tolerance where there is one, or rescale the data to a coarser grid",
+        f"{_MORE_BITS}, widen the tolerance where there is one, rescale the data to a coarser grid, or bring weights nearer to each other where they "
+        "lie many orders of magnitude apart",
     ),
     Status.INVALID_INPUT: (
         "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, a weight that is negative or not "

@@ -212,9 +212,11 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
 
 def _add_up(name: str, before: float, amounts: np.ndarray, dtype: Any) -> float:
     """The sum of amounts and of those before. Raises ValueError where the float type does not hold it."""
-    total = before + float(np.sum(amounts, dtype=np.float64))
-    if not total <= float(jnp.finfo(dtype).max):
-        raise ValueError(f"{name} sum to {total:g} in all, more than {dtype} holds: scale them down")
+    with np.errstate(over="ignore"):
+        total = before + float(np.sum(amounts, dtype=np.float64))
+    most = float(jnp.finfo(dtype).max)
+    if not total <= most:
+        raise ValueError(f"{name} sum to {total:g} in all, more than {dtype} holds ({most:.2g}): divide all of them by one large number")
     return total
 
 
