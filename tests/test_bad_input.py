@@ -47,6 +47,7 @@ def weighing(*weights):
 
 
 ZERO_ONE = [0, 1, 0, 1]
+ZEROED = weighing(1, 0, 1, 1)
 MAPPING = "map 0/1 labels by 2 * labels - 1"
 
 
@@ -296,6 +297,34 @@ def test_functions_of_the_host_say_so_where_they_are_traced(name, under):
 
 def _arguments(under):
     return (POINTS,) if under is jax.jit else (np.zeros(2), POINTS)
+
+
+CONSTANT = {
+    "validate of points": lambda: jboost.example_weights.validate(POINTS, LABELS, radius=9.0),
+    "binarization.fit": lambda: binarization.fit(POINTS, LABELS).num_bits,
+    "select_support_set": lambda: binarization.select_support_set(BITS, LABELS, mask=[True, True, True, False]),
+    "cut_points": lambda: cuts.cut_points(POINTS[:, 0], LABELS),
+    "merge_equal": lambda: merging.merge_equal(ZEROED),
+    "validate": lambda: jboost.validate(DATA),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_functions_of_the_host_may_be_called_with_constants_while_others_are_traced(name):
+    def beside(number):
+        CONSTANT[name]()
+        return number
+
+    jax.eval_shape(beside, 1.0)
+
+
+@pytest.mark.slow
+def test_a_large_fit_may_be_made_of_constants_while_others_are_traced():
+    def beside(number):
+        model = jboost.example_weights.fit_large(POINTS, LABELS, penalty=1.0, radius=9.0)
+        return number * model.upper_bound
+
+    assert jax.jit(beside)(2.0) == 2 * jboost.example_weights.fit_large(POINTS, LABELS, penalty=1.0, radius=9.0).upper_bound
 
 
 @pytest.mark.parametrize("wide", [False, True])

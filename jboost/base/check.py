@@ -18,6 +18,12 @@ LARGEST = float(np.finfo(np.float32).max)  # what any default float type holds
 _KIND_NAMES = {"f": "floating", "i": "signed integer", "u": "unsigned integer", "b": "boolean"}
 
 
+def host_array(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) -> np.ndarray:
+    """`numeric` on the host, for a function that may be called where something else is traced."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(numeric(name, value, shape=shape, kinds=kinds))
+
+
 def are_traced(*values: Any) -> bool:
     """Whether an array in these pytrees is traced, so that its values are not known."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))

@@ -70,7 +70,8 @@ def without_zeros(weights: Array, mask: Array) -> Array:
         if not counts.any() or (counts == np.asarray(mask)).all():
             return mask
         is_spread = isinstance(mask, jax.Array) and len(mask.devices()) > 1
-        return jax.device_put(counts, mask.sharding) if is_spread else jnp.asarray(counts)
+        with jax.ensure_compile_time_eval():
+            return jax.device_put(counts, mask.sharding) if is_spread else jnp.asarray(counts)
     return _drop_zeros(weights, mask)
 
 

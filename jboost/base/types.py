@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from chex import Array, ArrayTree
 
 from jboost.base import check
@@ -78,5 +79,7 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
     ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by 2 * labels - 1
     """
     check.on_host("jboost.validate", instead="under these the status INVALID_INPUT says the same", dataset=dataset)
-    features = jnp.where(jnp.isnan(dataset.features), 0, dataset.features) if allow_missing else dataset.features
+    features = np.asarray(dataset.features)
+    if allow_missing:
+        features = np.where(np.isnan(features), 0, features)
     check.values(features, *dataset[1:])

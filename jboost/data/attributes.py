@@ -35,7 +35,7 @@ def as_table(features: Any, names: Sequence[str] | None = None) -> np.ndarray:
         return host
     if host.ndim == 2 and host.dtype.kind in "OUST":
         return np.array(features, object)
-    return np.asarray(check.numeric("features", features, shape=("m", "n"), kinds="fiub"), np.float32)
+    return check.host_array("features", features, shape=("m", "n"), kinds="fiub").astype(np.float32)
 
 
 def attribute_names(names: Sequence[str] | None, num_attributes: int) -> tuple[str, ...]:

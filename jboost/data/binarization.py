@@ -301,7 +301,7 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
     ('37.5 < age <= 52.5', 'always', 'never')
     """
     check.on_host("jboost.data.binarization.describe_monomial", instead=_IN_WORDS, binarizer=binarizer, literals=literals)
-    signs = np.asarray(check.numeric("literals", literals, shape=(binarizer.num_bits,), kinds="i"))
+    signs = check.host_array("literals", literals, shape=(binarizer.num_bits,), kinds="i")
     if (np.abs(signs) > 1).any():
         raise ValueError("literals are +1, -1 or 0: the bit is 1, the bit is 0, or it is not used")
     asked: dict[int, list[tuple[_Asked, bool]]] = {}

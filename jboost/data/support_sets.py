@@ -60,14 +60,14 @@ def select_support_set(
         mask=mask,
     )
     check.count("min_separation", min_separation, low=1)
-    table = np.asarray(check.numeric("bits", bits, shape=("m", "N"), kinds="fiub"))
+    table = check.host_array("bits", bits, shape=("m", "N"), kinds="fiub")
     size, num_bits = table.shape
     signs, _, rows = labelled.validate_on_host(labels, None, mask, size)
     table, positive = table[rows], signs[rows] > 0
     ones, zeros = table == 1, table == 0
     if not (ones | zeros | np.isnan(table)).all():
         raise ValueError("bits are 0, 1 or NaN: binarize first, as jboost.data.binarization does")
-    prices = np.ones(num_bits) if costs is None else np.asarray(check.numeric("costs", costs, shape=(num_bits,), kinds="fi"), np.float64)
+    prices = np.ones(num_bits) if costs is None else check.host_array("costs", costs, shape=(num_bits,), kinds="fi").astype(np.float64)
     if not ((prices > 0) & np.isfinite(prices)).all():
         raise ValueError("costs are positive and finite: leave out attributes that must not be chosen")
     num_bytes, most = _BYTES_OF_PAIR * int(positive.sum()) * int((~positive).sum()), memory.of_machine()

@@ -229,9 +229,13 @@ def validate(
       ...
     ValueError: radius is 1: the point 2, at (8, 6) from the centre, needs 9.00001 at least, or the measure is not what it says there
     """
-    inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
-    invalid = "under these the status INVALID_INPUT says the same"
-    check.on_host("jboost.example_weights.validate", instead=invalid, **inputs._asdict(), penalty=penalty)
+    given = {"points": points, "labels": labels, "penalty": penalty, "radius": radius, "kernel": kernel, "centre": centre, "mask": mask}
+    check.on_host("jboost.example_weights.validate", instead="under these the status INVALID_INPUT says the same", **given)
+    with jax.ensure_compile_time_eval():  # something else may be traced
+        _validate(prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask), penalty, radius)
+
+
+def _validate(inputs: Inputs, penalty: ArrayLike, radius: ArrayLike | None) -> None:
     check.values(inputs.points, inputs.labels, jnp.ones_like(inputs.labels), inputs.mask, names=("points", "labels", "weights"))
     if not bool(np.asarray(inputs.mask).any()):
         raise ValueError("points has no examples that count: pass one at least, or a mask that is True for one")

@@ -39,6 +39,7 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
       ...
     ValueError: operator: rmatvec is not the adjoint of matvec: <A x, y> is ..., <x, A'y> is ...; entry [0, 1] is 0 by matvec and 1 by rmatvec
     """
+    check.on_host("jboost.operators.check_adjoint", instead="check the operator before", operator=operator, key=key)
     check.count("num_trials", num_trials, low=1)
     operator = as_operator(operator)
     rows, columns = operator.shape
