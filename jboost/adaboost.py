@@ -171,7 +171,8 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
       `certificate.margin <= largest margin of any vote <= certificate.margin_upper_bound`.
 
     Raises:
-      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
+        in status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])

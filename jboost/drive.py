@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from jboost.base import check
 from jboost.base.loops import OnStep
 
 
@@ -74,8 +75,9 @@ def time_limit(seconds: float) -> OnStep:
     >>> int(fitted.num_rounds), jboost.status.Status(int(fitted.status)).name
     (1, 'TIME_LIMIT')
     """
+    check.on_host("jboost.drive.time_limit", instead="under these nothing may watch a loop", seconds=seconds)
     if not seconds >= 0:
-        raise ValueError(f"seconds is {seconds}: a number from 0 up is wanted")
+        raise ValueError(f"seconds is {seconds}: expected a number from 0 up")
     deadline = time.monotonic() + seconds
 
     def on_step(state: Any, info: Any) -> bool:

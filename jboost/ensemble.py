@@ -11,7 +11,7 @@ import numpy as np
 
 from jboost.base import check, loops
 from jboost.base.boosting import Ensemble
-from jboost.base.predict import predict_scores
+from jboost.base.predict import is_invalid, predict_scores, refuse_invalid
 from jboost.base.types import Array, ArrayLike, PyTree
 
 __all__ = ["Ensemble", "describe", "outputs", "scores"]
@@ -32,7 +32,7 @@ def outputs(ensemble: Ensemble, features: Array) -> Array:
 
 
 def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
-    """The score of each row: the constant plus all votes, or +-inf where a hypothesis settled the row.
+    """The score of each row: the constant plus all votes, or +-inf where a hypothesis settled the row; NaN if the fit ended in INVALID_INPUT.
 
     A block of hypotheses is evaluated at a time, so that memory is bounded whatever the capacity.
 
@@ -76,7 +76,7 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
     votes = jnp.asarray(ensemble.votes).astype(float)
     start = (jnp.full((num_rows,), ensemble.constant, votes.dtype), jnp.zeros((num_rows,), votes.dtype))
     (total, verdict), _ = loops.scan(add_block, start, jax.tree.map(blocks, (ensemble.hypotheses, votes)))
-    return jnp.where(verdict == 0, total, jnp.where(verdict > 0, jnp.inf, -jnp.inf))
+    return jnp.where((verdict == 0) | is_invalid(ensemble), total, jnp.where(verdict > 0, jnp.inf, -jnp.inf))
 
 
 def _judge_width(ensemble: Ensemble, num_features: int) -> None:
@@ -86,7 +86,12 @@ def _judge_width(ensemble: Ensemble, num_features: int) -> None:
         return
     last = int(np.max(np.asarray(places)[: int(ensemble.count)], initial=-1))
     if last >= num_features:
-        raise ValueError(f"features has {num_features} columns, and the ensemble looks at column {last}: hand in the columns that it was fitted on")
+        raise ValueError(f"features has {num_features} columns, and the ensemble looks at column {last}: pass the columns that it was fitted on")
+
+
+@is_invalid.register
+def _(model: Ensemble) -> Array:
+    return jnp.isnan(model.constant)
 
 
 @predict_scores.register
@@ -105,7 +110,8 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
       Lines of text: settling rules first, in their order, then votes from the greatest down; unused slots are left out.
 
     Raises:
-      ValueError: if the learner has no words for its hypotheses, or if there are fewer names than features that it looks at.
+      ValueError: if the learner has no words for its hypotheses, or if there are fewer names than features that it looks at; of a fit that ended in
+        INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -117,6 +123,8 @@ def describe(ensemble: Ensemble, names: Sequence[str]) -> str:
         raise ValueError(
             f"ensemble is of a {type(ensemble.learner).__name__}, which has no describe(hypothesis, names): add that method to the learner"
         )
+    check.on_host("jboost.ensemble.describe", instead="return the ensemble, and describe it afterwards", ensemble=ensemble)
+    refuse_invalid(ensemble)
     votes, names = np.asarray(ensemble.votes), [" ".join(str(name).splitlines()) for name in names]
     sizes = np.abs(votes).max(axis=1)
     order = [*np.flatnonzero(np.isinf(sizes)), *(slot for slot in np.argsort(-sizes, kind="stable") if 0 < sizes[slot] < np.inf)]
@@ -130,6 +138,6 @@ def _rule(ensemble: Ensemble, slot: int, votes: Any, names: Sequence[str]) -> st
     try:
         what = ensemble.learner.describe(hypothesis, names)
     except IndexError:
-        raise ValueError(f"names holds {len(names)} texts, and the ensemble looks at more features: hand in one for each") from None
+        raise ValueError(f"names holds {len(names)} texts, and the ensemble looks at more features: pass one for each") from None
     weight = f"{votes[0]:.4g}" if votes[0] == votes[1] else f"{votes[0]:.4g} if positive, {votes[1]:.4g} if negative"
     return f"{weight} * [{what}]"

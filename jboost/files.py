@@ -31,6 +31,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import outputs
+from jboost.base import check
 from jboost.base.boosting import Ensemble
 from jboost.combine.types import LinearVote
 from jboost.data.binarization import Binarizer
@@ -98,6 +99,7 @@ def save(model: Any, path: str | os.PathLike[str], *, metadata: Mapping[str, Any
     >>> jboost.predict(load(path), [[3.0, 1.0]]).tolist()
     [1]
     """
+    check.on_host("jboost.files.save", instead="return the model, and save it afterwards", model=model)
     arrays: dict[str, np.ndarray] = {}
     description = _describe(model, "", arrays)
     header = {
@@ -177,7 +179,7 @@ def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
 def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
-        raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: an array of numbers is wanted")
+        raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: expected an array of numbers")
     if name in arrays:
         raise ValueError(f"model holds two arrays by the name {name}: change a key of a dict that has a dot in it")
     arrays[name] = array
@@ -336,9 +338,9 @@ def _rebuild_learner(archive: zipfile.ZipFile, path: str | os.PathLike[str], des
         return signs(_rebuild_learner(archive, path, settings[_LEARNER], f"{prefix}{_LEARNER}.", inner))
     if settings is None:
         if given is None:
-            raise ValueError(f"{path}: the learner, a {name}, holds what a file cannot: hand in the one of the fit, load(path, learner=...)")
+            raise ValueError(f"{path}: the learner, a {name}, holds what a file cannot: pass the one of the fit, load(path, learner=...)")
         if type(given).__name__ != name:
-            raise ValueError(f"{path}: learner is a {type(given).__name__}, but the model was fitted with a {name}: hand in that one")
+            raise ValueError(f"{path}: learner is a {type(given).__name__}, but the model was fitted with a {name}: pass that one")
         return given
     known = _rebuild_record(archive, path, description, prefix)
     if given is not None and given != known:

@@ -159,7 +159,8 @@ def fit(
       proven once every example is settled. The learner of its ensemble gives signs.
 
     Raises:
-      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
+        in status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[1, 0], [1, 1], [0, 1], [0, 0]], [1, 1, 1, -1])
@@ -180,5 +181,5 @@ def _booster(smoothing: ArrayLike) -> InfoBoost:
     least = float(jnp.finfo(kept.dtype).tiny)
     given = 0.0 if isinstance(kept, jax.core.Tracer) else float(np.asarray(smoothing))
     if 0 < given < least:
-        raise ValueError(f"smoothing is {given:g}, which {kept.dtype} takes for 0: hand in 0, or {least:g} or more")
+        raise ValueError(f"smoothing is {given:g}, which {kept.dtype} takes for 0: pass 0, or {least:g} or more")
     return InfoBoost(kept)

@@ -281,8 +281,9 @@ def plot_example_weights(
 
 def _numbers(name: str, value: ArrayLike, shape: tuple[int | str, ...]) -> np.ndarray:
     """An argument in float64, whatever the precision of JAX. Raises ValueError, naming it, where it is none of this shape."""
+    check.on_host("jboost.plots", instead="return the arrays, and draw them afterwards", **{name: value})
     with jax.enable_x64(True):
-        return np.asarray(check.numeric(name, value, shape=shape, kinds="fiu"), np.float64)
+        return check.host_array(name, value, shape=shape, kinds="fiu").astype(np.float64)
 
 
 def _points(points: ArrayLike, size: int | str = "n") -> np.ndarray:

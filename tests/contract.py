@@ -168,6 +168,8 @@ class Certified:
     """How far apart its ends may be on the plain problem, relative to the larger of the upper one and 1; inf where nothing is promised."""
     traceable: bool = True
     """Whether it may stand under the caller's `jit` and `vmap`; the host drives the others."""
+    weighted: bool = True
+    """Whether it takes the weights of examples."""
 
 
 def bits(seed: int, size: int) -> Problem:
@@ -260,9 +262,9 @@ CERTIFIED = (
     Certified("l0.solve_relaxation", _of_outputs(jboost.l0.solve_relaxation, "upper_bound", margin=0.2)),
     Certified("l0.solve_exact", _of_outputs(jboost.l0.solve_exact, "loss", margin=0.2)),
     Certified("l0.solve_unnormalised", _of_outputs(jboost.l0.solve_unnormalised, "loss", largest=4.0), width=math.inf),
-    Certified("example_weights.fit", _example_weights(jboost.example_weights.fit)),
-    Certified("example_weights.fit_large", _example_weights(jboost.example_weights.fit_large), traceable=False),
-    Certified("lp.solve", _soft_margin),
+    Certified("example_weights.fit", _example_weights(jboost.example_weights.fit), weighted=False),
+    Certified("example_weights.fit_large", _example_weights(jboost.example_weights.fit_large), traceable=False, weighted=False),
+    Certified("lp.solve", _soft_margin, weighted=False),
     Certified("lpboost.path", _of_path(jboost.lpboost.path, learner=jboost.learners.literals(), nus=np.array([0.2, 0.3], np.float32))),
     Certified(
         "l0.path",

@@ -23,14 +23,14 @@ def test_dataset_fills_weights_and_mask():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"features": [1.0, 2.0], "labels": [1, -1]}, r"features has shape \[2\]: the wanted shape is \[m, N\]"),
-        ({"features": [[1.0], [2.0]], "labels": [1]}, r"labels has shape \[1\]: the wanted shape is \[2\]"),
-        ({"features": [[1.0]], "labels": [True]}, "labels has dtype bool: the wanted kinds are floating, signed integer"),
+        ({"features": [1.0, 2.0], "labels": [1, -1]}, r"features has shape \[2\]: expected shape \[m, N\]"),
+        ({"features": [[1.0], [2.0]], "labels": [1]}, r"labels has shape \[1\]: expected shape \[2\]"),
+        ({"features": [[1.0]], "labels": [True]}, "labels are booleans: labels are -1 or \\+1; map them by 2 \\* numpy.asarray"),
         ({"features": [[1j]], "labels": [1]}, "features has dtype complex64"),
         ({"features": [["a"]], "labels": [1]}, "features is not an array of numbers"),
         ({"features": None, "labels": [1]}, "features is None"),
         ({"features": [[1.0]], "labels": [1], "weights": [[1.0]]}, r"weights has shape \[1, 1\]"),
-        ({"features": [[1.0]], "labels": [1], "mask": [1.0]}, "mask has dtype float32: the wanted kinds are boolean"),
+        ({"features": [[1.0]], "labels": [1], "mask": [1.0]}, "mask has dtype float32: expected kinds boolean"),
         ({"features": np.array([[2**40]]), "labels": [1]}, "features holds integers that do not fit 32 bits"),
         ({"features": [[2**40]], "labels": [1]}, "features holds integers that do not fit 32 bits"),
     ],
@@ -46,7 +46,7 @@ def test_shapes_and_kinds_are_refused_at_trace_time(arguments, message):
         ({"features": [[0.0], [np.nan], [np.inf]]}, r"features\[1, 0\] is nan: not a finite number \(2 such in all\); drop the row"),
         ({"labels": [1, 2, -1]}, r"labels\[1\] is 2: labels are -1 or \+1 \(1 such in all\); map the two classes"),
         ({"labels": [1, 0, 1]}, "map 0/1 labels by 2 \\* labels - 1"),
-        ({"weights": [1.0, 0.0, 1.0]}, r"weights\[1\] is 0.0: weights are positive and finite"),
+        ({"weights": [1.0, -1.0, 1.0]}, r"weights\[1\] is -1: weights are finite and not negative"),
         ({"weights": [1.0, np.nan, 1.0]}, r"weights\[1\] is nan"),
         ({"weights": [1.0, np.inf, 1.0]}, r"weights\[1\] is inf"),
     ],
@@ -86,7 +86,7 @@ def test_choices_name_their_options():
     ("given", "said"), [(2, "2"), (-0.0, "-0"), (1 + 2.0**-23, "1.00000012"), (float(np.nextafter(1, 2)), "1.0000000000000002"), (np.nan, "nan")]
 )
 def test_a_number_is_shown_with_the_digits_that_tell_what_is_wrong(x64, given, said):
-    with pytest.raises(ValueError, match=f"nu is {said}: a number above 0 up to 1 is wanted"):
+    with pytest.raises(ValueError, match=f"nu is {said}: expected a number above 0 up to 1"):
         check.number("nu", given, low=0, high=1, open_low=True)
 
 
@@ -270,7 +270,7 @@ def test_members_of_a_batch_have_their_own_derivatives():
 
 @pytest.mark.parametrize("value", [None, 3, "a", jnp.zeros(2), np.zeros((2, 2), np.uint32), jax.random.split(jax.random.key(0))])
 def test_what_is_no_key_is_said(value):
-    with pytest.raises(ValueError, match=r"key is .*: a random key is wanted, as jax.random.key\(0\)"):
+    with pytest.raises(ValueError, match=r"key is .*: expected a random key, as jax.random.key\(0\)"):
         jboost.folds.stratified_folds(value, [1, 1, -1, -1], num_folds=2)
 
 

@@ -2,6 +2,7 @@
 
 import csv
 import datetime
+import decimal
 import itertools
 import json
 import re
@@ -11,8 +12,11 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import polars
 import pytest
+import scipy.sparse
 
+import jboost
 from jboost.base import memory
 from jboost.data import binarization, cuts, support_sets
 from jboost.data.table import Table
@@ -394,9 +398,9 @@ def test_one_class_has_midpoints_and_quantiles():
 @pytest.mark.parametrize(
     ("arguments", "options", "message"),
     [
-        (([[1.0], [np.inf]], [1, -1]), {}, r"features\[1, 0\] is inf: not a finite number .*hand in NaN"),
+        (([[1.0], [np.inf]], [1, -1]), {}, r"features\[1, 0\] is inf: not a finite number .*pass NaN"),
         (([[9.0], [1.0], [-np.inf]], [1, 1, -1]), {"mask": [False, True, True]}, r"features\[2, 0\] is -inf"),
-        (([[1.0], [1e300]], [1, -1]), {}, "features holds numbers beyond float32: rescale them"),
+        (([[1.0], [1e300]], [1, -1]), {}, r"features\[1, 0\] is 1e\+300, more than float32 holds \(3.4e\+38\): divide all of features by one large"),
         (([1.0, 2.0], [1, -1]), {}, r"features has shape \[2\]"),
         (([[1.0], [2.0, 3.0]], [1, -1]), {}, "features has rows of unequal length"),
         (([[1j], [2j]], [1, -1]), {}, "features has dtype complex64"),
@@ -408,12 +412,12 @@ def test_one_class_has_midpoints_and_quantiles():
         (([[1.0], [2.0]], [1, -1]), {"missing": "drop"}, "missing is 'drop'"),
         (([[1.0], [2.0]], [1, -1]), {"num_quantiles": 1}, "num_quantiles is 1"),
         (([[1.0], [2.0]], [1, -1]), {"min_separation": 0}, "min_separation is 0"),
-        (([[1.0], [2.0]], [1, -1]), {"names": ["a", "b"]}, "names holds 2 distinct entries: 1 distinct texts are wanted"),
+        (([[1.0], [2.0]], [1, -1]), {"names": ["a", "b"]}, "names holds 2 distinct entries: 1 distinct texts expected"),
         (([[1.0, 1.0]], [1]), {"names": ["a", "a"]}, "names holds 1 distinct entries: 2"),
-        (([[1.0], [2.0]], [1, -1]), {"categorical": ["y"]}, "categorical holds 'y': a name of an attribute is wanted"),
+        (([[1.0], [2.0]], [1, -1]), {"categorical": ["y"]}, "categorical holds 'y': expected a name of an attribute"),
         (([[1.0], [2.0]], [1, -1]), {"categorical": [1]}, "categorical holds 1: .*from 0 to 0"),
-        (([[1.0], [2.0]], [1, -1]), {"weights": [1, 0], "cuts": "quantiles"}, r"weights\[1\] is 0"),
-        ((np.array([[1], [10**400]], object), [1, -1]), {}, r"features\[1, 0\] is an integer of 1329 bits: hand in a number below"),
+        (([[1.0], [2.0]], [1, -1]), {"weights": [1, -1], "cuts": "quantiles"}, r"weights\[1\] is -1"),
+        ((np.array([[1], [10**400]], object), [1, -1]), {}, r"features\[1, 0\] is an integer of 1329 bits: pass a number below"),
     ],
 )
 def test_bad_input_to_fit(arguments, options, message):
@@ -423,9 +427,9 @@ def test_bad_input_to_fit(arguments, options, message):
 
 def test_bad_input_elsewhere():
     binarizer = binarization.fit([[1.0], [2.0]], [1, -1])
-    with pytest.raises(ValueError, match=r"features has shape \[1, 2\]: the wanted shape is \[m, 1\]"):
+    with pytest.raises(ValueError, match=r"features has shape \[1, 2\]: expected shape \[m, 1\]"):
         binarization.apply(binarizer, [[1.0, 2.0]])
-    with pytest.raises(ValueError, match=r"features has shape \[1, 2\]: the wanted shape is \[m, 1\]"):
+    with pytest.raises(ValueError, match=r"features has shape \[1, 2\]: expected shape \[m, 1\]"):
         binarization.apply(binarizer, jnp.ones((1, 2)))
     with pytest.raises(ValueError, match="index is 1: there are 1 bits"):
         binarization.describe_literal(binarizer, 1, True)
@@ -591,3 +595,129 @@ def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(
     monkeypatch.setattr(memory, "of_machine", lambda: 1_000)
     with pytest.raises(ValueError, match=r"min_separation looks at all pairs of the 40 rows, which take 6,400 bytes, and there are 1,000: leave"):
         binarization.fit(np.arange(40.0)[:, None], np.where(np.arange(40) % 2, 1, -1), min_separation=1)
+
+
+# --- DataFrames, masked arrays, sparse matrices -------------------------------------------------------------------------------
+
+WHO = [1, -1, 1, -1, 1, -1]
+
+
+def people():
+    """Columns of all kinds that a DataFrame may have, with gaps."""
+    start = datetime.datetime(2020, 1, 1, 12)
+    return polars.DataFrame(
+        {
+            "age": [30, None, 50, 61, 44, 23],
+            "pressure <= 3": [1.5, 2.5, float("nan"), 3.5, 4.5, 2.2],
+            "city": ["New York", "Rome", None, "Rome", "Oslo", "and"],
+            "smokes": [True, False, None, True, False, True],
+            "when": [start + datetime.timedelta(days=day) for day in (0, 9, 1, 5, 3, 7)],
+            "where": [datetime.datetime(2020, 1, 1, 1 + hour, tzinfo=datetime.UTC) for hour in range(6)],
+            "day": [datetime.date(1970, 1, 1 + day) for day in (0, 1, 4, 3, 2, 5)],
+            "grade": polars.Series(["a", "b", "a", "b", "a", None], dtype=polars.Categorical),
+            "price": [decimal.Decimal("1.5")] * 3 + [decimal.Decimal("2.5")] * 3,
+        }
+    )
+
+
+def test_a_dataframe_gives_the_names_and_kinds_of_its_columns():
+    binarizer = binarization.fit(people(), WHO, cuts="midpoints", drop_redundant=False)
+    assert binarizer.names == tuple(people().columns)
+    assert {
+        "age <= 26.5",
+        "'pressure <= 3' <= 1.85",
+        "city == 'New York'",
+        "city == 'and'",
+        "smokes == True",
+        "grade == a",
+        "grade is missing",
+    } <= set(binarizer.bit_names)
+    assert {
+        "age is missing",
+        "'pressure <= 3' is missing",
+        "city is missing",
+        "smokes is missing",
+        "when <= 18263",
+        "day <= 2.5",
+        "price <= 2",
+    } <= set(binarizer.bit_names)
+    bits = binarization.apply(binarizer, people())
+    assert bits.shape == (6, binarizer.num_bits)
+    np.testing.assert_array_equal(bits[:, binarizer.bit_names.index("smokes == True")], [1, 0, 0, 1, 0, 1])
+    np.testing.assert_array_equal(bits[:, binarizer.bit_names.index("age is missing")], [0, 1, 0, 0, 0, 0])
+    np.testing.assert_array_equal(bits[:, binarizer.bit_names.index("when <= 18263")], [1, 0, 0, 0, 0, 0])
+
+
+def test_a_dataframe_answers_by_the_names_of_its_columns():
+    binarizer = binarization.fit(people(), WHO)
+    shuffled = people().select(["smokes", *(name for name in reversed(people().columns) if name != "smokes")]).with_columns(other=polars.lit("x"))
+    np.testing.assert_array_equal(binarization.apply(binarizer, shuffled), binarization.apply(binarizer, people()))
+    with pytest.raises(ValueError, match=r"features has no column 'city': its columns are 'age', .*; pass the columns that the bits were fitted on"):
+        binarization.apply(binarizer, people().drop("city"))
+    renamed = binarization.fit(people(), WHO, names=list("abcdefghi"))
+    assert "a <= 26.5" in binarization.fit(people(), WHO, names=list("abcdefghi"), cuts="midpoints").bit_names
+    assert renamed.names == tuple("abcdefghi")
+
+
+class NAType:
+    """What pandas has for a value that is missing."""
+
+
+def of_objects(*cells):
+    return polars.DataFrame({"a": polars.Series(cells, dtype=polars.Object)})
+
+
+@pytest.mark.parametrize(
+    ("frame", "bits"),
+    [
+        (of_objects(1, NAType(), 3.5, np.float32(2), None, np.nan), ("a <= 1.5", "a <= 2.75", "a is missing")),
+        (of_objects(True, False, NAType(), None, np.True_, False), ("a == False", "a == True", "a is missing")),
+        (of_objects("x", "y", NAType(), "x", "y", np.nan), ("a == x", "a == y", "a is missing")),
+        (of_objects(datetime.date(1970, 1, 2), datetime.datetime(1970, 1, 4), None, None, None, None), ("a <= 2", "a is missing")),
+        (polars.DataFrame({"a": [None] * 6}), ()),
+    ],
+)
+def test_columns_of_objects_are_of_one_kind(frame, bits):
+    binarizer = binarization.fit(frame, WHO, cuts="midpoints", drop_redundant=False)
+    assert binarizer.bit_names == bits
+
+
+@pytest.mark.parametrize(
+    ("frame", "message"),
+    [
+        (
+            of_objects(1, 2, "oops", 4, 5, 6),
+            r"features\['a'\] mixes numbers and texts: row 2, counted from 0, holds 'oops'; correct it, make it missing",
+        ),
+        (of_objects("x", "y", 7, "x", "y", "x"), r"features\['a'\] mixes texts and numbers: row 2, counted from 0, holds 7"),
+        (of_objects(True, 2, False, True, True, True), r"features\['a'\] mixes booleans and numbers: row 1, counted from 0, holds 2"),
+        (of_objects(*[{1}] * 6), r"features\['a'\] holds values of type set: expected numbers, texts, booleans or dates; drop the column"),
+        (polars.DataFrame({"a": [[1]] * 6}), r"features\['a'\] is a column of List\(Int64\): expected numbers, .*; drop the column"),
+        (polars.DataFrame({"a": [datetime.timedelta(days=1)] * 6}), r"features\['a'\] is a column of Duration"),
+        (people().lazy(), r"features is a LazyFrame: expected a DataFrame .*; of a lazy one pass what collect\(\) gives"),
+    ],
+)
+def test_columns_of_several_kinds_are_refused_by_name(frame, message):
+    with pytest.raises(ValueError, match=message):
+        binarization.fit(frame, WHO)
+
+
+def test_masks_of_masked_arrays_are_missing_values():
+    values, mask = np.array([[1, 2], [3, 4], [5, 6]]), [[False, False], [True, False], [False, False]]
+    expected = binarization.fit(np.where(mask, np.nan, values), [1, -1, 1])
+    for dtype in (int, float, object):
+        masked = np.ma.array(values.astype(dtype), mask=mask)
+        assert binarization.fit(masked, [1, -1, 1]).bit_names == expected.bit_names
+        np.testing.assert_array_equal(binarization.apply(expected, masked), binarization.apply(expected, np.where(mask, np.nan, values)))
+    assert np.isnan(jboost.make_dataset(np.ma.array(values, mask=mask), [1, -1, 1]).features[1, 0])
+
+
+def test_sparse_matrices_are_read_where_a_dense_copy_fits(monkeypatch):
+    for kind in (scipy.sparse.csr_matrix, scipy.sparse.coo_array):
+        assert binarization.fit(kind(np.eye(3)), [1, -1, 1]).bit_names == ("x0 <= 0.5", "x1 <= 0.5", "x2 <= 0.5")
+        assert jboost.make_dataset(kind(np.eye(2)), [1, -1]).features.tolist() == [[1, 0], [0, 1]]
+    monkeypatch.setattr(memory, "of_machine", lambda: 100)
+    with pytest.raises(
+        ValueError, match=r"features is a sparse matrix of shape \[3, 3\], whose dense copy takes 72 bytes, and 50 are the most: pass fewer"
+    ):
+        binarization.fit(scipy.sparse.csr_matrix(np.eye(3)), [1, -1, 1])

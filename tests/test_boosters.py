@@ -525,7 +525,8 @@ def same(first, second, **tolerance):
 @pytest.mark.parametrize("booster, dataset", [(adaboost, SMALL), (infoboost, ONE_SIDED_GAME)])
 def test_a_loop_of_ones_own_is_fit(booster, dataset):
     fitted = booster.fit(dataset, learners.pool(), max_rounds=NUM_ROUNDS)
-    first = jax.jit(functools.partial(booster.init, learner=learners.pool(), max_rounds=NUM_ROUNDS))(dataset)
+    begin = jax.jit(functools.partial(booster.init, learner=learners.pool(), max_rounds=NUM_ROUNDS))
+    first = begin(dataset)
     scanned, infos = jax.jit(lambda state: lax.scan(lambda state, _: booster.step(state, dataset), state, length=NUM_ROUNDS + 3))(first)
     one_step = jax.jit(booster.step)
     state, num_steps = first, 0
@@ -536,7 +537,11 @@ def test_a_loop_of_ones_own_is_fit(booster, dataset):
     again, info = one_step(state, dataset)
     jax.tree.map(np.testing.assert_array_equal, state, again)
     assert info.num_rounds == num_steps == fitted.num_rounds
-    for last in (scanned, state):
+    zeroed = dataset._replace(mask=jnp.ones_like(dataset.mask), weights=jnp.where(dataset.mask, dataset.weights, 0))  # weights of 0 for padding
+    of_zeroed = begin(zeroed)
+    for _ in range(num_steps):
+        of_zeroed, _ = one_step(of_zeroed, zeroed)
+    for last in (scanned, state, of_zeroed):
         same(booster.finish(last), fitted, rtol=1e-5, atol=1e-6)
     assert fitted.status in (Status.OPTIMAL, Status.NO_EDGE, Status.ROUND_LIMIT)
     assert fitted.certificate.upper_bound == fitted.trace.upper_bounds[fitted.num_rounds - 1]
@@ -647,16 +652,16 @@ def test_bad_values_end_in_invalid_input():
     bad = [
         change(row, labels=0),
         change(row, labels=2),
-        change(row, weights=0.0),
         change(row, weights=-1.0),
         change(row, weights=np.nan),
         change(row, weights=np.inf),
+        SMALL._replace(weights=jnp.zeros_like(SMALL.weights)),
         SMALL._replace(mask=jnp.zeros_like(SMALL.mask)),
         change(row, features=np.nan),
     ]
     outside = change(row, features=1.5)
     fit_adaboost, fit_infoboost = (
-        functools.partial(booster.fit, learner=learners.pool(), max_rounds=NUM_ROUNDS) for booster in (adaboost, infoboost)
+        jax.jit(functools.partial(booster.fit, learner=learners.pool(), max_rounds=NUM_ROUNDS)) for booster in (adaboost, infoboost)
     )
     for dataset in bad:
         assert fit_adaboost(dataset).status == Status.INVALID_INPUT
@@ -858,7 +863,7 @@ def test_names_of_features_in_words():
     """Thresholds tell neighbouring values apart, a name has one line, and each feature has a name."""
     values = np.array([[1234567.0], [1234568.0]], np.float32)
     fitted = adaboost.fit(make_dataset(values, [-1, 1]), learners.stumps(), max_rounds=1)
-    assert jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"]) == "inf * [+1 if age (years) > 1234567.5 else -1]"
+    assert jboost.ensemble.describe(fitted.ensemble, ["age\n(years)"]) == "inf * [+1 if 'age (years)' > 1234567.5 else -1]"
     with pytest.raises(ValueError, match="names holds 0 texts"):
         jboost.ensemble.describe(fitted.ensemble, [])
 

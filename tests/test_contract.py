@@ -43,6 +43,14 @@ def members(entry):
     }
 
 
+def without(problem):
+    """A problem with every third example masked out, and one where these weigh nothing and hold garbage."""
+    is_out = np.arange(len(problem.labels)) % 3 == 1
+    data, labels = problem.data.copy(), problem.labels.copy()
+    data[is_out], labels[is_out] = np.nan, 7
+    return problem._replace(mask=problem.mask & ~is_out), problem._replace(data=data, labels=labels, weights=np.where(is_out, 0, problem.weights))
+
+
 def stack(problems):
     return Problem(*(np.stack(fields) for fields in zip(*problems, strict=True)))
 
@@ -96,6 +104,13 @@ def test_padding_changes_nothing(entry, batched):
     for field in entry.per_example:
         np.testing.assert_array_equal(getattr(padded, field)[:SIZE], getattr(alone, field))
         assert not np.any(getattr(padded, field)[SIZE:])
+
+
+def test_a_weight_of_0_counts_as_a_mask_that_is_false(entry):
+    masked, zeroed = without(entry.problem(1, SIZE))
+    jax.tree.map(np.testing.assert_array_equal, entry.run(*zeroed), entry.run(*masked))
+    with pytest.raises(ValueError, match=f"weights are 0 for all {SIZE} examples"):
+        entry.run(*zeroed._replace(weights=np.zeros_like(zeroed.weights)))
 
 
 def test_permutation_and_label_flip_change_nothing(entry, batched):
@@ -177,6 +192,14 @@ def test_brackets_are_of_one_optimum_however_it_is_asked_for(certified):
     assert single["plain"].upper - single["plain"].lower <= certified.width * max(1, abs(single["plain"].upper))
     overlap(single["plain"], single["permuted"])
     overlap(single["plain"], single["flipped"])
+
+
+def test_a_weight_of_0_counts_as_a_mask_that_is_false_in_every_bracket(certified):
+    if not certified.weighted:
+        pytest.skip("it takes no weights")
+    masked, zeroed = (run_on_its_own(certified, problem) for problem in without(pad(bits(1, SIZE))))
+    assert -np.inf < masked.lower <= masked.upper < np.inf
+    assert zeroed == masked
 
 
 @pytest.mark.slow

@@ -440,7 +440,7 @@ def test_arguments_are_judged():
         jboost.l0.fit(dataset, learner, margin=1.5)
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.fit(dataset, jboost.slipper.rules(), margin=0.1)
-    with pytest.raises(ValueError, match="search is a dict: a jboost.l0.SearchConfig"):
+    with pytest.raises(ValueError, match="search is a dict: expected a jboost.l0.SearchConfig"):
         jboost.l0.fit(dataset, learner, margin=0.1, search={})
     with pytest.raises(ValueError, match="bound_integer is 'no'"):
         jboost.l0.fit(dataset, learner, margin=0.1, bound_integer="no")
@@ -572,7 +572,7 @@ def test_costs_are_finite_and_widths_agree():
     with pytest.raises(ValueError, match="constant_cost is inf"):
         jboost.learners.monomials(1, constant_cost=np.inf)
     learner = jboost.learners.monomials(1)
-    with pytest.raises(ValueError, match=r"features has shape \[3, 3\]: the wanted shape is \[k, 2\]"):
+    with pytest.raises(ValueError, match=r"features has shape \[3, 3\]: expected shape \[k, 2\]"):
         learner.outputs(jboost.learners.Monomial(jnp.array([1, 0], jnp.int8), jnp.int8(1)), np.eye(3))
 
 
@@ -649,10 +649,10 @@ def negative_price(orders, num_attributes, num_examples, max_order):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: jboost.monomials.costs.mdl(-5.0), "kappa is -5: a number from 0"),
-        (lambda: jboost.monomials.costs.rademacher(-5.0), "scale is -5: a number from 0"),
+        (lambda: jboost.monomials.costs.mdl(-5.0), "kappa is -5: expected a number from 0"),
+        (lambda: jboost.monomials.costs.rademacher(-5.0), "scale is -5: expected a number from 0"),
         (lambda: jboost.monomials.costs.rademacher(0.1, num_examples=np.nan), "num_examples is nan"),
-        (lambda: jboost.learners.monomials(2, cost=negative_price), "cost is -1 of monomials of order 1: costs from 0 up are wanted"),
+        (lambda: jboost.learners.monomials(2, cost=negative_price), "cost is -1 of monomials of order 1: expected costs from 0 up"),
     ],
 )
 def test_costs_that_are_not_allowed_are_named(make, message):

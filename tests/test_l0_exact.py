@@ -264,7 +264,7 @@ def test_arguments_are_judged():
         l0.solve_exact([[2]], [1], [0.0], margin=0.1)
     with pytest.raises(ValueError, match="config.num_cuts is 0"):
         l0.ExactConfig(num_cuts=0)
-    with pytest.raises(ValueError, match=r"config.search is a RelaxedConfig: a jboost.l0.SearchConfig is wanted"):
+    with pytest.raises(ValueError, match=r"config.search is a RelaxedConfig: expected a jboost.l0.SearchConfig"):
         l0.ExactConfig(search=l0.RelaxedConfig())
     with pytest.raises(ValueError, match=r"config.relaxation is a NoneType"):
         l0.StrengthenConfig(relaxation=None)

@@ -162,7 +162,7 @@ def test_features_of_folds_are_judged():
         jboost.l0.choose(dataset, learner_of, **options, held_out=folds, fold_features=np.stack([features] * 3))
     wrong = np.stack([features] * 2)
     wrong[1, :, 2] = 0.5
-    with pytest.raises(ValueError, match=r"fold_features\[1\]: features\[\d+, 2\] is 0.5: 0 or 1 is wanted"):
+    with pytest.raises(ValueError, match=r"fold_features\[1\]: features\[\d+, 2\] is 0.5: expected 0 or 1"):
         jboost.l0.choose(dataset, learner_of, **options, held_out=folds, fold_features=wrong)
 
 
@@ -187,13 +187,13 @@ def test_arguments_are_judged():
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), search=[jboost.l0.SearchConfig(), "relaxed"])
     with pytest.raises(ValueError, match="learner is a Rules without prices"):
         jboost.l0.choose(dataset, lambda kappa: jboost.slipper.rules(), margins=[0.1], kappas=[1.0], key=jax.random.key(0))
-    with pytest.raises(ValueError, match="make_learner is a int: a function"):
+    with pytest.raises(ValueError, match="make_learner is a int: expected a function"):
         jboost.l0.choose(dataset, 3, margins=[0.1], kappas=[1.0], key=jax.random.key(0))
     nothing = np.zeros((2, len(labels)), np.float32)
     with pytest.raises(ValueError, match="held_out holds out nothing in any fold"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), held_out=nothing)
     held_out, no_features = np.eye(2, len(labels), dtype=np.float32), np.zeros((2, len(labels), 0), np.float32)
-    with pytest.raises(ValueError, match=r"fold_features\[0\]: max_order is"):
+    with pytest.raises(ValueError, match=r"fold_features\[0\]: features has 0 columns: expected one at least"):
         jboost.l0.choose(dataset, learner_of, margins=[0.1], kappas=[1.0], key=jax.random.key(0), held_out=held_out, fold_features=no_features)
 
 

@@ -435,7 +435,7 @@ def test_bad_data_are_named():
         with pytest.raises(ValueError, match=message):
             learner.init(None, dataset)
     for learner in (learners.pool(), learners.stumps()):
-        with pytest.raises(ValueError, match=r"costs has shape \[3\]: the wanted shape is \[2\]"):
+        with pytest.raises(ValueError, match=r"costs has shape \[3\]: expected shape \[2\]"):
             learner.propose(learner.init(None, dataset), jnp.ones(3), costs=jnp.ones(3))
     model = learners.trained(lambda key, features: (), lambda params, features: features, OPTIMIZER)
     with pytest.raises(ValueError, match=r"apply returns \[3, 2\]"):
@@ -452,5 +452,5 @@ def test_no_example_is_invalid_input(learner):
 def test_a_cost_function_of_one_number_is_named():
     dataset = Dataset(jnp.ones((3, 2)), jnp.ones(3), jnp.ones(3), jnp.ones(3, bool))
     for cost in (lambda *_: 1.0, lambda *_: jnp.ones(())):
-        with pytest.raises(ValueError, match=r"cost\(orders, ...\) has shape \[\]: the wanted shape is \[2\]"):
+        with pytest.raises(ValueError, match=r"cost\(orders, ...\) has shape \[\]: expected shape \[2\]"):
             learners.monomials(2, cost=cost).init(None, dataset)

@@ -138,7 +138,7 @@ def test_what_is_no_solution_to_begin_with():
     solved = lpboost.solve(game, config=SIMPLEX)
     with pytest.raises(ValueError, match="initial is a dict"):
         lpboost.solve(game, initial={})
-    with pytest.raises(ValueError, match="initial is a solution of 4 x 3 margins: 5 rows"):
+    with pytest.raises(ValueError, match="initial is a solution of 4 x 3 margins: expected 5 rows"):
         lpboost.solve(np.ones((5, 3)), initial=solved)
     with pytest.raises(ValueError, match="at most 2 columns"):
         lpboost.solve(np.ones((4, 2)), initial=solved)

@@ -65,7 +65,7 @@ def test_arguments_are_judged():
         merging.merge_equal(dataset, num_rows=1)
     with pytest.raises(ValueError, match="num_rows is 0"):
         merging.merge_equal(dataset, num_rows=0)
-    with pytest.raises(ValueError, match="dataset is traced"):
+    with pytest.raises(ValueError, match="dataset is traced, and jboost.data.merging.merge_equal runs on the host"):
         jax.jit(merging.merge_equal)(dataset)
     with pytest.raises(ValueError, match=r"weights\[1\] is -1"):  # a sum of 2 would hide it
         merging.merge_equal(jboost.make_dataset([[1], [1]], [1, 1], weights=[3, -1]))
@@ -116,13 +116,12 @@ def test_folds_may_share_a_row():
     np.testing.assert_allclose(one.errors, other.errors, atol=0.051)  # an example or two: optima tie, and the votes differ
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("weight", [-1.0, 0.0, np.nan])
+@pytest.mark.parametrize("weight", [-1.0, np.nan])
 def test_weights_that_are_not_allowed_are_seen(weight):
     features, labels = repeated()
     dataset = jboost.make_dataset(features, labels, weights=np.where(np.arange(60) == 3, weight, 1))
-    chosen = jboost.l0.choose(dataset, learner_of, margins=[0.2], kappas=[1.0], key=jax.random.key(0), num_folds=2, max_rounds=4)
-    assert jboost.status.Status(int(chosen.status)).name == "INVALID_INPUT"
+    with pytest.raises(ValueError, match=r"weights\[3\] is .*: weights are finite and not negative"):
+        jboost.l0.choose(dataset, learner_of, margins=[0.2], kappas=[1.0], key=jax.random.key(0), num_folds=2, max_rounds=4)
 
 
 @pytest.mark.slow

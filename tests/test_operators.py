@@ -431,9 +431,10 @@ def test_all_kinds_of_sparse_matrices_are_taken(kind):
     operators.check_adjoint(given)
 
 
-def test_matrices_of_scipy_are_refused_with_a_remedy():
-    with pytest.raises(ValueError, match=r"operator is not an array of numbers \(csr_array\).*; its toarray\(\) is one"):
-        operators.as_operator(csr_array(np.eye(2)))
+def test_matrices_of_scipy_are_taken_as_dense_ones_where_these_fit():
+    assert operators.as_operator(csr_array(np.eye(2))).matrix.tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(ValueError, match=r"operator is a sparse matrix of shape \[10000000, 1000000\], whose dense copy takes .* bytes"):
+        operators.as_operator(csr_array((10**7, 10**6)))
 
 
 @pytest.mark.slow
@@ -451,9 +452,9 @@ def test_as_operator():
     [
         (lambda: operators.dense([1.0]), r"matrix has shape \[1\]"),
         (lambda: operators.as_operator("A"), "operator is not an array of numbers"),
-        (lambda: operators.sparse(np.eye(2)), "bcoo is a ndarray: a jax.experimental.sparse.BCOO is wanted"),
-        (lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2, 2)))), r"bcoo has shape \[2, 2, 2\], n_batch=0, n_dense=0: a matrix"),
-        (lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2)), n_dense=1)), "n_dense=1: a matrix"),
+        (lambda: operators.sparse(np.eye(2)), "bcoo is a ndarray: expected a jax.experimental.sparse.BCOO"),
+        (lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2, 2)))), r"bcoo has shape \[2, 2, 2\], n_batch=0, n_dense=0: expected a matrix"),
+        (lambda: operators.sparse(BCOO.fromdense(jnp.ones((2, 2)), n_dense=1)), "n_dense=1: expected a matrix"),
         (lambda: operators.identity(-1), "size is -1"),
         (lambda: operators.zeros(2, 1.5), "columns is 1.5"),
         (lambda: operators.diagonal(np.eye(2)), r"values has shape \[2, 2\]"),
@@ -467,23 +468,23 @@ def test_as_operator():
         (lambda: operators.bordered(np.eye(2), rows=np.eye(2), corner=[[1.0]]), r"corner has shape \[1, 1\]: .* \[2, 1\]"),
         (lambda: operators.pair_cuts([[0, 2]], [[0, 1]]), r"hits\[0, 1\] is 2: entries are 0 or 1"),
         (lambda: operators.pair_cuts([[0, 1]], [[0.5, 1]]), r"misses\[0, 0\] is 0.5: entries are 0 or 1"),
-        (lambda: operators.pair_cuts([[0, 1]], [[1]]), r"misses has shape \[1, 1\]: the wanted shape is \[q, 2\]"),
-        (lambda: operators.pair_cuts([[0, 1]], [[0, 1]], pairs=[[0, 1]]), r"pairs\[0, 1\] is 1: below 1 and 1"),
+        (lambda: operators.pair_cuts([[0, 1]], [[1]]), r"misses has shape \[1, 1\]: expected shape \[q, 2\]"),
+        (lambda: operators.pair_cuts([[0, 1]], [[0, 1]], pairs=[[0, 1]]), r"pairs\[0, 1\] is 1: expected numbers below 1 and 1"),
         (lambda: operators.pair_cuts([[0, 1]], [[0, 1]], pairs=[[0.0, 1.0]]), "pairs has dtype float32"),
         (lambda: operators.pair_cuts_of([[0, 1]], [0]), r"labels\[0\] is 0: labels are -1 or \+1"),
         (lambda: operators.pair_cuts_of([[3, 1]], [1]), r"outputs\[0, 0\] is 3: outputs are"),
         (
             lambda: operators.from_functions(jnp.diff, jnp.diff, (2, 3)),
-            r"rmatvec of a vector of shape \[2\] has shape \[1\]: the wanted shape is \[3\]",
+            r"rmatvec of a vector of shape \[2\] has shape \[1\]: expected shape \[3\]",
         ),
         (lambda: operators.from_functions(jnp.linalg.inv, jnp.diff, (2, 3)), r"matvec fails on a vector of shape \[3\]"),
-        (lambda: operators.from_functions(3, jnp.diff, (2, 3)), "matvec is a int: a function is wanted"),
+        (lambda: operators.from_functions(3, jnp.diff, (2, 3)), "matvec is a int: expected a function"),
         (lambda: operators.from_functions(jnp.diff, jnp.diff, 3), "shape is 3"),
         (lambda: operators.from_functions(jnp.diff, jnp.diff, (2, 3.0)), r"shape\[1\] is 3.0"),
         (lambda: operators.from_functions(apply, apply, (2, 2), data="A"), "data holds a str"),
-        (lambda: operators.identity(2).matvec(np.ones(3)), r"vector has shape \[3\]: the wanted shape is \[2\]"),
+        (lambda: operators.identity(2).matvec(np.ones(3)), r"vector has shape \[3\]: expected shape \[2\]"),
         (lambda: operators.sparse(BCOO.fromdense(jnp.eye(2))).rmatvec(np.ones(3)), r"vector has shape \[3\]"),
-        (lambda: operators.dense([[1.0, 2.0]]).matvec(np.ones(3)), r"vector has shape \[3\]: the wanted shape is \[2\]"),
+        (lambda: operators.dense([[1.0, 2.0]]).matvec(np.ones(3)), r"vector has shape \[3\]: expected shape \[2\]"),
         (lambda: operators.dense([[1.0, 2.0]]).column_norms(np.ones(3)), r"weights has shape \[3\]"),
         (lambda: operators.check_adjoint(operators.identity(2), num_trials=0), "num_trials is 0"),
     ],

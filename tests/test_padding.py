@@ -51,8 +51,8 @@ def test_pad_dataset_of_nothing_and_under_vmap():
     (
         ({"num_examples": 39}, "num_examples is 39, but the data set has 40 examples.*give 40 or more"),
         ({"num_features": 4}, "num_features is 4, but the data set has 5 columns of features.*give 5 or more"),
-        ({"num_examples": 40.0}, "num_examples is 40.0: an integer"),
-        ({"num_features": True}, "num_features is True: an integer"),
+        ({"num_examples": 40.0}, "num_examples is 40.0: expected an integer"),
+        ({"num_features": True}, "num_features is True: expected an integer"),
     ),
 )
 def test_pad_dataset_refuses_sizes_by_name(options, message):

@@ -177,17 +177,19 @@ def test_scores_have_the_sign_that_misclassified_says():
 
 
 @pytest.mark.slow
-def test_bad_values_end_in_a_status():
+def test_bad_values_end_in_a_status_where_they_are_traced():
     points, labels = np.zeros((3, 2), np.float32), np.array([1, -1, 1])
     bad_points = points.copy()
     bad_points[1, 0] = np.nan
+    traced = jax.jit(jboost.pair.optimal_separator)
     for arguments in (
         {"points": bad_points},
         {"labels": np.array([1, 0, 1])},
         {"weights": np.array([1.0, -1, 1])},
         {"weights": np.array([1.0, np.inf, 1])},
+        {"weights": np.zeros(3)},
     ):
-        separator = jboost.pair.optimal_separator(**({"points": points, "labels": labels, "weights": np.ones(3)} | arguments))
+        separator = traced(**({"points": points, "labels": labels, "weights": np.ones(3)} | arguments))
         assert separator.status == Status.INVALID_INPUT
         assert np.isnan(separator.loss)
         assert np.isnan(separator.lower_bound)
@@ -331,17 +333,17 @@ def test_works_under_shard_map_and_has_no_derivative(word_bits):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"points": np.zeros(3)}, r"points has shape \[3\]: the wanted shape is \[n, 2\]"),
+        ({"points": np.zeros(3)}, r"points has shape \[3\]: expected shape \[n, 2\]"),
         ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]"),
         ({"points": np.zeros((3, 2), bool)}, "points has dtype bool"),
-        ({"labels": np.ones(4)}, r"labels has shape \[4\]: the wanted shape is \[3\]"),
+        ({"labels": np.ones(4)}, r"labels has shape \[4\]: expected shape \[3\]"),
         ({"weights": np.ones(2)}, r"weights has shape \[2\]"),
         ({"mask": np.ones(3)}, "mask has dtype float32"),
         ({"tie_break": "loss"}, "tie_break is 'loss': the options are 'margin', None"),
         ({"fat": "thin"}, "fat is 'thin'"),
         ({"method": "guess"}, "method is 'guess'"),
-        ({"config": {"word_bits": 32}}, "config is a dict: a jboost.pair.SweepConfig is wanted"),
-        ({"points": np.full((3, 2), 1e300)}, "points holds numbers beyond float32"),
+        ({"config": {"word_bits": 32}}, "config is a dict: expected a jboost.pair.SweepConfig"),
+        ({"points": np.full((3, 2), 1e300)}, r"points\[0, 0\] is 1e\+300, more than float32 holds"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
@@ -424,7 +426,7 @@ def test_no_loss_below_the_lower_bound(x64):
 
 
 def test_a_watcher_is_a_function():
-    with pytest.raises(ValueError, match="on_step is 1: a function"):
+    with pytest.raises(ValueError, match="on_step is 1: expected a function"):
         jboost.pair.optimal_separator([[0.0, 0.0], [1.0, 0.0]], [1, -1], on_step=1)
 
 

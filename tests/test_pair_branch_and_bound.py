@@ -156,7 +156,7 @@ def test_stops_with_a_valid_bound_and_goes_on():
     assert full.lower_bound <= optimum.loss <= full.loss
     resumed = solve(points, labels, initial=state)
     assert_optimal(resumed, points, labels, np.ones(60, int), np.ones(60, bool))
-    with pytest.raises(ValueError, match="initial is a str: a jboost.pair.BranchAndBoundState"):
+    with pytest.raises(ValueError, match="initial is a str: expected a jboost.pair.BranchAndBoundState"):
         solve(points, labels, initial="state")
     with pytest.raises(ValueError, match="initial belongs to other data"):
         solve(points[:50], labels[:50], initial=state)
@@ -206,8 +206,8 @@ def test_auto_is_the_sweep_where_it_is_traced():
     [
         ({"method": "sweep", "on_step": print}, "on_step is given, and the method is 'sweep'"),
         ({"method": "sweep", "initial": ()}, "initial is given, and the method is 'sweep'"),
-        ({"method": "sweep", "config": DEEP}, "config is a BranchAndBoundConfig: a jboost.pair.SweepConfig is wanted"),
-        ({"method": "branch_and_bound", "config": SweepConfig()}, "config is a SweepConfig: a jboost.pair.BranchAndBoundConfig is wanted"),
+        ({"method": "sweep", "config": DEEP}, "config is a BranchAndBoundConfig: expected a jboost.pair.SweepConfig"),
+        ({"method": "branch_and_bound", "config": SweepConfig()}, "config is a SweepConfig: expected a jboost.pair.BranchAndBoundConfig"),
     ],
 )
 def test_bad_arguments_are_named(options, message):

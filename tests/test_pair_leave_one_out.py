@@ -150,7 +150,7 @@ def test_room_that_does_not_suffice_is_said_and_made():
     assert tight.status == Status.CAPACITY_LIMIT
     assert np.isnan(tight.error)
     assert not np.any(tight.kinds)
-    bad = jboost.pair.leave_one_out(points, np.where(angles == 0, 0, labels), max_separators=2)
+    bad = jax.jit(functools.partial(jboost.pair.leave_one_out, max_separators=2))(points, np.where(angles == 0, 0, labels))
     assert bad.status == Status.INVALID_INPUT
     assert np.isnan(bad.error)
 
@@ -218,7 +218,7 @@ def test_branch_and_bound_is_for_concrete_arrays_and_one_model():
         jboost.pair.leave_one_out(points, labels, method="branch_and_bound", model="occurrence")
     with pytest.raises(ValueError, match="method is 'branch_and_bound'"):
         jax.jit(functools.partial(jboost.pair.leave_one_out, method="branch_and_bound"))(points, labels)
-    with pytest.raises(ValueError, match=r"config is a SweepConfig: a jboost.pair.BranchAndBoundConfig is wanted"):
+    with pytest.raises(ValueError, match=r"config is a SweepConfig: expected a jboost.pair.BranchAndBoundConfig"):
         jboost.pair.leave_one_out(points, labels, method="branch_and_bound", config=SweepConfig())
     spoiled = jboost.pair.leave_one_out(np.full((3, 2), np.nan, np.float32), labels, method="branch_and_bound")
     assert int(spoiled.status) == Status.INVALID_INPUT

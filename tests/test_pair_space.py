@@ -210,10 +210,10 @@ def test_predictions_and_bad_values():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]: the wanted shape is \[n, 2\] or \[n, 3\]"),
-        ({"labels": np.ones(4)}, r"labels has shape \[4\]: the wanted shape is \[3\]"),
+        ({"points": np.zeros((3, 4))}, r"points has shape \[3, 4\]: expected shape \[n, 2\] or \[n, 3\]"),
+        ({"labels": np.ones(4)}, r"labels has shape \[4\]: expected shape \[3\]"),
         ({"method": "branch_and_bound", "initial": 1}, "initial is given"),
-        ({"config": BranchAndBoundConfig()}, "config is a BranchAndBoundConfig: a jboost.pair.SweepConfig is wanted"),
+        ({"config": BranchAndBoundConfig()}, "config is a BranchAndBoundConfig: expected a jboost.pair.SweepConfig"),
         ({"config": SweepConfig(word_bits=32)}, "config.word_bits is 32"),
         ({"on_step": print}, "on_step is given"),
     ],

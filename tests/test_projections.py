@@ -331,13 +331,13 @@ def test_traced_input_that_cannot_be_projected(project):
         ({"cap": -1}, "cap is -1.0: caps are positive"),
         ({"cap": np.nan}, "cap is nan: caps are positive"),
         ({"cap": [1.0, -0.5, 1.0]}, r"cap\[1\] is -0.5: caps are positive; .* 0 for an entry that stays 0"),
-        ({"cap": [[1.0]]}, r"cap has shape \[1, 1\]: the wanted shape is \[3\]"),
-        ({"cap": [1.0, 1.0]}, r"cap has shape \[2\]: the wanted shape is \[3\]"),
+        ({"cap": [[1.0]]}, r"cap has shape \[1, 1\]: expected shape \[3\]"),
+        ({"cap": [1.0, 1.0]}, r"cap has shape \[2\]: expected shape \[3\]"),
         ({"cap": None}, "cap is None"),
         ({"mask": [False] * 3}, "mask is empty: keep one entry at least"),
         ({"mask": [1, 1, 1]}, "mask has dtype int"),
         ({"values": []}, "is empty: a distribution has one entry at least"),
-        ({"values": [[0.0]]}, "the wanted shape is"),
+        ({"values": [[0.0]]}, "expected shape"),
     ],
 )
 def test_known_values_are_refused(arguments, message):

@@ -845,3 +845,41 @@ def test_squared_norms_of_tiny_strengths():
         )
         assert exact <= found <= exact * Fraction(1001, 1000) + rounding
     assert float(relaxations.squared_norm(1.2e-38).price(jnp.float32(1e18))) >= 0.5 * 1.2e-2
+
+
+MAKERS = {
+    "hard_margin": relaxations.hard_margin,
+    "soft_margin": lambda number=0.25: relaxations.soft_margin(number),
+    "soft_margin of a nu": lambda number=0.25: relaxations.soft_margin(nu=number),
+    "norm_ball": lambda number=0.75: relaxations.norm_ball(2, number),
+    "norm_penalty": lambda number=0.75: relaxations.norm_penalty(1, number),
+    "norm_penalty of the largest": lambda number=0.75: relaxations.norm_penalty(jnp.inf, number),
+    "binary_entropy": lambda number=0.5: relaxations.binary_entropy(number, 2.0),
+    "squared_norm": lambda number=0.5: relaxations.squared_norm(number),
+    "from_functions": lambda number=0.5: relaxations.from_functions(
+        jnp.dot, jnp.vdot, jnp.outer, parameters={"a": number, "b": jnp.full(2, jnp.nan)}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_relaxations_hash_and_compare_by_value(name):
+    make = MAKERS[name]
+    assert make() == make()
+    assert hash(make()) == hash(make())
+    assert len({make(), make()}) == 1
+    others = [other() for key, other in MAKERS.items() if key != name]
+    assert all(make() != other for other in others)
+    assert make() != name
+    if name != "hard_margin":
+        assert make(0.375) != make()
+
+
+def test_traced_relaxations_equal_themselves_alone():
+    def compare(number):
+        one = relaxations.soft_margin(number)
+        assert one == one
+        assert one != relaxations.soft_margin(0.25)
+        return number
+
+    jax.eval_shape(compare, 0.25)

@@ -172,7 +172,7 @@ def test_constant_classifiers_have_a_figure(size, bias, tmp_path):
 
 def test_figure_of_other_points_is_refused(ripley, tmp_path):
     points, labels, separator = ripley
-    with pytest.raises(ValueError, match=r"points has shape \[3, 2\]: the wanted shape is \[120, 2\]"):
+    with pytest.raises(ValueError, match=r"points has shape \[3, 2\]: expected shape \[120, 2\]"):
         plots.plot_separator(points[:3], labels[:3], separator, names=NAMES, path=tmp_path / "plane.png")
     with pytest.raises(ValueError, match="txt"):
         plots.plot_separator(points, labels, separator, names=NAMES, path=tmp_path / "plane.txt")

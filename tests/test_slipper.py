@@ -420,19 +420,19 @@ def test_bad_values_end_in_invalid_input():
         dataset = make_dataset(ROWS, SIGNS)
         return dataset._replace(**{name: getattr(dataset, name).at[1].set(value) for name, value in fields.items()})
 
+    traced, choose = jax.jit(FIT), jax.jit(functools.partial(slipper.choose_rounds, key=jax.random.key(1), max_rounds=6, num_folds=3))
     for dataset in (
         change(labels=0.0),
         change(labels=2.0),
         change(weights=-1.0),
         change(weights=np.nan),
     ):
-        assert FIT(dataset).status == Status.INVALID_INPUT
-        assert slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3).status == Status.INVALID_INPUT
-    traced = jax.jit(FIT)
+        assert traced(dataset).status == Status.INVALID_INPUT
+        assert choose(dataset).status == Status.INVALID_INPUT
     for value in (0.5, np.inf):
         assert traced(change(features=value)).status == Status.INVALID_INPUT
         for learn in (FIT, lambda dataset: slipper.choose_rounds(dataset, key=jax.random.key(1), max_rounds=6, num_folds=3)):
-            with pytest.raises(ValueError, match=r"features\[1, 0\] is .*: 0 or 1 is wanted of rules; jboost.data.binarization makes such"):
+            with pytest.raises(ValueError, match=r"features\[1, 0\] is .*: expected 0 or 1 of rules; jboost.data.binarization makes such"):
                 learn(change(features=value))
     assert FIT(change(features=np.nan)).status == Status.ROUND_LIMIT
     assert FIT(change()).status == Status.ROUND_LIMIT
@@ -454,7 +454,7 @@ def test_bad_arguments_are_named():
         (lambda: slipper.choose_rounds(dataset, key=key, num_folds=1), "num_folds is 1"),
         (lambda: slipper.fit(dataset, key=key, max_rounds=5, num_rounds=6), "num_rounds is 6"),
         (lambda: slipper.fit(dataset, key=key, num_rounds=0), "num_rounds is 0"),
-        (lambda: slipper.fit(dataset, key=key, num_rounds=2.5), "num_rounds is 2.5: a whole number"),
+        (lambda: slipper.fit(dataset, key=key, num_rounds=2.5), "num_rounds is 2.5: expected a whole number"),
         (lambda: slipper.fit(dataset, "rules", key=key), "learner"),
         (lambda: RULES.propose(RULES.init(key, dataset), jnp.full(12, 1 / 12), costs=jnp.zeros(3)), "costs is not None"),
         (lambda: jax.jit(lambda d: slipper.fit(d, key=key, num_rounds=2, on_step=print))(dataset), "on_step"),

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, devices, loops, numerics, reduce
+from jboost.base import batching, check, devices, labelled, loops, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -71,7 +71,7 @@ class Ensemble(NamedTuple):
     learner: Any  # the learner, which knows how to evaluate a hypothesis
     hypotheses: PyTree  # leaves [capacity, ...]
     votes: Array  # [capacity, 2] for positive and for negative outputs; 0 in slots that are not in use
-    constant: Array  # [] added to every score
+    constant: Array  # [] added to every score; NaN if the fit ended in INVALID_INPUT
     count: Array  # [] int32, slots in use
 
 
@@ -279,9 +279,14 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
 
     Raises:
       ValueError: at trace time, naming the argument: `max_rounds` below 1, a learner that is no pytree of numbers, outputs of a wrong
-        shape, a learner's state whose shapes change from one round to the next.
+        shape, a learner's state whose shapes change from one round to the next. Where their values are known, for labels and weights that are
+        not allowed.
     """
-    judge_arguments(learner, dataset, max_rounds)
+    return begin(booster, learner, judge_arguments(learner, dataset, max_rounds), key=key, max_rounds=max_rounds)
+
+
+def begin(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
+    """`start`, of arguments that `judge_arguments` has seen."""
     state = learner.init(key, dataset)
     num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
@@ -304,31 +309,38 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     )
 
 
-def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> None:
-    """Raises ValueError, naming the argument, for what `jax.jit` would say less clearly, and for known features that the learner does not take."""
+def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Dataset:
+    """The data set as it counts, with examples of weight 0 masked out.
+
+    Raises:
+      ValueError: naming the argument, for what `jax.jit` would say less clearly; where values are known, for labels and weights that are not allowed,
+        and for features that the learner does not take.
+    """
     check.count("max_rounds", max_rounds, low=1)
-    judge_kinds(learner, dataset)
+    dataset = judge_kinds(learner, dataset)
     check.pytree_of_numbers(
         "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
     )
     judge = getattr(learner, "judge", None)
-    if judge is not None and not any(isinstance(leaf, jax.core.Tracer) for leaf in dataset):
+    if judge is not None and not check.are_traced(dataset):
         judge(dataset)
+    return dataset
 
 
-def judge_kinds(learner: Learner, dataset: Dataset) -> None:
-    """Raises ValueError unless these are a learner and a data set."""
+def judge_kinds(learner: Learner, dataset: Dataset) -> Dataset:
+    """The data set as it counts. Raises ValueError unless these are a learner and a data set of labels and weights that are allowed, where known."""
     missing = [name for name in ("init", "propose", "outputs") if not hasattr(learner, name)]
     if missing:
-        raise ValueError(f"learner is a {type(learner).__name__} without {', '.join(missing)}: hand in one of jboost.learners, or of your own")
+        raise ValueError(f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one of jboost.learners, or of your own")
     if not isinstance(dataset, Dataset):
-        raise ValueError(f"dataset is a {type(dataset).__name__}: a jboost.Dataset is wanted; jboost.make_dataset(features, labels) makes one")
+        raise ValueError(f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset; jboost.make_dataset(features, labels) makes one")
+    return labelled.counted(dataset)
 
 
 def judge_size(dataset: Dataset) -> None:
     """Raises ValueError unless there is a row, for what cannot do without."""
     if dataset.labels.shape[0] == 0:
-        raise ValueError("dataset has no examples: one at least is wanted, which may be masked out")
+        raise ValueError("dataset has no examples: expected one at least, which may be masked out")
 
 
 def _judge_proposal(learner: Learner, state: PyTree, num_examples: int) -> tuple[int, PyTree]:
@@ -345,7 +357,7 @@ def judge_outputs(proposal: Proposal, num_examples: int) -> None:
     """Raises ValueError, naming the learner, unless there are k rows of outputs on all examples and as many hypotheses and values."""
     shape = proposal.outputs.shape
     if len(shape) != 2 or shape[1] != num_examples:
-        raise ValueError(f"learner proposes outputs of shape {list(shape)}: [k, {num_examples}] is wanted, a row for each hypothesis")
+        raise ValueError(f"learner proposes outputs of shape {list(shape)}: expected [k, {num_examples}], a row for each hypothesis")
     sizes = {leaf.shape[:1] for leaf in jax.tree.leaves(proposal.hypotheses)} | {proposal.values.shape}
     if sizes != {shape[:1]}:
         raise ValueError(f"learner proposes {shape[0]} rows of outputs, but hypotheses or values of leading sizes {sorted(sizes)}")
@@ -353,6 +365,10 @@ def judge_outputs(proposal: Proposal, num_examples: int) -> None:
 
 def step(state: State, dataset: Dataset) -> tuple[State, Info]:
     """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED is returned as it is."""
+    return _one_step(state, labelled.mask_zeros(dataset))
+
+
+def _one_step(state: State, dataset: Dataset) -> tuple[State, Info]:
     state = loops.cond(unfinished(state), advance, lambda same, _: same, state, dataset)
     certificate = state.certificate
     edge = state.trace.edges[jnp.maximum(state.num_rounds - 1, 0)]
@@ -400,7 +416,12 @@ def finish(state: State, dataset: Dataset | None = None) -> Fit:
     del dataset
     used_up = (state.status == int(Status.UNFINISHED)) & (state.num_rounds >= len(state.trace.edges))
     status = jnp.where(used_up, int(Status.ROUND_LIMIT), state.status).astype(jnp.int32)
-    return Fit(state.ensemble, state.certificate, state.trace, state.num_rounds, status)
+    return Fit(unless_invalid(state.ensemble, status), state.certificate, state.trace, state.num_rounds, status)
+
+
+def unless_invalid(ensemble: Ensemble, status: Array) -> Ensemble:
+    """The ensemble; of a fit that ends in INVALID_INPUT one whose scores are NaN."""
+    return ensemble._replace(constant=jnp.where(status == int(Status.INVALID_INPUT), jnp.nan, ensemble.constant))
 
 
 Finish = Callable[[State, Dataset], Fit]
@@ -408,14 +429,14 @@ Finish = Callable[[State, Dataset], Fit]
 
 def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int, finish: Finish = finish) -> Fit:
     """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises."""
-    judge_arguments(learner, dataset, max_rounds)
+    dataset = judge_arguments(learner, dataset, max_rounds)
     return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds", "finish"))
 def _run(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int, finish: Finish) -> Fit:
     def whole(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None) -> Fit:
-        first = start(booster, learner, dataset, key=key, max_rounds=max_rounds)
+        first = begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
         last, _ = loops.bounded_loop(lambda state: advance(state, dataset), unfinished, first, max_checks=max_rounds)
         return finish(last, dataset)
 
@@ -441,7 +462,7 @@ def drive(
     Raises:
       ValueError: what `start` raises; for traced data, which no host can look at.
     """
-    judge_arguments(learner, dataset, max_rounds)
+    dataset = judge_arguments(learner, dataset, max_rounds)
     check.can_be_watched(on_step, (booster, dataset, key), between="rounds")
     state, finish_on_host = _start(booster, learner, dataset, key, max_rounds=max_rounds), _on_host(finish)
     if bool(unfinished(state)):
@@ -458,9 +479,9 @@ _on_host = functools.cache(devices.host_jit)
 
 @devices.host_jit(static_argnames=("max_rounds",))
 def _start(booster: Booster, learner: Learner, dataset: Dataset, key: Array | None, *, max_rounds: int) -> State:
-    return start(booster, learner, dataset, key=key, max_rounds=max_rounds)
+    return begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
 
 
 @devices.host_jit
 def _step(state: State, dataset: Dataset) -> tuple[State, Info]:
-    return step(state, dataset)
+    return _one_step(state, dataset)

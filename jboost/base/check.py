@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +10,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import memory
+
 ArrayLike = jax.typing.ArrayLike
 
 LARGEST = float(np.finfo(np.float32).max)  # what any default float type holds
 _KIND_NAMES = {"f": "floating", "i": "signed integer", "u": "unsigned integer", "b": "boolean"}
+
+
+def host_array(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) -> np.ndarray:
+    """`numeric` on the host, for a function that may be called where something else is traced."""
+    with jax.ensure_compile_time_eval():
+        return np.asarray(numeric(name, value, shape=shape, kinds=kinds))
+
+
+def are_traced(*values: Any) -> bool:
+    """Whether an array in these pytrees is traced, so that its values are not known."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def on_host(function: str, *, instead: str, **arguments: Any) -> None:
+    """Raises ValueError where an argument of a function of the host is traced: it names the argument, and says what to call instead."""
+    for name, value in arguments.items():
+        if are_traced(value):
+            raise ValueError(f"{name} is traced, and {function} runs on the host: call it outside jit, vmap and grad; {instead}")
 
 
 def _kind(dtype: Any) -> str:
@@ -22,28 +43,68 @@ def _kind(dtype: Any) -> str:
     return "?"
 
 
+def densified(name: str, value: Any) -> Any:
+    """`value`, or the dense copy of a sparse matrix of scipy. Raises ValueError where that is larger than half the memory of the machine."""
+    if not (hasattr(value, "toarray") and hasattr(value, "nnz") and hasattr(value, "shape")):
+        return value
+    num_bytes, most = math.prod(value.shape) * np.dtype(value.dtype).itemsize, memory.of_machine() // 2
+    if num_bytes > most:
+        raise ValueError(
+            f"{name} is a sparse matrix of shape {list(value.shape)}, whose dense copy takes {num_bytes:,} bytes, "
+            f"and {most:,} are the most: pass fewer rows or columns"
+        )
+    return value.toarray()
+
+
+def without_holes(name: str, value: Any) -> Any:
+    """`value`, with NaN (None among objects) where an array of numpy.ma is masked. Raises ValueError for dtypes that hold neither."""
+    if not np.ma.isMaskedArray(value):
+        return value
+    if not np.ma.is_masked(value):
+        return value.data
+    if value.dtype.kind in "fiub":
+        numbers = np.array(value.data, np.result_type(value.dtype, np.float32))
+        numbers[np.ma.getmaskarray(value)] = np.nan
+        return numbers
+    if value.dtype.kind in "OUS":
+        cells = np.array(value.data, object)
+        cells[np.ma.getmaskarray(value)] = None
+        return cells
+    raise ValueError(f"{name} has masked entries of dtype {value.dtype}: fill them in, as by its filled(), or pass floats")
+
+
 def _as_array(name: str, value: Any, wanted: str) -> jax.Array:
     if isinstance(value, jax.Array):
         return value
+    value = without_holes(name, densified(name, value))
     try:
         host = np.asarray(value)
     except jax.errors.TracerArrayConversionError:
         return jnp.asarray(value)
     except ValueError as error:
-        raise ValueError(f"{name} has rows of unequal length: an array of shape {wanted} is wanted") from error
+        raise ValueError(f"{name} has rows of unequal length: expected an array of shape {wanted}") from error
     if host.dtype.kind in "OUSMm":
-        remedy = "; its toarray() is one" if hasattr(value, "toarray") else ""
-        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): an array of shape {wanted} is wanted{remedy}")
+        remedy = "; jboost.data.binarization.fit takes tables of texts and missing values" if hasattr(value, "columns") else ""
+        raise ValueError(f"{name} is not an array of numbers ({type(value).__name__}): expected an array of shape {wanted}{remedy}")
     with np.errstate(over="ignore"):
         try:
             array = jnp.asarray(host)
         except TypeError as error:
-            raise ValueError(f"{name} has dtype {host.dtype}, which JAX does not know: hand in float32 or float64") from error
+            raise ValueError(f"{name} has dtype {host.dtype}, which JAX does not know: pass float32 or float64") from error
         if host.dtype.kind == "f" and np.any(np.isfinite(host) & ~np.isfinite(host.astype(array.dtype))):
-            raise ValueError(f"{name} holds numbers beyond {array.dtype}: rescale them, or enable 64-bit types")
+            _refuse_overflow(name, host, array.dtype)
     if host.dtype.kind in "iu" and np.any(host != host.astype(array.dtype)):
-        raise ValueError(f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or hand in floats")
+        raise ValueError(f"{name} holds integers that do not fit 32 bits: enable 64-bit types, or pass floats")
     return array
+
+
+def _refuse_overflow(name: str, host: np.ndarray, dtype: Any) -> None:
+    position = np.argwhere(np.isfinite(host) & ~np.isfinite(host.astype(dtype)))[0].tolist()
+    index = f"{position}" if position else ""
+    raise ValueError(
+        f"{name}{index} is {host[tuple(position)]:g}, more than {dtype} holds ({float(jnp.finfo(dtype).max):.2g}): divide all of {name} by one large "
+        "number, or enable 64-bit types (jax.config.update('jax_enable_x64', True))"
+    )
 
 
 def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) -> jax.Array:
@@ -60,15 +121,42 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
     """
     wanted = "[" + ", ".join(str(size) for size in shape) + "]"
     if value is None:
-        raise ValueError(f"{name} is None: an array of shape {wanted} is wanted")
+        raise ValueError(f"{name} is None: expected an array of shape {wanted}")
     array = _as_array(name, value, wanted)
     fits = array.ndim == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(array.shape, shape, strict=True))
     if not fits:
-        raise ValueError(f"{name} has shape {list(array.shape)}: the wanted shape is {wanted}")
+        raise ValueError(f"{name} has shape {list(array.shape)}: expected shape {wanted}")
     if _kind(array.dtype) not in kinds:
         allowed = ", ".join(_KIND_NAMES[kind] for kind in kinds)
-        raise ValueError(f"{name} has dtype {array.dtype}: the wanted kinds are {allowed}")
+        raise ValueError(f"{name} has dtype {array.dtype}: expected kinds {allowed}")
     return array
+
+
+def label_array(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str = "fiu") -> jax.Array:
+    """`value` as an array of numbers. Raises ValueError as `numeric` does; for texts and booleans it says how to map them."""
+    if not isinstance(value, jax.core.Tracer) and value is not None:
+        kind = _kind(value.dtype) if isinstance(value, jax.Array) else _host_kind(value)
+        if kind == "b":
+            raise ValueError(f"{name} are booleans: labels are -1 or +1; map them by 2 * numpy.asarray({name}) - 1, or numpy.where({name}, 1, -1)")
+        if kind in "OUST":
+            raise ValueError(f"{name} are texts or objects: labels are -1 or +1; map the two classes, as by numpy.where({name} == 'yes', 1, -1)")
+    return numeric(name, value, shape=shape, kinds=kinds)
+
+
+def _host_kind(value: Any) -> str:
+    try:
+        return np.asarray(value).dtype.kind
+    except (ValueError, jax.errors.TracerArrayConversionError):  # of rows of unequal length, or of traced numbers
+        return "?"
+
+
+def has_columns(num_columns: int) -> None:
+    """Raises ValueError for features without a column."""
+    if num_columns == 0:
+        raise ValueError(
+            "features has 0 columns: expected one at least; jboost.data.binarization makes none of attributes that hold one value "
+            "on all training rows, so pass features that vary"
+        )
 
 
 def choice(name: str, value: Any, options: tuple[Any, ...]) -> None:
@@ -87,7 +175,7 @@ def can_be_watched(on_step: Any, inputs: Any, *, between: str) -> None:
 def watcher(name: str, value: Any) -> None:
     """Raises ValueError unless `value` is a function or None."""
     if value is not None and not callable(value):
-        raise ValueError(f"{name} is {value!r}: a function of state and info is wanted, or None")
+        raise ValueError(f"{name} is {value!r}: expected a function of state and info, or None")
 
 
 def config(name: str, value: Any, *kinds: type[Any]) -> Any:
@@ -101,14 +189,14 @@ def config(name: str, value: Any, *kinds: type[Any]) -> Any:
 def record(name: str, value: Any, *kinds: type[Any]) -> None:
     """Raises ValueError unless `value` is a record of one of the kinds."""
     if not isinstance(value, kinds):
-        wanted = " or ".join(".".join([*kind.__module__.split(".")[:2], kind.__name__]) for kind in kinds)
-        raise ValueError(f"{name} is a {type(value).__name__}: a {wanted} is wanted")
+        options = " or ".join(getattr(kind, "PUBLIC_NAME", ".".join([*kind.__module__.split(".")[:2], kind.__name__])) for kind in kinds)
+        raise ValueError(f"{name} is a {type(value).__name__}: expected a {options}")
 
 
 def count(name: str, value: Any, *, low: int) -> None:
     """Raises ValueError unless `value` is a Python integer of at least `low`: sizes are static."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < low:
-        raise ValueError(f"{name} is {value!r}: an integer of at least {low} is wanted, known before tracing")
+        raise ValueError(f"{name} is {value!r}: expected an integer of at least {low}, known before tracing")
 
 
 def key(name: str, value: Any) -> Any:
@@ -117,7 +205,7 @@ def key(name: str, value: Any) -> Any:
     is_raw = isinstance(value, jax.Array | np.ndarray) and value.dtype == np.uint32
     if not (is_typed and value.ndim == 0) and not (is_raw and value.ndim == 1):
         found = f"of shape {list(value.shape)}, {value.dtype}" if isinstance(value, jax.Array | np.ndarray) else f"{value!r}"
-        raise ValueError(f"{name} is {found}: a random key is wanted, as jax.random.key(0)")
+        raise ValueError(f"{name} is {found}: expected a random key, as jax.random.key(0)")
     return value
 
 
@@ -142,7 +230,8 @@ def number(name: str, value: Any, *, low: float, high: float = np.inf, open_low:
 
         if is_outside(float(array)):
             (given,) = shown(float(array), wrong=is_outside)
-            raise ValueError(f"{name} is {given}: a number {'above' if open_low else 'from'} {low:g} up to {high:g} is wanted")
+            most = f" up to {high:g}" if high < np.inf else "" if open_low else " up"
+            raise ValueError(f"{name} is {given}: expected a number {'above' if open_low else 'from'} {low:g}{most}")
     return array
 
 
@@ -159,7 +248,7 @@ def numbers(name: str, values: Any, *, low: float, high: float = np.inf, open_lo
     """`values` as a vector of the default float type, each judged as by `number`. Raises ValueError, also where there are none."""
     array = numeric(name, values, shape=("L",), kinds="fiu").astype(float)
     if array.shape[0] == 0:
-        raise ValueError(f"{name} is empty: one number at least is wanted")
+        raise ValueError(f"{name} is empty: expected one number at least")
     if not isinstance(array, jax.core.Tracer):
         for index, value in enumerate(array):
             number(f"{name}[{index}]", value, low=low, high=high, open_low=open_low)
@@ -169,34 +258,56 @@ def numbers(name: str, values: Any, *, low: float, high: float = np.inf, open_lo
 def _first_bad(name: str, values: np.ndarray, bad: np.ndarray, what: str, remedy: str) -> None:
     if bad.any():
         index = tuple(int(i) for i in np.argwhere(bad)[0])
-        place = ", ".join(map(str, index))
-        raise ValueError(f"{name}[{place}] is {values[index]}: {what} ({int(bad.sum())} such in all); {remedy}")
+        position = ", ".join(map(str, index))
+        shown = str(values[index]).removesuffix(".0")
+        raise ValueError(f"{name}[{position}] is {shown}: {what} ({int(bad.sum())} such in all); {remedy}")
 
 
 def values(
     features: ArrayLike, labels: ArrayLike, weights: ArrayLike, mask: ArrayLike, *, names: tuple[str, str, str] = ("features", "labels", "weights")
 ) -> None:
-    """Judges the values of labelled examples on the host; rows that are masked out may hold anything.
+    """Validates the values of labelled examples on the host; rows that are masked out, or of weight 0, may hold anything.
 
     Raises:
       ValueError: naming the argument and the first bad entry, for NaN or infinite features, labels outside {-1, +1},
-        and weights that are not positive and finite.
+        and weights that are negative or not finite, or all 0.
     """
-    host_features, host_labels, host_weights, host_mask = (np.asarray(part) for part in (features, labels, weights, mask))
+    require_weights(weights, mask, name=names[2])
+    counts = np.asarray(mask) & (np.asarray(weights) != 0)
+    host_features = np.asarray(features)
     if host_features.dtype.kind not in "iub":
         as_float = host_features.astype(np.float64)
-        bad = ~np.isfinite(as_float) & host_mask[:, None]
+        bad = ~np.isfinite(as_float) & counts[:, None]
         _first_bad(names[0], as_float, bad, "not a finite number", "drop the row, fill the value in, or mask the row out")
-    signs = host_labels.astype(np.float64)
-    remedy = "map 0/1 labels by 2 * labels - 1" if set(np.unique(signs[host_mask])) <= {0.0, 1.0} else "map the two classes to -1 and +1"
-    _first_bad(names[1], host_labels, (np.abs(signs) != 1) & host_mask, "labels are -1 or +1", remedy)
-    sizes = host_weights.astype(np.float64)
-    _first_bad(
-        names[2],
-        host_weights,
-        ~((sizes > 0) & np.isfinite(sizes)) & host_mask,
-        "weights are positive and finite",
-        "mask out rows that are not to count",
-    )
-    tiny = float(np.finfo(host_weights.dtype).tiny) if host_weights.dtype.kind == "f" else 0.0
-    _first_bad(names[2], host_weights, (sizes < tiny) & host_mask, f"weights below {tiny:.3g} count as 0", "multiply all of them by a large number")
+    require_labels(labels, counts, name=names[1])
+
+
+def require_labels(labels: ArrayLike, mask: ArrayLike, *, name: str = "labels") -> None:
+    """Raises ValueError, on the host, for the first of labels [m] that counts and is neither -1 nor +1, and says what maps them."""
+    host, counts = np.asarray(labels), np.asarray(mask)
+    signs = host.astype(np.float64)
+    _first_bad(name, host, (np.abs(signs) != 1) & counts, "labels are -1 or +1", _label_remedy(name, np.unique(signs[counts])))
+
+
+def _label_remedy(name: str, classes: np.ndarray) -> str:
+    if not np.isfinite(classes).all():
+        return "mask out examples whose label is not known, or leave them out"
+    if set(classes) <= {0.0, 1.0}:
+        return f"map 0/1 labels by 2 * {name} - 1"
+    if len(classes) == 2:
+        return f"map the two classes by numpy.where({name} == {classes[1]:g}, 1, -1)"
+    return f"map the two classes to -1 and +1; of more classes take one against the rest, as by numpy.where({name} == {classes[-1]:g}, 1, -1)"
+
+
+def require_weights(weights: ArrayLike, mask: ArrayLike, *, name: str = "weights") -> None:
+    """Raises ValueError, on the host, for the first of weights [m] that counts and is negative or not finite; and where all are 0."""
+    host, counts = np.asarray(weights), np.asarray(mask)
+    sizes = host.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        bad = ~((sizes >= 0) & np.isfinite(sizes)) & counts
+    _first_bad(name, host, bad, "weights are finite and not negative", "a weight of 0, or mask False, leaves an example out")
+    tiny = float(np.finfo(host.dtype).tiny) if host.dtype.kind == "f" else 0.0
+    bad = (sizes > 0) & (sizes < tiny) & counts
+    _first_bad(name, host, bad, f"weights below {tiny:.3g} count as 0", "multiply all of them by a large number")
+    if counts.any() and not sizes[counts].any():
+        raise ValueError(f"{name} are 0 for all {int(counts.sum())} examples: at least one must be above 0; leave {name} out to count all alike")

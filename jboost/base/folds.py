@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, types
+from jboost.base import check, labelled
 from jboost.base.types import Array, ArrayLike
 
 
@@ -24,20 +24,19 @@ def stratified_folds(key: Array, labels: ArrayLike, *, num_folds: int, mask: Arr
       sizes of the folds differ by at most one, also within the positive class.
 
     Raises:
-      ValueError: at trace time, if `key` is none, `num_folds` is below 2 or a shape is wrong.
+      ValueError: at trace time, if `key` is none, `num_folds` is below 2 or a shape is wrong; for labels that are known and not allowed.
 
     >>> import jax, jboost
     >>> held_out = jboost.folds.stratified_folds(jax.random.key(0), [1, 1, -1, -1, -1, -1], num_folds=2)
     >>> held_out.sum(axis=1).tolist()
     [3, 3]
     """
-    if num_folds < 2:
-        raise ValueError(f"num_folds is {num_folds}: at least 2 folds are wanted")
+    check.count("num_folds", num_folds, low=2)
     check.key("key", key)
-    labels = check.numeric("labels", labels, shape=("m",), kinds="fi")
+    labels = check.label_array("labels", labels, shape=("m",), kinds="fi")
     size = labels.shape[0]
-    _, mask = types.fill(None, mask, size)
-    group = jnp.where(mask, (labels < 0).astype(jnp.int32), 2)
+    signs, _, mask = labelled.validate_examples(labels, None, mask, size, kinds="fi")
+    group = jnp.where(mask, (signs < 0).astype(jnp.int32), 2)
     _, _, order = lax.sort((group, jax.random.uniform(key, (size,)), lax.iota(jnp.int32, size)), num_keys=2)
     rank = jnp.zeros(size, jnp.int32).at[order].set(lax.iota(jnp.int32, size))
     fold = jnp.where(mask, rank % num_folds, num_folds)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 
+import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import check
 from jboost.base.check import ArrayLike
 
 
@@ -47,6 +49,10 @@ _FROM_GRAVE_TO_LIGHT = (
     Status.OPTIMAL,
 )
 
+_MORE_BITS = "{more bits}"  # stands for what to do about float types: it depends on those that are enabled
+_ENABLE = "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 arrays"
+_ENABLED = "pass float64 arrays if these were of fewer bits (64-bit types are enabled)"
+
 _EXPLANATIONS = {
     Status.OPTIMAL: (
         "the result is optimal within rounding and the tolerance; the bounds returned are valid, and further apart only where rounding leaves "
@@ -54,18 +60,22 @@ _EXPLANATIONS = {
         "nothing to do",
     ),
     Status.PRECISION_LIMIT: (
-        "what was returned could not be proven optimal in the float types at hand: `loss` is its true loss, and `lower_bound` is valid",
-        "enable 64-bit types (jax.config.update('jax_enable_x64', True)) and pass float64 points, or rescale the points to a coarser grid",
+        "what was returned could not be proven optimal in the float types at hand: its loss or margin and its bounds are true, and rounding keeps "
+        "them apart",
+        f"{_MORE_BITS}, widen the tolerance where there is one, rescale the data to a coarser grid, or bring weights nearer to each other where they "
+        "lie many orders of magnitude apart",
     ),
     Status.INVALID_INPUT: (
-        "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, a weight that is not positive and "
-        "finite; in a linear program NaN, a lower bound above its upper one, or an infinity of the wrong sign",
+        "a value in the input is not allowed: NaN or infinity in the points, a label outside {-1, +1}, a weight that is negative or not "
+        "finite, or weights that are all 0; in a linear program NaN, a lower bound above its upper one, or an infinity of the wrong sign",
         "call jboost.validate(jboost.make_dataset(...)) on the host, or jboost.lp.validate(program): it names the argument and the first bad row; "
         "outputs of hypotheses and entries of margins lie in [-1, 1]",
     ),
     Status.ROUND_LIMIT: (
-        "all rounds or iterations were used: what was returned and its bounds are valid, and the gap between them is wider than asked for",
-        "raise max_rounds or the iterations of the config, or widen the tolerance",
+        "all rounds or iterations were used: what was returned and its bounds are valid. Where a tolerance was asked for, the gap between the bounds "
+        "is wider; AdaBoost, InfoBoost and SLIPPER ask for none and end so as a rule",
+        "where a tolerance was asked for, raise max_rounds (or the iterations of the config) or widen the tolerance; for AdaBoost, InfoBoost and "
+        "SLIPPER there is nothing to do, unless held-out examples speak for more rounds",
     ),
     Status.NO_EDGE: (
         "under the certified example weights no hypothesis is better than chance by more than the upper bound, and no vote with a margin was found",
@@ -82,7 +92,7 @@ _EXPLANATIONS = {
     ),
     Status.ITERATION_LIMIT: (
         "the solver used all its iterations: the points returned and the bounds they prove are valid, and further apart than asked for",
-        "raise max_iterations in the config, widen the tolerance, or hand the solution in as `initial`, with a FirstOrderConfig, and go on",
+        "raise max_iterations in the config, widen the tolerance, or pass the solution as `initial`, with a FirstOrderConfig, and go on",
     ),
     Status.TIME_LIMIT: (
         "the loop was stopped from outside before it was done: the points returned and the bounds they prove are valid",
@@ -100,10 +110,10 @@ _EXPLANATIONS = {
     ),
     Status.NUMERICAL_ERROR: (
         "rounding stopped the solver before its tolerance was met: the bounds are valid, the points are the best it had",
-        "enable 64-bit types, rescale rows and columns whose entries differ by many orders of magnitude, or widen the tolerance",
+        f"{_MORE_BITS}, rescale rows and columns whose entries differ by many orders of magnitude, or widen the tolerance",
     ),
     Status.CAPACITY_LIMIT: (
-        "the room set aside for nodes, columns or cuts is used up: what is returned and its bounds are valid, and further apart than asked for",
+        "the capacity for nodes, columns or cuts is used up: what is returned and its bounds are valid, and further apart than asked for",
         "raise `capacity` in the config (`max_columns` of a booster), or widen the tolerance",
     ),
     Status.LOCAL_OPTIMUM: (
@@ -133,13 +143,15 @@ def explain(code: ArrayLike) -> str:
     >>> jboost.status.explain(0)
     'OPTIMAL: the result is optimal within rounding and the tolerance; ... Remedy: nothing to do.'
     """
+    check.on_host("jboost.status.explain", instead="return the status, and explain it afterwards", code=code)
     codes = np.asarray(code).reshape(-1)
     if codes.size == 0:
-        raise ValueError("code is empty: hand in the `status` field of a result")
+        raise ValueError("code is empty: pass the `status` field of a result")
     unknown = sorted(set(codes.tolist()) - set(Status))
     if unknown:
         raise ValueError(f"code is {unknown[0]}: the known codes are {[int(s) for s in Status]}")
     worst = next(status for status in _FROM_GRAVE_TO_LIGHT if status in codes)
     message, remedy = _EXPLANATIONS[worst]
     share = f" ({int((codes == worst).sum())} of {codes.size})" if codes.size > 1 else ""
+    remedy = remedy.replace(_MORE_BITS, _ENABLED if jnp.result_type(float) == jnp.dtype("float64") else _ENABLE)
     return f"{worst.name}{share}: {message}. Remedy: {remedy}."

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from chex import Array, ArrayTree
 
 from jboost.base import check
@@ -21,19 +21,20 @@ class Dataset(NamedTuple):
 
     features: Array  # [m, N] real, integer or boolean
     labels: Array  # [m] +1 or -1
-    weights: Array  # [m] positive
+    weights: Array  # [m] not negative; an example of weight 0 does not count
     mask: Array  # [m] bool, False where a row is padding
 
 
 def make_dataset(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> Dataset:
     """Gathers examples into a `Dataset`; `weights` and `mask` are filled with ones where they are not given.
 
-    Pure and legal under `vmap`, `jit` and `scan`: it judges shapes and kinds only. `jboost.validate` judges the values.
+    Pure and legal under `vmap`, `jit` and `scan`: it checks shapes and kinds only. The functions that take the data set
+    check labels and weights where their values are known; `jboost.validate` checks all values.
 
     Args:
       features: [m, N], one row an example.
       labels: [m], +1 or -1, of any real or integer dtype.
-      weights: [m], positive importance of each example, in any unit; None for ones.
+      weights: [m], importance of each example, in any unit, not negative: 0 counts as `mask` False; None for ones.
       mask: [m] boolean, False for rows that only pad; None for all True.
 
     Returns:
@@ -49,7 +50,7 @@ def make_dataset(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike |
     """
     features = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     num_examples = features.shape[0]
-    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fiu")
+    labels = check.label_array("labels", labels, shape=(num_examples,))
     return Dataset(features, labels, *fill(weights, mask, num_examples))
 
 
@@ -61,7 +62,7 @@ def fill(weights: Any, mask: Any, num_examples: int) -> tuple[Array, Array]:
 
 
 def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
-    """Judges the values of a data set on the host: the one check that the outer floor makes before any work.
+    """Checks the values of a data set on the host.
 
     Args:
       dataset: as `jboost.make_dataset` makes it, with concrete arrays.
@@ -69,7 +70,7 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
 
     Raises:
       ValueError: naming the argument, the first bad entry and the remedy, for NaN or infinite features, labels outside
-        {-1, +1}, and weights that are not positive and finite; or if the arrays are traced and have no values yet.
+        {-1, +1}, and weights that are negative or not finite, or all 0; or if the arrays are traced and have no values yet.
 
     >>> import jboost
     >>> jboost.validate(jboost.make_dataset([[0.0], [1.0]], [0, 1]))
@@ -77,7 +78,8 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
       ...
     ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by 2 * labels - 1
     """
-    if any(isinstance(field, jax.core.Tracer) for field in dataset):
-        raise ValueError("dataset holds traced arrays, whose values are not known: call validate outside jit, vmap and grad")
-    features = jnp.where(jnp.isnan(dataset.features), 0, dataset.features) if allow_missing else dataset.features
+    check.on_host("jboost.validate", instead="under these the status INVALID_INPUT says the same", dataset=dataset)
+    features = np.asarray(dataset.features)
+    if allow_missing:
+        features = np.where(np.isnan(features), 0, features)
     check.values(features, *dataset[1:])

@@ -30,6 +30,7 @@ from jboost.report import l0 as report_room
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
 _VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
+_ROUNDING = 1e-6  # relative; what a cost may miss in float32
 _STREAM = 3  # the folds that choose are others than those of `evaluate`
 _CONFIG = l0.RelaxationConfig(max_rounds=5)  # of cuts, between two questions
 _LOOKED = "the code length takes the cuts as agreed on beforehand, and these looked at the labels: read the risk bound with that in mind"
@@ -318,6 +319,16 @@ def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
 _scores = jax.jit(predict_scores)
 
 
+def _beyond(total: float, part: float) -> float:
+    """What a total has beyond a part of it; nothing where that is rounding.
+
+    >>> _beyond(3.0 + 1e-13, 3.0), _beyond(5.0, 3.0)
+    (0.0, 2.0)
+    """
+    rest = total - part
+    return rest if rest > _ROUNDING * total else 0.0
+
+
 def describe(
     fitted: Fit,
     ensemble: Ensemble,
@@ -364,7 +375,7 @@ def describe(
         "constant": float(ensemble.constant),
         "rules": [dataclasses.asdict(rule) for rule in rules],
         "cost_of_rules": spent,
-        "margin_errors": (bounds["integer_upper_bound"] or spent) - spent,
+        "margin_errors": _beyond(bounds["integer_upper_bound"] or spent, spent),
         "certificate": bounds,
         "proven": report_room.in_words(bounds, max_order=settings.max_order, margin=rho),
         "code_length": code,

@@ -159,7 +159,8 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
       error is 0, NO_EDGE where the learner has no hypothesis left that is better than chance, else ROUND_LIMIT.
 
     Raises:
-      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
+        in status INVALID_INPUT.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0], [3.0]], [1, 1, -1, 1])

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics, types
+from jboost.base import check, labelled, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.combine import agglomerate, bounds, coordinate, stacking, votes
@@ -70,7 +70,8 @@ def fit(
     Args:
       scores: [n, d], real; of d classifiers on n examples, in any units, as far as the float type holds all coefficients of a vote.
       labels: [n], +1 or -1.
-      weights: [n], positive; what it costs to misclassify each example, counted as `jboost.pair.optimal_separator` does. None for ones.
+      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each example, counted as `jboost.pair.optimal_separator` does.
+        None for ones.
       mask: [n] bool, False for rows that only pad.
       strategy: how pairs are chosen.
       with_stacking: whether stacking votes take part.
@@ -83,8 +84,8 @@ def fit(
       exact search.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed (NaN, other
-        labels, weights that are not positive) give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; where labels and weights are known, for
+        values that are not allowed. Where they are traced, and for NaN among scores, these give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> scores = [[1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0], [1.0, 1.0, -1.0], [1.0, -1.0, 1.0], [-1.0, 1.0, 1.0]]
@@ -98,15 +99,14 @@ def fit(
     examples = arrays(scores, labels, weights, mask)
     num_classifiers = examples[0].shape[1]
     if strategy == "exact" and num_classifiers > _MOST_EXACT:
-        raise ValueError(f"strategy is 'exact', which takes {_MOST_EXACT} classifiers at most, and scores has {num_classifiers}: hand in 'greedy'")
+        raise ValueError(f"strategy is 'exact', which takes {_MOST_EXACT} classifiers at most, and scores has {num_classifiers}: pass 'greedy'")
     return _fit(*examples, strategy=strategy, with_stacking=with_stacking, max_sweeps=max_sweeps)
 
 
 def arrays(scores: ArrayLike, labels: ArrayLike, weights: ArrayLike | None, mask: ArrayLike | None) -> tuple[Array, Array, Array, Array]:
-    """The arguments as arrays, checked in shape and kind."""
+    """The arguments as arrays, validated; `mask` is False where a weight is 0."""
     scores = check.numeric("scores", scores, shape=("n", "d"), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(scores.shape[0],), kinds="fiu")
-    return scores, labels, *types.fill(weights, mask, scores.shape[0])
+    return scores, *labelled.validate_examples(labels, weights, mask, scores.shape[0])
 
 
 @functools.partial(jax.jit, static_argnames=("strategy", "with_stacking", "max_sweeps"))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from jboost.base import check
+from jboost.data import frames
+from jboost.data.frames import is_missing
 
 UNSEEN = -1.0  # the code of a text that training did not see
 
@@ -18,8 +19,14 @@ def number_text(number: float) -> str:
     return str(int(number)) if number.is_integer() and abs(number) < 2**53 else repr(number)
 
 
-def as_table(features: Any) -> np.ndarray:
-    """Features [m, n] on the host: real numbers in their own dtype, or objects; ValueError for anything else."""
+def as_table(features: Any, names: Sequence[str] | None = None) -> np.ndarray:
+    """Features [m, n] on the host: real numbers in their own dtype, or objects; ValueError for anything else.
+
+    Of a DataFrame the columns of these names, all of them for None.
+    """
+    if frames.is_frame(features):
+        return frames.to_table(features, names)
+    features = check.without_holes("features", check.densified("features", features))
     try:
         host = np.asarray(features)
     except ValueError:  # rows of unequal length; `check.numeric` says so
@@ -28,14 +35,14 @@ def as_table(features: Any) -> np.ndarray:
         return host
     if host.ndim == 2 and host.dtype.kind in "OUST":
         return np.array(features, object)
-    return np.asarray(check.numeric("features", features, shape=("m", "n"), kinds="fiub"), np.float32)
+    return check.host_array("features", features, shape=("m", "n"), kinds="fiub").astype(np.float32)
 
 
 def attribute_names(names: Sequence[str] | None, num_attributes: int) -> tuple[str, ...]:
     """The names as distinct strings, x0, x1, ... in place of None; ValueError for others."""
     chosen = tuple(f"x{column}" for column in range(num_attributes)) if names is None else tuple(names)
     if len(chosen) != num_attributes or len(set(chosen)) != num_attributes or not all(isinstance(name, str) for name in chosen):
-        raise ValueError(f"names holds {len(set(chosen))} distinct entries: {num_attributes} distinct texts are wanted, one for each attribute")
+        raise ValueError(f"names holds {len(set(chosen))} distinct entries: {num_attributes} distinct texts expected, one for each attribute")
     return tuple(str(name) for name in chosen)
 
 
@@ -45,13 +52,9 @@ def columns_of(categorical: Sequence[int | str], names: tuple[str, ...]) -> set[
     for entry in categorical:
         column = names.index(entry) if isinstance(entry, str) and entry in names else entry
         if isinstance(column, (bool, str)) or not isinstance(column, (int, np.integer)) or not 0 <= column < len(names):
-            raise ValueError(f"categorical holds {entry!r}: a name of an attribute is wanted, or a column from 0 to {len(names) - 1}")
+            raise ValueError(f"categorical holds {entry!r}: expected a name of an attribute, or a column from 0 to {len(names) - 1}")
         columns.add(int(column))
     return columns
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, (float, np.floating)) and math.isnan(value))
 
 
 def _text(value: Any, name: str) -> str:
@@ -60,8 +63,8 @@ def _text(value: Any, name: str) -> str:
         return str(value)
     if isinstance(value, (int, np.integer)):
         return str(int(value))
-    if not isinstance(value, (float, np.floating, np.bool_)) or math.isinf(value):
-        raise ValueError(f"{name} is {value!r}, in a column of text: hand in text or a finite number, or NaN if it is unknown")
+    if not isinstance(value, (float, np.floating, np.bool_)) or np.isinf(value):
+        raise ValueError(f"{name} is {value!r}, in a column of text: pass text or a finite number, or NaN if it is unknown")
     return number_text(float(value))
 
 
@@ -76,7 +79,7 @@ def texts_of(column: np.ndarray, name: str, rows: np.ndarray) -> tuple[str, ...]
     Raises:
       ValueError: for what is neither text nor a finite number, in a column of text.
     """
-    known = [(row, value) for row, value in zip(rows, column, strict=True) if not _is_missing(value)]
+    known = [(row, value) for row, value in zip(rows, column, strict=True) if not is_missing(value)]
     if known and not any(isinstance(value, str) for _, value in known):
         return None
     return tuple(sorted({_text(value, f"features[{row}, {name}]") for row, value in known}))
@@ -90,7 +93,7 @@ def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], 
     for column, texts in enumerate(categories):
         codes = {text: float(code) for code, text in enumerate(texts or ())}
         for row, value in enumerate(table[:, column]):
-            if _is_missing(value):
+            if is_missing(value):
                 continue
             if texts is not None:
                 numbers[row, column] = codes.get(_text(value, f"features[{rows[row]}, {column}]"), UNSEEN)
@@ -99,7 +102,7 @@ def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], 
             else:
                 raise ValueError(
                     f"features[{rows[row]}, {column}] is {value!r}, but attribute '{names[column]}' was numeric in training: "
-                    "hand in a number, or NaN if it is unknown"
+                    "pass a number, or NaN if it is unknown"
                 )
     return numbers
 
@@ -108,7 +111,7 @@ def _number(value: Any, name: str) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise ValueError(f"{name} is an integer of {value.bit_length()} bits: hand in a number below 1.8e308, or NaN if it is unknown") from None
+        raise ValueError(f"{name} is an integer of {value.bit_length()} bits: pass a number below 1.8e308, or NaN if it is unknown") from None
 
 
 def require_finite(values: np.ndarray, rows: np.ndarray) -> None:
@@ -118,6 +121,6 @@ def require_finite(values: np.ndarray, rows: np.ndarray) -> None:
         row, column = infinite[0]
         raise ValueError(
             f"features[{rows[row]}, {column}] is {values[row, column]}: not a finite number ({len(infinite)} such in all); "
-            "correct it, or hand in NaN if it is unknown"
+            "correct it, or pass NaN if it is unknown"
         )
     check.numeric("features", values, shape=("m", "n"), kinds="fiub")

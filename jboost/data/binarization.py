@@ -20,16 +20,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, types
+from jboost.base import check, labelled, words
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.data import attributes as tables
 from jboost.data import cuts as cut_room
+from jboost.data import frames
 from jboost.data.support_sets import select_support_set
 
 __all__ = ["Binarizer", "Kind", "apply", "describe_literal", "describe_monomial", "encode", "fit", "select_support_set"]
 
 _MISSING_BIT = 2  # among bits of 0 and 1 in int8
+_IN_WORDS = "return the arrays, and describe them afterwards"
 
 
 class Kind(enum.IntEnum):
@@ -94,12 +96,13 @@ def fit(
     so no cut (the other rules do not look at labels), and the matrix of bits may be [m, 0].
 
     Args:
-      features: [m, n] numbers, NaN where missing; or an object array (as of `jboost.data.table.Table.matrix`) of numbers, text, and None
-        or NaN where missing. Attributes with text are categorical.
+      features: [m, n] numbers, NaN or masked where missing; an object array (as of `jboost.data.table.Table.matrix`) of numbers, text, and None
+        or NaN where missing; a sparse matrix of scipy; or a DataFrame of pandas or polars, whose columns give the names. Attributes with text are
+        categorical, and so are categories and booleans of a DataFrame; its dates and times are days since 1970-01-01.
       labels: [m], +1 or -1; None will do unless `cuts` is "class_changes" or `min_separation` is given.
-      weights: [m] positive; for "quantiles" alone. None for ones.
+      weights: [m] not negative, 0 counts as `mask` False; sizes matter for "quantiles" alone. None for ones.
       mask: [m] boolean, True for training rows; the others may hold anything. None for all.
-      names: n distinct names; None for x0, x1, ...
+      names: n distinct names; None for those of a DataFrame, else x0, x1, ...
       categorical: names or columns of attributes whose numbers are categories.
       cuts: "class_changes", "midpoints" or "quantiles".
       num_quantiles: static, at least 2.
@@ -113,7 +116,8 @@ def fit(
       A `Binarizer`.
 
     Raises:
-      ValueError: naming the argument and the remedy, if a shape or option is not as above, a training value is infinite or a label not +1 or -1.
+      ValueError: naming the argument and the remedy, if a shape or option is not as above, a training value is infinite or a label not +1 or -1; for
+        a column of a DataFrame that mixes kinds, and a sparse matrix that is too large for a dense copy.
 
     >>> binarizer = fit([[50, 1], [59, 4], [61, 4], [48, 2]], [-1, 1, 1, -1], names=["age", "cp"], categorical=["cp"])
     >>> binarizer.bit_names, binarizer.num_redundant
@@ -121,14 +125,18 @@ def fit(
     >>> describe_monomial(binarizer, [1, -1, 0])
     'age <= 54.5 and cp != 1'
     """
+    before = "fit the bits before; jboost.data.binarization.apply may be traced"
+    check.on_host("jboost.data.binarization.fit", instead=before, features=features, labels=labels, weights=weights, mask=mask)
     check.choice("cuts", cuts, cut_room.RULES)
     check.choice("missing", missing, ("literal", "none"))
     check.choice("drop_redundant", drop_redundant, (True, False))
+    if names is None and frames.is_frame(features):
+        names = frames.names_of(features)
     table = tables.as_table(features)
     labels_of_rows, sizes, rows = _training(labels, weights, mask, len(table))
     if labels is None and (cuts == "class_changes" or min_separation is not None):
         wanted = 'cuts "class_changes"' if cuts == "class_changes" else "min_separation"
-        raise ValueError(f'labels is None: {wanted} needs labels; hand them in, or choose "midpoints" or "quantiles" and no min_separation')
+        raise ValueError(f'labels is None: {wanted} needs labels; pass them, or choose "midpoints" or "quantiles" and no min_separation')
     table = table[rows]
     attribute_names = tables.attribute_names(names, table.shape[1])
     numbered = np.flatnonzero(rows)
@@ -186,7 +194,7 @@ def apply(binarizer: Binarizer, features: Any) -> Array:
     Args:
       binarizer: of `fit`.
       features: [m, n] as `fit` takes them. A JAX array, as under jit and vmap, holds numbers, and in place of text the codes of `encode`; the numbers
-        of a list or of a NumPy array are text where training had text.
+        of a list or of a NumPy array are text where training had text. Of a DataFrame the columns of the names of `fit`, in any order.
 
     Returns:
       [m, N] floats 0 and 1; NaN where the value is missing and `fit` was to match it with nothing, or saw no missing value of the attribute.
@@ -239,9 +247,10 @@ def encode(binarizer: Binarizer, features: Any) -> Array:
     num_attributes = len(binarizer.names)
     if isinstance(features, jax.Array):
         return check.numeric("features", features, shape=("m", num_attributes), kinds="fiub")
-    table = tables.as_table(features)
+    check.on_host("jboost.data.binarization.encode, of lists and tables,", instead="pass one JAX array [m, n]", features=features)
+    table = tables.as_table(features, binarizer.names)
     if table.shape[1] != num_attributes:
-        raise ValueError(f"features has shape {list(table.shape)}: the wanted shape is [m, {num_attributes}], as in training")
+        raise ValueError(f"features has shape {list(table.shape)}: expected shape [m, {num_attributes}], as in training")
     numbers = tables.to_numbers(table, binarizer.categories, binarizer.names, np.arange(len(table)))
     with np.errstate(over="ignore"):  # an infinite value answers as the one it stands for
         return jnp.asarray(numbers if numbers.dtype.kind == "f" else numbers.astype(np.float64))
@@ -265,6 +274,7 @@ def describe_literal(binarizer: Binarizer, index: int, positive: bool) -> str:
     >>> describe_literal(binarizer, 0, True), describe_literal(binarizer, 0, False)
     ('size <= 1.5', '(size > 1.5 or missing)')
     """
+    check.on_host("jboost.data.binarization.describe_literal", instead=_IN_WORDS, binarizer=binarizer, index=index)
     if not 0 <= index < binarizer.num_bits:
         raise ValueError(f"index is {index}: there are {binarizer.num_bits} bits, counted from 0")
     return " and ".join(_conditions(binarizer, [(_asked(binarizer, index), positive)]) or ())
@@ -290,7 +300,8 @@ def describe_monomial(binarizer: Binarizer, literals: ArrayLike) -> str:
     >>> describe_monomial(binarizer, [-1, 1, 0]), describe_monomial(binarizer, [0, 0, 0]), describe_monomial(binarizer, [1, -1, 0])
     ('37.5 < age <= 52.5', 'always', 'never')
     """
-    signs = np.asarray(check.numeric("literals", literals, shape=(binarizer.num_bits,), kinds="i"))
+    check.on_host("jboost.data.binarization.describe_monomial", instead=_IN_WORDS, binarizer=binarizer, literals=literals)
+    signs = check.host_array("literals", literals, shape=(binarizer.num_bits,), kinds="i")
     if (np.abs(signs) > 1).any():
         raise ValueError("literals are +1, -1 or 0: the bit is 1, the bit is 0, or it is not used")
     asked: dict[int, list[tuple[_Asked, bool]]] = {}
@@ -313,7 +324,7 @@ def _asked(binarizer: Binarizer, index: int) -> _Asked:
 def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -> list[str] | None:
     """What literals of one attribute (bit, whether positive) ask together; None if no value answers."""
     attribute = literals[0][0].attribute
-    name, texts = binarizer.names[attribute], binarizer.categories[attribute]
+    name, texts = words.quoted(binarizer.names[attribute]), binarizer.categories[attribute]
     asked: dict[tuple[Kind, bool], list[float]] = {}
     for one, positive in literals:
         asked.setdefault((one.kind, positive), []).append(one.threshold)
@@ -328,7 +339,7 @@ def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -
         return [f"{low}{name} <= {tables.number_text(min(at_most))}"]
 
     def category(code: float) -> str:
-        return tables.number_text(code) if texts is None else texts[int(code)]
+        return tables.number_text(code) if texts is None else words.quoted(texts[int(code)])
 
     if equal:
         return [f"{name} == {category(equal[0])}"]
@@ -340,11 +351,8 @@ def _conditions(binarizer: Binarizer, literals: Sequence[tuple[_Asked, bool]]) -
 
 def _training(labels: Any, weights: Any, mask: Any, size: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Labels and weights of the training rows, and which of `size` rows these are."""
-    signs = jnp.ones(size, jnp.int32) if labels is None else check.numeric("labels", labels, shape=(size,), kinds="fi")
-    sizes, training = types.fill(weights, mask, size)
-    check.values(np.zeros((size, 0)), signs, sizes, training)
-    rows = np.asarray(training)
-    return np.asarray(signs)[rows], np.asarray(sizes)[rows], rows
+    signs, sizes, rows = labelled.validate_on_host(np.ones(size, np.int32) if labels is None else labels, weights, mask, size)
+    return signs[rows], sizes[rows], rows
 
 
 def _answers(values: np.ndarray, asked: Sequence[_Asked], missing_is_value: Sequence[bool]) -> np.ndarray:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from jboost.base import check
+from jboost.data.frames import is_missing
 from jboost.data.table import Table, close_matches
 
 if TYPE_CHECKING:
@@ -88,8 +89,10 @@ def fit_base(
         raise ValueError(f"{table.source}: no column is left for the classifiers to learn from: the file holds the label (and the weights) alone")
     numeric, categorical = tuple(table.numeric), tuple(table.categorical)
     matrix = table.matrix(numeric, categorical)
+    _check_variation(table, matrix, len(numeric), np.zeros(table.num_rows, bool), "all rows")
     for held_out in folds:
         _check_classes(table, held_out)
+        _check_variation(table, matrix, len(numeric), held_out, "the rows that a fold trains on")
     with _quiet() as messages:
         pipelines, columns = [], []
         for name in classifiers:
@@ -273,6 +276,24 @@ def _check_classes(table: Table, held_out: np.ndarray) -> None:
     if len(np.unique(table.labels[~held_out])) < 2:
         smaller = min(int((table.labels == sign).sum()) for sign in (-1, 1))
         raise ValueError(f"{table.source}: the smaller class has {smaller} row(s), so a fold leaves one class only to train on: give more rows")
+
+
+def _check_variation(table: Table, matrix: np.ndarray, num_numeric: int, held_out: np.ndarray, rows: str) -> None:
+    """Raises ValueError where no column takes two values, of which one may be missing in a column of numbers."""
+    if any(_varies(column, index < num_numeric) for index, column in enumerate(matrix[~held_out].T)):
+        return
+    shown = ", ".join(repr(name) for name in table.columns[:12])
+    raise ValueError(
+        f"{table.source}: no column ({shown}) takes two values on {rows}, so no classifier can tell them apart: "
+        "give a column that varies, or more rows"
+    )
+
+
+def _varies(column: np.ndarray, is_numeric: bool) -> bool:
+    """Whether a column takes two values, or one and a missing one that has a column of its own."""
+    values = set(column.tolist())
+    known = {value for value in values if not is_missing(value)}
+    return len(known) > 1 or (is_numeric and 0 < len(known) < len(values))
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, labelled
 from jboost.base.types import ArrayLike
 
 RULES = ("class_changes", "midpoints", "quantiles")
@@ -38,7 +38,7 @@ def cut_points(
     Args:
       values: [m] finite numbers.
       labels: [m], +1 or -1; None will do for the rules that do not look at them.
-      weights: [m] positive, for "quantiles" alone; None for ones.
+      weights: [m] not negative, for "quantiles" alone; None for ones.
       rule: "class_changes": between neighbouring values unless the examples of both are all of one class; "midpoints": between all
         neighbouring values; "quantiles": of these, the ones that leave a share of the weight nearest to k / num_quantiles below.
       num_quantiles: static, at least 2.
@@ -54,23 +54,24 @@ def cut_points(
     >>> cut_points([0.1, 0.2, 40, 55, 55], rule="midpoints").tolist()
     [0.15, 20.1, 47.5]
     """
+    before = "cut before; jboost.data.binarization.apply may be traced"
+    check.on_host("jboost.data.cuts.cut_points", instead=before, values=values, labels=labels, weights=weights)
     check.choice("rule", rule, RULES)
     check.count("num_quantiles", num_quantiles, low=2)
-    size = check.numeric("values", values, shape=("m",), kinds="fiub").shape[0]
+    size = check.host_array("values", values, shape=("m",), kinds="fiub").shape[0]
     host = np.asarray(values)
     if not np.isfinite(host.astype(np.float64)).all():
         raise ValueError("values are not all finite: leave out what is missing, correct what is infinite")
     if labels is None and rule == "class_changes":
         raise ValueError('labels is None: rule "class_changes" needs labels; "midpoints" and "quantiles" do without')
-    signs = np.ones(size) if labels is None else np.asarray(check.numeric("labels", labels, shape=(size,), kinds="fi"))
-    sizes = np.ones(size) if weights is None else np.asarray(check.numeric("weights", weights, shape=(size,), kinds="fi"), np.float64)
+    signs, sizes, _ = labelled.validate_on_host(np.ones(size, np.int32) if labels is None else labels, weights, None, size)
     distinct, place = np.unique(host.astype(np.float64), return_inverse=True)
     held = as_held(distinct)
     gaps = np.flatnonzero(held[:-1] < held[1:])  # gap i lies between distinct[i] and distinct[i + 1]
     if gaps.size and rule == "class_changes":
         gaps = gaps[_changes_class(gaps, place, signs > 0)]
     elif gaps.size and rule == "quantiles":
-        below = np.cumsum(np.bincount(place, sizes))
+        below = np.cumsum(np.bincount(place, sizes.astype(np.float64)))
         gaps = gaps[_is_nearest(below[gaps], below[-1], num_quantiles)]
     written = host.dtype.type if host.dtype.kind == "f" else np.float64
     return np.array([_decimal_between(float(distinct[gap]), float(distinct[gap + 1]), written) for gap in gaps], np.float64)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, types
+from jboost.base import check, labelled, types
 from jboost.base.types import Array, Dataset
 
 
@@ -42,12 +41,11 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     >>> merged.dataset.features.tolist(), merged.dataset.labels.tolist(), merged.dataset.weights.tolist(), merged.row_of.tolist()
     ([[1, 0], [0, 1], [1, 0]], [1, -1, -1], [2.0, 1.0, 1.0], [0, 1, 0, 2])
     """
-    if any(isinstance(part, jax.core.Tracer) for part in dataset):
-        raise ValueError("dataset is traced, and how many distinct examples it has is not known before it runs: merge them outside jit and vmap")
+    check.on_host("jboost.data.merging.merge_equal", instead="merge before, and pass the merged data set", dataset=dataset)
     types.validate(dataset, allow_missing=True)
     if num_rows is not None:
         check.count("num_rows", num_rows, low=1)
-    features, labels, weights, mask = (np.asarray(part) for part in dataset)
+    features, labels, weights, mask = (np.asarray(part) for part in labelled.mask_zeros(dataset))
     places = np.flatnonzero(mask)
     _, first, row = np.unique(_as_words(features[places], labels[places]), return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -55,7 +53,7 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     rank[order] = np.arange(len(order))
     size = max(len(first), 1) if num_rows is None else num_rows
     if size < len(first):
-        raise ValueError(f"num_rows is {num_rows}: the data set has {len(first)} distinct examples, so that many at least are wanted")
+        raise ValueError(f"num_rows is {num_rows}: the data set has {len(first)} distinct examples, pass that many at least")
     row_of = np.full(len(mask), -1, np.int32)
     row_of[places] = rank[row.reshape(-1)]
     kept = places[first[order]]

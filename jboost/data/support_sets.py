@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from jboost.base import check, memory, types
+from jboost.base import check, labelled, memory
 from jboost.base.types import ArrayLike
 
 _BYTES_OF_PAIR = 16
@@ -51,17 +51,23 @@ def select_support_set(
     >>> select_support_set(bits, [1, 1, -1, -1], min_separation=2).tolist()
     [0, 1, 2]
     """
+    check.on_host(
+        "jboost.data.binarization.select_support_set",
+        instead="select the attributes before, and pass bits[:, attributes]",
+        bits=bits,
+        labels=labels,
+        costs=costs,
+        mask=mask,
+    )
     check.count("min_separation", min_separation, low=1)
-    table = np.asarray(check.numeric("bits", bits, shape=("m", "N"), kinds="fiub"))
+    table = check.host_array("bits", bits, shape=("m", "N"), kinds="fiub")
     size, num_bits = table.shape
-    weights, mask = types.fill(None, mask, size)
-    check.values(np.zeros((size, 0)), check.numeric("labels", labels, shape=(size,), kinds="fi"), weights, mask)
-    rows = np.asarray(mask)
-    table, positive = table[rows], np.asarray(labels)[rows] > 0
+    signs, _, rows = labelled.validate_on_host(labels, None, mask, size)
+    table, positive = table[rows], signs[rows] > 0
     ones, zeros = table == 1, table == 0
     if not (ones | zeros | np.isnan(table)).all():
         raise ValueError("bits are 0, 1 or NaN: binarize first, as jboost.data.binarization does")
-    prices = np.ones(num_bits) if costs is None else np.asarray(check.numeric("costs", costs, shape=(num_bits,), kinds="fi"), np.float64)
+    prices = np.ones(num_bits) if costs is None else check.host_array("costs", costs, shape=(num_bits,), kinds="fi").astype(np.float64)
     if not ((prices > 0) & np.isfinite(prices)).all():
         raise ValueError("costs are positive and finite: leave out attributes that must not be chosen")
     num_bytes, most = _BYTES_OF_PAIR * int(positive.sum()) * int((~positive).sum()), memory.of_machine()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jboost.base import types
+from jboost.base import check, types
 from jboost.base.types import Array, ArrayLike, Dataset
 
 _RIPLEY_CENTRES = (((-0.7, 0.3), (0.3, 0.3)), ((-0.3, 0.7), (0.4, 0.7)))  # of class -1, of class +1
@@ -92,5 +92,4 @@ def _draw_labels(key: Array, num_examples: int) -> Array:
 
 
 def _check_size(num_examples: int) -> None:
-    if num_examples < 0:
-        raise ValueError(f"num_examples is {num_examples}: a number of at least 0 is wanted")
+    check.count("num_examples", num_examples, low=0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -95,26 +96,39 @@ def fit_large(
     >>> jboost.predict(model, [[-3.0, 0.0], [3.0, 0.0]]).tolist(), bool(model.lower_bound <= model.upper_bound)
     ([-1, 1], True)
     """
-    inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
-    price = judge_penalty(penalty, inputs.mask)
-    for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
-        check.count(name, value, low=1)
-    check.number("tolerance", tolerance, low=0, open_low=True)
-    check.watcher("on_step", on_step)
-    if not np.asarray(inputs.mask).any():
-        raise ValueError("points has no examples that count: hand in one at least")
-    if not bool(is_sound(inputs) & is_price(price)):
-        raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
-    config = check.config("config", config, Config)
-    places, signs = centred(inputs)
-    state, status = _generate(inputs, places, signs, price, tolerance, capacity, num_entering, max_rounds, config, on_step)
-    weights = np.zeros(len(places), places.dtype)
-    weights[state.best_columns] = state.example_weights
-    rounds = jnp.asarray(status[1], jnp.int32)
-    lower, upper = (jnp.asarray(value, places.dtype) for value in (state.lower_bound, state.upper_bound))
-    code = jnp.asarray(int(status[0]), jnp.int32)
-    solution = Solution(jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code)
-    return make_model(inputs, places, signs, price, solution)
+    check.on_host(
+        "jboost.example_weights.fit_large",
+        instead="jboost.example_weights.fit does the same, for thousands of examples, and may be traced",
+        points=points,
+        labels=labels,
+        penalty=penalty,
+        radius=radius,
+        kernel=kernel,
+        centre=centre,
+        mask=mask,
+        tolerance=tolerance,
+    )
+    with jax.ensure_compile_time_eval():  # something else may be traced
+        inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
+        price = judge_penalty(penalty, inputs.mask)
+        for name, value in (("capacity", capacity), ("num_entering", num_entering), ("max_rounds", max_rounds)):
+            check.count(name, value, low=1)
+        check.number("tolerance", tolerance, low=0, open_low=True)
+        check.watcher("on_step", on_step)
+        if not np.asarray(inputs.mask).any():
+            raise ValueError("points has no examples that count: pass one at least, or a mask that is True for one")
+        if not bool(is_sound(inputs) & is_price(price)):
+            raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
+        config = check.config("config", config, Config)
+        places, signs = centred(inputs)
+        state, status = _generate(inputs, places, signs, price, tolerance, capacity, num_entering, max_rounds, config, on_step)
+        weights = np.zeros(len(places), places.dtype)
+        weights[state.best_columns] = state.example_weights
+        rounds = jnp.asarray(status[1], jnp.int32)
+        lower, upper = (jnp.asarray(value, places.dtype) for value in (state.lower_bound, state.upper_bound))
+        code = jnp.asarray(int(status[0]), jnp.int32)
+        solution = Solution(jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code)
+        return make_model(inputs, places, signs, price, solution)
 
 
 def _generate(

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, reduce, types
+from jboost.base import batching, check, labelled, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import certify, game, working_set
@@ -176,9 +176,8 @@ def prepare(
     """The arguments of `fit` as arrays. Raises ValueError at trace time, naming the argument."""
     points = as_points("points", points, "d")
     if points.shape[0] == 0:
-        raise ValueError("points has no examples: one at least is wanted, which may be masked out")
-    labels = check.numeric("labels", labels, shape=points.shape[:1], kinds="fiu").astype(points.dtype)
-    _, mask = types.fill(None, mask, points.shape[0])
+        raise ValueError("points has no examples: expected one at least, which may be masked out")
+    signs, _, mask = labelled.validate_examples(labels, None, mask, points.shape[0])
     if (radius is None) == (kernel is None):
         raise ValueError("radius and kernel: exactly one of them says which hypotheses are meant")
     if kernel is not None and not isinstance(kernel, Kernel):
@@ -187,7 +186,7 @@ def prepare(
         centre = jnp.zeros(points.shape[1:], points.dtype) if radius is None else _mean(points, mask)
     else:
         centre = check.numeric("centre", centre, shape=points.shape[1:], kinds="fiu").astype(points.dtype)
-    return Inputs(points, labels, mask, hyperplanes(radius) if kernel is None else kernel, centre)  # type: ignore[arg-type]
+    return Inputs(points, signs.astype(points.dtype), mask, hyperplanes(radius) if kernel is None else kernel, centre)  # type: ignore[arg-type]
 
 
 def _mean(points: Array, mask: Array) -> Array:
@@ -230,16 +229,20 @@ def validate(
       ...
     ValueError: radius is 1: the point 2, at (8, 6) from the centre, needs 9.00001 at least, or the measure is not what it says there
     """
-    inputs = prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask)
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(inputs)):
-        raise ValueError("points, labels or the kernel are traced, and their values are not known: call validate outside jit, vmap and grad")
+    given = {"points": points, "labels": labels, "penalty": penalty, "radius": radius, "kernel": kernel, "centre": centre, "mask": mask}
+    check.on_host("jboost.example_weights.validate", instead="under these the status INVALID_INPUT says the same", **given)
+    with jax.ensure_compile_time_eval():  # something else may be traced
+        _validate(prepare(points, labels, radius=radius, kernel=kernel, centre=centre, mask=mask), penalty, radius)
+
+
+def _validate(inputs: Inputs, penalty: ArrayLike, radius: ArrayLike | None) -> None:
     check.values(inputs.points, inputs.labels, jnp.ones_like(inputs.labels), inputs.mask, names=("points", "labels", "weights"))
     if not bool(np.asarray(inputs.mask).any()):
-        raise ValueError("points has no examples that count: hand in one at least")
+        raise ValueError("points has no examples that count: pass one at least, or a mask that is True for one")
     judge_penalty(penalty, inputs.mask)
     for name, part in (("centre", inputs.centre), ("kernel", inputs.kernel)):
         if not all(np.isfinite(np.asarray(leaf, np.float64)).all() for leaf in jax.tree.leaves(part)):
-            raise ValueError(f"{name} holds a number that is not finite: hand in finite ones")
+            raise ValueError(f"{name} holds a number that is not finite: pass finite ones")
     centred = inputs.points - inputs.centre[None, :]
     outside = np.asarray(~inputs.kernel.is_inside(centred) & inputs.mask)
     if not outside.any():

@@ -51,8 +51,9 @@ def compact(model: ExampleWeightModel) -> ExampleWeightModel:
     >>> bool(jboost.example_weights.compact(model).points.shape[0] == model.num_support)
     True
     """
-    if isinstance(model.example_weights, jax.core.Tracer) or model.example_weights.ndim != 1:
-        raise ValueError("model holds traced or batched arrays: compact one model at a time, outside jit and vmap")
+    check.on_host("jboost.example_weights.compact", instead="return the model, and compact it afterwards", model=model)
+    if model.example_weights.ndim != 1:
+        raise ValueError("model holds batched arrays: compact one model at a time")
     return _take(model, np.flatnonzero(np.asarray(model.example_weights) > 0))
 
 

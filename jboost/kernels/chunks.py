@@ -40,7 +40,7 @@ def weighted_disagreement(
     points_b = as_points("points_b", points_b, points_a.shape[1])
     coefficients = jnp.asarray(coefficients, points_a.dtype)
     if coefficients.ndim not in (1, 2) or coefficients.shape[0] != points_b.shape[0]:
-        raise ValueError(f"coefficients has shape {list(coefficients.shape)}: [{points_b.shape[0]}] or [{points_b.shape[0]}, k] is wanted")
+        raise ValueError(f"coefficients has shape {list(coefficients.shape)}: expected [{points_b.shape[0]}] or [{points_b.shape[0]}, k]")
     rows = max(1, min(points_a.shape[0], entries_at_once // max(points_b.shape[0], 1)))
     num_chunks = max(1, -(-points_a.shape[0] // rows))
     padded = jnp.pad(points_a, ((0, num_chunks * rows - points_a.shape[0]), (0, 0))).reshape(num_chunks, rows, -1)

@@ -36,7 +36,7 @@ class RandomStumps(Kernel):
     def _judge(self, points: Array) -> None:
         """Raises ValueError unless there is a range for each coordinate."""
         if points.shape[1] != self.lower.shape[-1]:
-            raise ValueError(f"points has {points.shape[1]} columns, and the stumps have ranges for {self.lower.shape[-1]}: hand in as many")
+            raise ValueError(f"points has {points.shape[1]} columns, and the stumps have ranges for {self.lower.shape[-1]}: pass as many")
 
 
 @register

@@ -74,7 +74,7 @@ def custom(
     >>> kernels.custom(one_threshold, 4.0).disagreement(jnp.array([[0.0]]), jnp.array([[1.0], [2.0]])).tolist()
     [[0.25, 0.5]]
     """
-    check.pytree_of_numbers("parameters", parameters, remedy="hand in numbers and arrays, and the rest inside the function")
+    check.pytree_of_numbers("parameters", parameters, remedy="pass numbers and arrays, and the rest inside the function")
     return CustomKernel(parameters, function, is_inside)
 
 

@@ -339,18 +339,18 @@ def judge_learner(learner: Any) -> None:
     missing = [name for name in ("prices", "price", "least_price") if not hasattr(learner, name)]
     if missing:
         raise ValueError(
-            f"learner is a {type(learner).__name__} without {', '.join(missing)}: hand in one that prices pairs, as jboost.learners.monomials"
+            f"learner is a {type(learner).__name__} without {', '.join(missing)}: pass one that prices pairs, as jboost.learners.monomials"
         )
 
 
-def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any) -> L0:
-    """The booster of these options, for a learner and data that suit it. Raises ValueError, naming the argument."""
+def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any) -> tuple[L0, Dataset]:
+    """The booster of these options, for a learner and data that suit it, and the data set as it counts. Raises ValueError, naming the argument."""
     judge_learner(learner)
-    boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
     boosting.judge_size(dataset)
     booster = make_booster(learner, **options)
     relaxation.judge_features(dataset.features, dataset.mask, booster.config)
-    return booster
+    return booster, dataset
 
 
 def constant_cost_of(learner: Any) -> Array:
@@ -361,7 +361,8 @@ def constant_cost_of(learner: Any) -> Array:
 
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own: `step(state, dataset)`, `finish(state, dataset)`. Takes what `fit` takes."""
-    return boosting.start(begin_fit(dataset, learner, max_rounds=max_rounds, **options), learner, dataset, key=key, max_rounds=max_rounds)
+    booster, dataset = begin_fit(dataset, learner, max_rounds=max_rounds, **options)
+    return boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
 
 
 step = boosting.step
@@ -412,6 +413,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
     sound = jnp.isfinite(fitted.certificate.upper_bound)
     certificate = fitted.certificate._replace(integer_upper_bound=jnp.where(sound, best.loss, fitted.certificate.integer_upper_bound))
     ensemble = fitted.ensemble._replace(votes=booster.votes(best), constant=booster.constant(best))
+    ensemble = boosting.unless_invalid(ensemble, fitted.status)
     used_up = (fitted.status == int(Status.ROUND_LIMIT)) & booster.has_solved(memory)
     status = jnp.where(used_up, int(Status.OPTIMAL), fitted.status).astype(jnp.int32)
     return fitted._replace(ensemble=ensemble, certificate=certificate, status=status)
@@ -476,7 +478,7 @@ def fit(
     >>> jboost.predict(fitted.ensemble, dataset.features).tolist()[:4]
     [1, -1, -1, -1]
     """
-    booster = begin_fit(
+    booster, dataset = begin_fit(
         dataset,
         learner,
         max_rounds=max_rounds,

@@ -115,11 +115,11 @@ def choose(
     check.count("num_at_once", num_at_once, low=1)
     searches = tuple(judge_search(one) for one in (search if isinstance(search, Sequence) else [search]))
     if not searches:
-        raise ValueError("search is empty: hand in one kind of final vote at least, as jboost.l0.SearchConfig()")
+        raise ValueError("search is empty: pass one kind of final vote at least, as jboost.l0.SearchConfig()")
     if not callable(make_learner):
-        raise ValueError(f"make_learner is a {type(make_learner).__name__}: a function kappa -> learner is wanted")
+        raise ValueError(f"make_learner is a {type(make_learner).__name__}: expected a function kappa -> learner")
     learner = make_learner(prices[0])
-    booster = begin_fit(
+    booster, dataset = begin_fit(
         dataset,
         learner,
         max_rounds=max_rounds,
@@ -137,7 +137,7 @@ def choose(
         shares = _judge_folds(held_out, dataset)
     if fold_features is not None:
         if held_out is None:
-            raise ValueError("fold_features is given and held_out is not: hand in what each fold holds out of the weight of every example, [F, m]")
+            raise ValueError("fold_features is given and held_out is not: pass what each fold holds out of the weight of every example, [F, m]")
         fold_features = _judge_fold_features(fold_features, shares, dataset, booster, learner)
     parts = _Folds(shares.astype(jnp.result_type(float)), fold_features)
     maker = make_learner if isinstance(make_learner, Partial) else Partial(make_learner)
@@ -152,15 +152,15 @@ def _judge_folds(held_out: ArrayLike, dataset: Dataset) -> Array:
     """What folds hold out, [F, m]. Raises ValueError where that is below 0 or more than there is."""
     held_out = check.numeric("held_out", held_out, shape=("F", dataset.labels.shape[0]), kinds="fiub")
     if held_out.shape[0] < 2:
-        raise ValueError(f"held_out has {held_out.shape[0]} folds: at least 2 are wanted")
+        raise ValueError(f"held_out has {held_out.shape[0]} folds: expected at least 2")
     is_bad = ~((held_out >= 0) & (held_out <= dataset.weights[None, :])) & dataset.mask[None, :]
     if not isinstance(is_bad, jax.core.Tracer) and bool(jnp.any(is_bad)):
         fold, row = np.argwhere(np.asarray(is_bad))[0]
         weight = float(dataset.weights[row])
-        raise ValueError(f"held_out[{fold}, {row}] is {held_out[fold, row]}: a number from 0 to the weight of the example, {weight:g}, is wanted")
+        raise ValueError(f"held_out[{fold}, {row}] is {held_out[fold, row]}: expected a number from 0 to the weight of the example, {weight:g}")
     held_out = jnp.where(dataset.mask[None, :], held_out, 0)
     if not isinstance(held_out, jax.core.Tracer) and not bool(jnp.any(held_out > 0)):
-        raise ValueError("held_out holds out nothing in any fold: the weights of some examples, for each fold, are wanted")
+        raise ValueError("held_out holds out nothing in any fold: expected the weights of some examples, for each fold")
     return held_out
 
 

@@ -137,7 +137,7 @@ def solve_exact(
       labels: [m] -1 or +1.
       costs: [U] not negative.
       margin: [] rho in (0, 1].
-      weights: [m] positive, what an example that misses the margin costs; None for ones.
+      weights: [m] what an example that misses the margin costs, not negative, 0 as `mask` False; None for ones.
       mask: [m] bool, False for examples that do not count; None for all True.
       column_mask: [U] bool, False for slots that are not in use; None for all True.
       tolerance: [] the gap, relative to the loss where that is above 1, at which the loss counts as optimal; 0 for that of rounding.

@@ -81,14 +81,14 @@ def fit_exact(
     """
     if not hasattr(learner, "every"):
         raise ValueError(
-            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: hand in one with `every`, as jboost.learners.monomials or pool"
+            f"learner is a {type(learner).__name__}, which cannot list its hypotheses: pass one with `every`, as jboost.learners.monomials or pool"
         )
     settings = check.config("exact_config", exact_config, ExactConfig)
     check.count("max_in_play", max_in_play, low=1)
     tolerance = exact.judge_tolerance("exact_tolerance", exact_tolerance, dataset.mask.shape[-1] + max_in_play + 2)
     options = {**options, "max_columns": max_columns}
     exact.judge_unlimited("search", booster.judge_search(options.get("search")))
-    rounds = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
+    rounds, dataset = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
     watcher = None if on_step is None else _Watcher(on_step)
     fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, **options)
     play = _put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)
@@ -165,7 +165,7 @@ def _conclude(fitted: Fit, play: _Play, found: exact.Exact, tolerance: Array) ->
     status = jnp.where(is_closed, int(Status.OPTIMAL), missed)
     status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, status).astype(jnp.int32)
     certificate = known._replace(integer_lower_bound=lower, integer_upper_bound=upper)
-    return ExactFit(ensemble, certificate, fitted, play.num_hypotheses, found.num_nodes, status)
+    return ExactFit(boosting.unless_invalid(ensemble, status), certificate, fitted, play.num_hypotheses, found.num_nodes, status)
 
 
 def _floors(proof: Proof, every: Everything, dataset: Dataset, least_price: Array, upper: Array) -> Array:

@@ -61,7 +61,7 @@ def path(
     ([0, 0], True)
     """
     margins = check.numbers("margins", margins, low=0, high=1, open_low=True)
-    booster = begin_fit(
+    booster, dataset = begin_fit(
         dataset,
         learner,
         max_rounds=max_rounds,
@@ -91,7 +91,7 @@ def walk_margins(
     finish: Callable[[State, Dataset], PyTree] = finish,
 ) -> Any:
     """What `finish` makes of the state at each of the margins [L]: a fit."""
-    first = boosting.start(booster, learner, dataset, key=key, max_rounds=max_rounds)
+    first = boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
     return paths.walk(first, margins, lambda state, margin: reopen(state, margin, dataset), dataset, finish=finish)
 
 
@@ -165,7 +165,7 @@ def search_margin(
     margin_tolerance = check.number("margin_tolerance", margin_tolerance, low=0, open_low=True).astype(float)
     least_margin = check.number("least_margin", least_margin, low=0, high=1, open_low=True).astype(float)
     check.count("max_margins", max_margins, low=1)
-    booster = begin_fit(
+    booster, dataset = begin_fit(
         dataset,
         learner,
         max_rounds=max_rounds,
@@ -183,7 +183,7 @@ def search_margin(
 def _search_margin(
     booster: L0, learner: Any, dataset: Dataset, key: Array | None, penalty: Array, tolerance: Array, *, max_margins: int, max_rounds: int
 ) -> MarginSearch:
-    start = boosting.start(booster, learner, dataset, key=key, max_rounds=max_rounds)
+    start = boosting.begin(booster, learner, dataset, key=key, max_rounds=max_rounds)
     zero = jnp.zeros((), penalty.dtype)
     untried = jnp.full((max_margins,), jnp.inf, penalty.dtype)
     nothing = MarginSearch(

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, loops, reduce
+from jboost.base import batching, check, labelled, loops, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
@@ -56,7 +56,7 @@ def solve_relaxation(
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
       margin: [] rho in (0, 1].
-      weights: [m] positive price of a slack; None for ones.
+      weights: [m] price of a slack, not negative, 0 as `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots of the pool that hold no hypothesis; None for all True.
       tolerance: [] the gap between the bounds to be reached, relative to the upper one (to the largest weight, where that is more); None for 1e-6 in
@@ -99,7 +99,7 @@ def judge_features(features: ArrayLike | None, mask: Array, config: RelaxationCo
     if config.distance_factor is None:
         return jnp.zeros((num_examples, 0))
     if features is None:
-        raise ValueError("features is None, but config.distance_factor counts the attributes in which examples differ: hand in [m, N] of 0 and 1")
+        raise ValueError("features is None, but config.distance_factor counts the attributes in which examples differ: pass [m, N] of 0 and 1")
     given = check.numeric("features", features, shape=(num_examples, "N"), kinds="fiub")
     given = jnp.where(mask[:, None], given, 0)
     if not isinstance(given, jax.core.Tracer):
@@ -115,13 +115,10 @@ def judge_program(
     """A pool as arrays (outputs, labels, costs, weights, mask, column_mask). Raises ValueError, naming the argument."""
     outputs = check.numeric("outputs", outputs, shape=("m", "U"), kinds="fiu")
     num_examples, num_columns = outputs.shape
-    labels = check.numeric("labels", labels, shape=(num_examples,), kinds="fiu")
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, num_examples)
     costs = check.numeric("costs", costs, shape=(num_columns,), kinds="fiu")
-    dtype = jnp.result_type(float)
-    weights = jnp.ones(num_examples, dtype) if weights is None else check.numeric("weights", weights, shape=(num_examples,), kinds="fiu")
-    mask = jnp.ones(num_examples, bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
     column_mask = jnp.ones(num_columns, bool) if column_mask is None else check.numeric("column_mask", column_mask, shape=(num_columns,), kinds="b")
-    _judge_values(outputs, labels, costs, weights, mask, column_mask)
+    _judge_values(outputs, costs, mask, column_mask)
     return outputs, labels, costs, weights, mask, column_mask
 
 
@@ -147,11 +144,9 @@ def _judge_values(*data: Array) -> None:
     """Raises ValueError, naming the first argument with a value that is not allowed; traced ones are not looked at."""
     if any(isinstance(part, jax.core.Tracer) for part in data):
         return
-    outputs, labels, costs, weights, mask, column_mask = (np.asarray(part) for part in data)
+    outputs, costs, mask, column_mask = (np.asarray(part) for part in data)
     places = {"outputs": (outputs, np.isin(outputs, (-1, 0, 1)) | ~mask[:, None] | ~column_mask[None, :], "outputs are -1, 0 or +1")}
-    places["labels"] = labels, np.isin(labels, (-1, 1)) | ~mask, "labels are -1 or +1"
     places["costs"] = costs, ((costs >= 0) & (costs < np.inf)) | ~column_mask, "costs are finite and not negative"
-    places["weights"] = weights, ((weights > 0) & (weights < np.inf)) | ~mask, "weights are positive and finite; mask out what is not to count"
     for name, (values, is_allowed, wanted) in places.items():
         for place in np.argwhere(~is_allowed)[:1].tolist():
             raise ValueError(f"{name}{place} is {values[tuple(place)]:g}: {wanted}")
@@ -175,18 +170,18 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> War
         return None
     warm = initial.warm if isinstance(initial, L0Relaxation) else initial
     if not isinstance(warm, WarmStart):
-        raise ValueError(f"initial is a {type(initial).__name__}: an L0Relaxation or its `warm` is wanted")
+        raise ValueError(f"initial is a {type(initial).__name__}: expected an L0Relaxation or its `warm`")
     capacity, dtype = capacity_of(config, shape), jnp.result_type(float)
 
     def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
         missing = size - values.shape[0]
         if missing < 0:
-            raise ValueError(f"initial has {values.shape[0]} {name}: at most {size}, as this program has room for, are wanted")
+            raise ValueError(f"initial has {values.shape[0]} {name}: expected at most {size}, as this program has room for")
         widths = [(0, missing)] + [(0, 0)] * (values.ndim - 1)
         return jnp.pad(values, widths, constant_values=fill)
 
     if warm.primal.slacks.shape[0] != shape[0]:
-        raise ValueError(f"initial has {warm.primal.slacks.shape[0]} examples: {shape[0]} are wanted")
+        raise ValueError(f"initial has {warm.primal.slacks.shape[0]} examples: expected {shape[0]}")
     coefficients, selected = (extended("columns", part, shape[1]).astype(dtype) for part in warm.primal[:2])
     return WarmStart(
         Primal(coefficients, selected, warm.primal.slacks.astype(dtype)),

@@ -94,7 +94,7 @@ def strengthen(
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
       margin: [] rho in (0, 1].
-      weights: [m] positive price of an example that misses the margin; None for ones.
+      weights: [m] price of an example that misses the margin, not negative, 0 as `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots that hold no hypothesis; None for all True.
       config: static sizes.

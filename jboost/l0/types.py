@@ -23,7 +23,7 @@ class AllPairsConfig:
 
     def __post_init__(self) -> None:
         if not isinstance(self.first_order, FirstOrderConfig):
-            raise ValueError(f"config.solver.first_order is a {type(self.first_order).__name__}: a jboost.lp.FirstOrderConfig is wanted")
+            raise ValueError(f"config.solver.first_order is a {type(self.first_order).__name__}: expected a jboost.lp.FirstOrderConfig")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,11 +61,11 @@ class RelaxationConfig:
         check.choice("config.cuts", self.cuts, ("ordered", "either"))
         check.choice("config.selection", self.selection, ("violated", "new_columns"))
         if self.distance_factor is not None and not (isinstance(self.distance_factor, int | float) and self.distance_factor >= 1):
-            raise ValueError(f"config.distance_factor is {self.distance_factor}: a number from 1 up, or None for all pairs, is wanted")
+            raise ValueError(f"config.distance_factor is {self.distance_factor}: expected a number from 1 up, or None for all pairs")
         if not isinstance(self.solver, InteriorPointConfig | FirstOrderConfig | AllPairsConfig):
             name = type(self.solver).__name__
             raise ValueError(
-                f"config.solver is a {name}: a jboost.lp.InteriorPointConfig or FirstOrderConfig, or a jboost.l0.AllPairsConfig, is wanted"
+                f"config.solver is a {name}: expected a jboost.lp.InteriorPointConfig or FirstOrderConfig, or a jboost.l0.AllPairsConfig"
             )
 
 

@@ -58,7 +58,7 @@ def solve_unnormalised(
       labels: [m] -1 or +1.
       costs: c [U] >= 0.
       largest: [] K > 0, the most that a coefficient can be.
-      weights: [m] positive price of an error; None for ones.
+      weights: [m] price of an error, not negative, 0 as `mask` False; None for ones.
       mask: [m] bool, False for examples that only pad; None for all True.
       column_mask: [U] bool, False for slots that hold no hypothesis; None for all True.
       tolerance: as for `jboost.lp.solve`.

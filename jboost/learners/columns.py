@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, numerics, records, reduce
+from jboost.base import check, numerics, records, reduce, words
 from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
@@ -52,6 +52,7 @@ class Columns:
         del key
         num_columns = dataset.features.shape[1]
         if self.num_proposed > num_columns:
+            check.has_columns(num_columns)
             raise ValueError(f"num_proposed is {self.num_proposed}, but the features have {num_columns} columns: propose at most as many")
         columns = jnp.where(dataset.mask[:, None], self._answers(dataset.features), 0.0)
         return ColumnsState(_in_blocks(columns), signs(dataset))
@@ -126,10 +127,10 @@ class Columns:
 
     def describe(self, hypothesis: Column, names: Any) -> str:
         """The hypothesis in words."""
-        name = names[int(hypothesis.index)]
+        name = words.as_condition(str(names[int(hypothesis.index)]))
         if self.boolean:
-            return str(name) if hypothesis.sign > 0 else f"not {name}"
-        return str(name) if hypothesis.sign > 0 else f"-{name}"
+            return name if hypothesis.sign > 0 else f"not {name}"
+        return name if hypothesis.sign > 0 else f"-{name}"
 
     def _answers(self, columns: Array) -> Array:
         columns = jnp.asarray(columns)

@@ -107,4 +107,4 @@ def refuse_prices(learner: str, pair_weights: Any, costs: Any) -> None:
     """Raises ValueError where a learner that knows of edges only is asked to price pairs or orders."""
     for name, value in (("pair_weights", pair_weights), ("costs", costs)):
         if value is not None:
-            raise ValueError(f"{name} is not None: {learner} maximises the edge alone; hand in a learner that prices pairs, or None")
+            raise ValueError(f"{name} is not None: {learner} maximises the edge alone; pass a learner that prices pairs, or None")

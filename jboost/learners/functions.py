@@ -71,6 +71,6 @@ def from_functions(
     """
     for name, function in (("init", init), ("propose", propose), ("outputs", outputs)):
         if not callable(function):
-            raise ValueError(f"{name} is {function!r}: a function is wanted")
+            raise ValueError(f"{name} is {function!r}: expected a function")
     check.choice("has_negations", has_negations, (False, True))
     return FunctionLearner(init, propose, outputs, has_negations)

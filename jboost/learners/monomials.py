@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, records
+from jboost.base import check, records, words
 from jboost.base.boosting import Everything, Proposal, signs
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -62,7 +62,8 @@ class Monomials:
         del key
         num_attributes = dataset.features.shape[1]
         if self.max_order is not None and self.max_order > num_attributes:
-            raise ValueError(f"max_order is {self.max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
+            check.has_columns(num_attributes)
+            raise ValueError(f"max_order is {self.max_order}, above the {num_attributes} attributes: pass {num_attributes}, or None for any order")
         prices = self._prices(num_attributes, jnp.sum(dataset.mask))
         prices = jnp.concatenate([jnp.asarray(self.constant_cost, prices.dtype).reshape(1), prices])
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float))
@@ -140,8 +141,8 @@ class Monomials:
     def describe(self, hypothesis: Monomial, names: Any) -> str:
         """The conjunction in words, in parentheses after a minus where its answer is -1."""
         literals = np.asarray(hypothesis.literals)
-        words = [str(names[place]) if literals[place] > 0 else f"not {names[place]}" for place in np.flatnonzero(literals)]
-        conjunction = " and ".join(words) if words else "always"
+        asked = [(words.as_condition(str(names[place])), literals[place] > 0) for place in np.flatnonzero(literals)]
+        conjunction = " and ".join(name if is_positive else f"not {name}" for name, is_positive in asked) or "always"
         return conjunction if hypothesis.sign > 0 else f"-({conjunction})"
 
 
@@ -153,7 +154,7 @@ def judge_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
         is_bad &= ~np.isnan(features)
     for row, column in np.argwhere(is_bad)[:1]:
         remedy = "SearchConfig(missing=True) takes NaN" if np.isnan(features[row, column]) else "jboost.data.binarization makes such attributes"
-        raise ValueError(f"features[{row}, {column}] is {features[row, column]:g}: 0 or 1 is wanted of {learner}; {remedy}")
+        raise ValueError(f"features[{row}, {column}] is {features[row, column]:g}: expected 0 or 1 of {learner}; {remedy}")
 
 
 @functools.partial(jax.jit, static_argnames="num_attributes")
@@ -167,7 +168,7 @@ def _judge_prices(prices: Array) -> None:
     if isinstance(prices, jax.core.Tracer):
         return
     for place in np.flatnonzero(~(np.asarray(prices) >= 0))[:1]:
-        raise ValueError(f"cost is {float(prices[place]):g} of monomials of order {place + 1}: costs from 0 up are wanted")
+        raise ValueError(f"cost is {float(prices[place]):g} of monomials of order {place + 1}: expected costs from 0 up")
 
 
 def _all_literals(num_attributes: int, max_order: int) -> np.ndarray:
@@ -232,7 +233,7 @@ def monomials(
         check.choice("cost", cost, ("mdl",))
         cost = costs.mdl(check.number("kappa", kappa, low=0))
     elif not callable(cost):
-        raise ValueError(f"cost is {cost!r}: 'mdl' or a function of jboost.monomials.costs is wanted")
+        raise ValueError(f"cost is {cost!r}: expected 'mdl' or a function of jboost.monomials.costs")
     elif jax.tree_util.all_leaves([cost]):
         cost = costs.OwnCost(cost)
     constant_cost = check.number("constant_cost", constant_cost, low=0, high=check.LARGEST)

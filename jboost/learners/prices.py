@@ -22,7 +22,7 @@ class Worth(NamedTuple):
 def judge_cost(cost: float) -> float:
     """What a hypothesis costs, static. Raises ValueError for what is not allowed, and for a traced number."""
     if isinstance(cost, jax.core.Tracer):
-        raise ValueError("cost is traced, and is a part of this learner's structure: hand in a number, or monomials, whose kappa may be traced")
+        raise ValueError("cost is traced, and is a part of this learner's structure: pass a number, or monomials, whose kappa may be traced")
     check.number("cost", cost, low=0, high=check.LARGEST)
     return float(cost)
 

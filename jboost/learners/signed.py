@@ -109,6 +109,6 @@ def signs(learner: Any) -> Signs:
     if isinstance(learner, Signs):
         return learner
     if not all(callable(getattr(learner, name, None)) for name in ("init", "propose", "outputs")) or isinstance(learner, type):
-        raise ValueError(f"learner is {learner!r}: something with init, propose and outputs is wanted, such as jboost.learners.pool()")
+        raise ValueError(f"learner is {learner!r}: expected something with init, propose and outputs, such as jboost.learners.pool()")
     check.pytree_of_numbers("learner", learner, remedy="register its dataclass by jboost.learners.register")
     return Signs(learner)

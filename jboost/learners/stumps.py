@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import boosting, check, numerics, records, reduce
+from jboost.base import boosting, check, numerics, records, reduce, words
 from jboost.base.boosting import Proposal
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
@@ -108,7 +108,7 @@ class Stumps:
     def _priced(self, state: StumpsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
         """The stumps of greatest worth (paper 001, (21)), the best split and sign of each feature; a product of m x m matrices for each."""
         if self.abstain:
-            raise ValueError("learner is stumps(abstain=True), which has no prices: hand in stumps() or learners.monomials")
+            raise ValueError("learner is stumps(abstain=True), which has no prices: pass stumps() or learners.monomials")
         num_examples = len(example_weights)
         order, sorted_values = (leaf.reshape(-1, num_examples) for leaf in (state.order, state.values))
         pairs = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype)
@@ -174,7 +174,7 @@ class Stumps:
         left, right = (f"{float(side):+.0f}" if side else "0" for side in (hypothesis.left, hypothesis.right))
         if hypothesis.left == hypothesis.right:
             return f"{right} always"
-        return f"{right} if {names[int(hypothesis.feature)]} > {_in_words(np.asarray(hypothesis.threshold)[()])} else {left}"
+        return f"{right} if {words.quoted(str(names[int(hypothesis.feature)]))} > {_in_words(np.asarray(hypothesis.threshold)[()])} else {left}"
 
     def _search_edges(self, order: Array, values: Array, signed: Array) -> _Best:
         dtype = signed.dtype

@@ -70,7 +70,7 @@ class Trained:
         scores = jax.eval_shape(self.apply, params, state.features)
         if not isinstance(scores, jax.ShapeDtypeStruct) or scores.shape != state.labels.shape:
             what = list(scores.shape) if isinstance(scores, jax.ShapeDtypeStruct) else scores
-            raise ValueError(f"apply returns {what} on features {list(state.features.shape)}: one score a row is wanted, {list(state.labels.shape)}")
+            raise ValueError(f"apply returns {what} on features {list(state.features.shape)}: expected one score a row, {list(state.labels.shape)}")
         params = self._fit(params, state, example_weights, key_batches)
         outputs = jnp.tanh(self.apply(params, state.features))[None, :]
         edges, _ = criteria.edges(outputs, example_weights * state.labels)
@@ -164,9 +164,9 @@ def trained(
     """
     for name, function in (("init", init), ("apply", apply)):
         if not callable(function):
-            raise ValueError(f"{name} is {function!r}: a function is wanted, such as those of jboost.learners.mlp((16,))")
+            raise ValueError(f"{name} is {function!r}: expected a function, such as those of jboost.learners.mlp((16,))")
     if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
-        raise ValueError(f"optimizer is {optimizer!r}: an optax.GradientTransformation is wanted, such as optax.adam(1e-2)")
+        raise ValueError(f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as optax.adam(1e-2)")
     check.count("num_steps", num_steps, low=1)
     if batch_size is not None:
         check.count("batch_size", batch_size, low=1)
@@ -216,7 +216,7 @@ def mlp(hidden_sizes: tuple[int, ...]) -> tuple[MLPInit, Callable[[PyTree, Array
     True
     """
     if not isinstance(hidden_sizes, (tuple, list)):
-        raise ValueError(f"hidden_sizes is {hidden_sizes!r}: a tuple of sizes is wanted, such as (16,)")
+        raise ValueError(f"hidden_sizes is {hidden_sizes!r}: expected a tuple of sizes, such as (16,)")
     for index, size in enumerate(hidden_sizes):
         check.count(f"hidden_sizes[{index}]", size, low=1)
     return MLPInit(tuple(int(size) for size in hidden_sizes)), apply_mlp

@@ -1,9 +1,8 @@
-"""Linear programs: two solvers behind one door and a simplex method for LP-Boost's, bounds that hold wherever they stop, many in one call."""
+"""Linear programs: two solvers behind one function, and bounds that hold wherever they stop, for many programs in one call."""
 
 from jboost.lp.bounds import recompute_bounds
 from jboost.lp.first_order import FirstOrderConfig, WarmStart, extend
 from jboost.lp.interior_point import InteriorPointConfig
-from jboost.lp.margin_simplex import SimplexConfig
 from jboost.lp.problem import LinearProgram, make_program, validate
 from jboost.lp.solve import solve
 from jboost.lp.types import History, LPSolution, ProofConfig
@@ -15,7 +14,6 @@ __all__ = [
     "LPSolution",
     "LinearProgram",
     "ProofConfig",
-    "SimplexConfig",
     "WarmStart",
     "extend",
     "make_program",

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -41,8 +41,9 @@ _FIXED = 2  # positions of the sum of the votes and of the constant
 
 @dataclasses.dataclass(frozen=True)
 class SimplexConfig:
-    """Static sizes of the simplex method."""
+    """Static sizes of the simplex method, which solves the programs of LP-Boost alone."""
 
+    PUBLIC_NAME: ClassVar[str] = "jboost.lpboost.SimplexConfig"
     max_iterations: int = 50_000
     refresh_every: int = 500  # pivots after which the table is computed anew, which removes rounding errors
 

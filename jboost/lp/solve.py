@@ -14,6 +14,7 @@ from jboost.base.types import Array, ArrayLike
 from jboost.lp import derivatives, first_order, interior_point
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
+from jboost.lp.margin_simplex import SimplexConfig
 from jboost.lp.problem import LinearProgram, fits_in_memory, prepare
 from jboost.lp.types import LPSolution
 
@@ -58,7 +59,8 @@ def solve(
       `lower_bound` may be further off than the tolerance there.
 
     Raises:
-      ValueError: at trace time, naming the argument, where shapes do not agree. Values are judged by `jboost.lp.validate` on the host.
+      ValueError: at trace time, naming the argument, where shapes do not agree, and for a config of another method. Values are judged by
+        `jboost.lp.validate` on the host.
 
     >>> import jboost
     >>> program = jboost.lp.make_program([-3.0, -5.0], [[1.0, 0.0], [0.0, 2.0], [3.0, 2.0]], row_upper=[4.0, 12.0, 18.0])
@@ -70,9 +72,14 @@ def solve(
     if tolerance is None:
         tolerance = 1e-8 if problem.objective.dtype == jnp.dtype("float64") else 1e-5
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True).astype(problem.objective.dtype)
+    if isinstance(config, SimplexConfig):
+        raise ValueError(
+            "config is a jboost.lpboost.SimplexConfig, whose method solves the programs of LP-Boost alone (jboost.lpboost.solve and fit): "
+            "pass a jboost.lp.InteriorPointConfig or a jboost.lp.FirstOrderConfig, or leave config out"
+        )
     config = check.config("config", _default_config(problem) if config is None else config, InteriorPointConfig, FirstOrderConfig)
     if initial is not None and isinstance(config, InteriorPointConfig):
-        raise ValueError("initial is for the first-order method: hand in config=jboost.lp.FirstOrderConfig() as well, or leave it out")
+        raise ValueError("initial is for the first-order method: pass config=jboost.lp.FirstOrderConfig() as well, or leave it out")
     if initial is not None:
         num_rows, num_columns = problem.operator.shape
         initial = first_order.extend(initial, num_columns=num_columns, num_rows=num_rows)

@@ -58,13 +58,13 @@ def path(
     """
     nus = check.numbers("nus", nus, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1)
     booster = make_booster(learner, tolerance=tolerance, stop_on=stop_on, config=config)
-    boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
     return _path(booster, learner, dataset, key, nus, max_rounds=max_rounds)
 
 
 @functools.partial(jax.jit, static_argnames=("max_rounds",))
 def _path(booster: LPBoost, learner: Any, dataset: Dataset, key: Array | None, nus: Array, *, max_rounds: int) -> Fit:
-    first = boosting.start(dataclasses.replace(booster, nu=nus[0]), learner, dataset, key=key, max_rounds=max_rounds)
+    first = boosting.begin(dataclasses.replace(booster, nu=nus[0]), learner, dataset, key=key, max_rounds=max_rounds)
     return paths.walk(first, nus, _reopen, dataset)
 
 

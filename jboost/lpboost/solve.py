@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, boosting, check, devices, reduce, types
+from jboost.base import batching, boosting, check, devices, labelled, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
@@ -52,7 +52,7 @@ def solve(
       margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two columns.
       nu: [] in (0, 1]; below 1 / m the hard margin.
       tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in float32.
-      weights: [m] positive importance of each example, D_i = p_i / nu with p_i its share; None for ones.
+      weights: [m] importance of each example, not negative, 0 as `mask` False; D_i = p_i / nu with p_i its share. None for ones.
       mask: [m] bool, False for rows that only pad.
       initial: a solution by the same method over these columns or the first of them, to begin with; the interior point method has no use for it.
       config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`;
@@ -75,22 +75,22 @@ def solve(
         raise ValueError("margins has no rows: votes need at least one example")
     if margins.shape[1] == 0:
         raise ValueError("margins has no columns: votes need at least one hypothesis")
-    weights, mask = types.fill(weights, mask, margins.shape[0])
+    weights, mask = labelled.validate_weights(weights, mask, margins.shape[0])
     nu = check.number("nu", nu, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1)
     if tolerance is None:
         tolerance = 1e-7 if jnp.result_type(float) == jnp.dtype("float64") else 1e-4
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
     config = _choose(config, initial, margins)
     initial = None if initial is None else _grown(initial, margins, config)
-    examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
-    return _solve(examples, nu, tolerance, initial, config=config)
+    rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    return _solve(rows, nu, tolerance, initial, config=config)
 
 
 def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Array) -> Config:
     """The method that is asked for, or that of the solution to begin with, or the faster one."""
     judge_config(config)
     if initial is not None and not isinstance(initial, LPBoostSolution):
-        raise ValueError(f"initial is a {type(initial).__name__}: a jboost.lpboost.LPBoostSolution is wanted")
+        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.lpboost.LPBoostSolution")
     if config is not None:
         return config
     if initial is not None:
@@ -103,7 +103,7 @@ def _grown(initial: LPBoostSolution, margins: Array, config: Config) -> LPBoostS
     (num_examples, num_columns), found = margins.shape, (*initial.example_weights.shape, *initial.coefficients.shape)
     if len(found) != 2 or found[0] != num_examples or found[1] > num_columns:
         what = " x ".join(map(str, found)) if len(found) == 2 else "a batch of"
-        raise ValueError(f"initial is a solution of {what} margins: {num_examples} rows and at most {num_columns} columns are wanted")
+        raise ValueError(f"initial is a solution of {what} margins: expected {num_examples} rows and at most {num_columns} columns")
     if type(master.method_of(initial.warm)) is not type(config):
         raise ValueError(f"initial is by another method than config, {type(config).__name__}")
     votes = jnp.pad(initial.coefficients, (0, num_columns - found[1]))

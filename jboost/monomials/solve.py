@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, devices, numerics
+from jboost.base import check, devices, labelled, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
@@ -145,12 +145,13 @@ def _judge(
     num_examples, num_attributes = table.shape
     if num_examples > _MOST_ROWS:
         raise ValueError(f"features has {num_examples} rows: {_MOST_ROWS} at most; merge equal ones (jboost.data.merging) or take a sample")
-    signs = check.numeric("labels", labels, shape=(num_examples,), kinds="fi")
+    signs = check.label_array("labels", labels, shape=(num_examples,), kinds="fi")
     weights = check.numeric("example_weights", example_weights, shape=(num_examples,), kinds="fiu")
     if max_order is not None:
         check.count("max_order", max_order, low=0)
         if max_order > num_attributes:
-            raise ValueError(f"max_order is {max_order}, above the {num_attributes} attributes: hand in {num_attributes}, or None for any order")
+            check.has_columns(num_attributes)
+            raise ValueError(f"max_order is {max_order}, above the {num_attributes} attributes: pass {num_attributes}, or None for any order")
     highest = num_attributes if max_order is None else max_order
     prices, rewards = None, None
     if costs is not None:
@@ -164,6 +165,9 @@ def _judge(
     prices = jnp.zeros((highest + 1,), dtype) if prices is None else prices.astype(dtype)
     rewards = None if rewards is None else rewards.astype(dtype)
     kept = jnp.ones((num_examples,), bool) if mask is None else check.numeric("mask", mask, shape=(num_examples,), kinds="b")
+    if rewards is None:  # an example of weight 0 may count in pairs
+        kept = labelled.without_zeros(weights, kept)
+    labelled.validate_known_labels(signs, kept)
     _judge_values(table, signs, weights, prices, rewards, kept)
     if num_examples == 0:  # one that does not count
         table, signs, weights, kept = (jnp.pad(part, [(0, 1)] + [(0, 0)] * (part.ndim - 1)) for part in (table, signs, weights, kept))
@@ -177,16 +181,15 @@ def _float_of(dtype: Any) -> Any:
 
 
 def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rewards: Array | None, mask: Array) -> None:
-    if any(isinstance(part, jax.core.Tracer) for part in (table, labels, weights, costs, rewards, mask)):
+    if check.are_traced(table, labels, weights, costs, rewards, mask):
         return
     kept = np.asarray(mask)
     values = np.asarray(table, np.float64)
     is_bad = ~np.isin(values, (0, 1)) & ~np.isnan(values) & kept[:, None]
     if is_bad.any():
         row, column = np.argwhere(is_bad)[0]
-        raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: 0 or 1 is wanted; jboost.data.binarization makes such attributes")
+        raise ValueError(f"features[{row}, {column}] is {values[row, column]:g}: expected 0 or 1; jboost.data.binarization makes such attributes")
     for name, array, allowed in (
-        ("labels", np.where(kept, labels, 1), lambda x: np.abs(x) == 1),
         ("example_weights", np.where(kept, weights, 0), lambda x: (x >= 0) & np.isfinite(x)),
         ("costs", np.asarray(costs), lambda x: x >= 0),
         (
@@ -196,10 +199,8 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
         ),
     ):
         for place in np.argwhere(~allowed(array))[:1].tolist():
-            wanted = {"labels": "-1 or +1", "costs": "a number from 0 up, or +inf for an order that is not allowed"}.get(
-                name, "a finite number from 0 up"
-            )
-            raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: {wanted} is wanted")
+            expected = "a number from 0 up, or +inf for an order that is not allowed" if name == "costs" else "a finite number from 0 up"
+            raise ValueError(f"{name}{place} is {array[tuple(place)]:g}: expected {expected}")
     total = _add_up("example_weights", 0.0, np.where(kept, weights, 0), weights.dtype)
     if rewards is not None:
         is_wanted = np.asarray(labels) > 0
@@ -211,9 +212,11 @@ def _judge_values(table: Array, labels: Array, weights: Array, costs: Array, rew
 
 def _add_up(name: str, before: float, amounts: np.ndarray, dtype: Any) -> float:
     """The sum of amounts and of those before. Raises ValueError where the float type does not hold it."""
-    total = before + float(np.sum(amounts, dtype=np.float64))
-    if not total <= float(jnp.finfo(dtype).max):
-        raise ValueError(f"{name} sum to {total:g} in all, more than {dtype} holds: scale them down")
+    with np.errstate(over="ignore"):
+        total = before + float(np.sum(amounts, dtype=np.float64))
+    most = float(jnp.finfo(dtype).max)
+    if not total <= most:
+        raise ValueError(f"{name} sum to {total:g} in all, more than {dtype} holds ({most:.2g}): divide all of them by one large number")
     return total
 
 

@@ -39,6 +39,7 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
       ...
     ValueError: operator: rmatvec is not the adjoint of matvec: <A x, y> is ..., <x, A'y> is ...; entry [0, 1] is 0 by matvec and 1 by rmatvec
     """
+    check.on_host("jboost.operators.check_adjoint", instead="check the operator before", operator=operator, key=key)
     check.count("num_trials", num_trials, low=1)
     operator = as_operator(operator)
     rows, columns = operator.shape
@@ -46,7 +47,7 @@ def check_adjoint(operator: Any, *, key: Array | None = None, num_trials: int = 
         return
     for name, product, size in (("matvec", operator.matvec, columns), ("rmatvec", operator.rmatvec, rows)):
         if np.any(np.abs(np.asarray(product(jnp.zeros((size,), float)))) > 0):
-            raise ValueError(f"operator.{name} of zeros is not 0: a product with a matrix is wanted, without anything added to it")
+            raise ValueError(f"operator.{name} of zeros is not 0: expected a product with a matrix, without anything added to it")
     right_key, left_key = jax.random.split(jax.random.key(0) if key is None else key)
     right, left = _random_signs(right_key, (num_trials, columns)), _random_signs(left_key, (num_trials, rows))
     images, back = (np.asarray(part).astype(np.float64) for part in _products(operator, right, left))

@@ -109,7 +109,7 @@ def stack(operators: Sequence[Any], *, axis: int = 0) -> Blocks:
     for index, part in enumerate(parts):
         if part.shape[1 - axis] != parts[0].shape[1 - axis]:
             what = ("columns", "rows")[axis]
-            raise ValueError(f"operators[{index}] has {part.shape[1 - axis]} {what}, operators[0] has {parts[0].shape[1 - axis]}: as many are wanted")
+            raise ValueError(f"operators[{index}] has {part.shape[1 - axis]} {what}, operators[0] has {parts[0].shape[1 - axis]}: expected as many")
     return Blocks(tuple((part,) for part in parts) if axis == 0 else (tuple(parts),))
 
 

@@ -128,11 +128,11 @@ def from_functions(
     [[-1.0, 1.0, 0.0], [0.0, -1.0, 1.0]]
     """
     if not isinstance(shape, (tuple, list)) or len(shape) != 2:
-        raise ValueError(f"shape is {shape!r}: the number of rows and the number of columns are wanted")
+        raise ValueError(f"shape is {shape!r}: expected the number of rows and the number of columns")
     for index, size in enumerate(shape):
         check.count(f"shape[{index}]", size, low=0)
     rows, columns = int(shape[0]), int(shape[1])
-    check.pytree_of_numbers("data", data, remedy="hand in arrays, and other things by functools.partial")
+    check.pytree_of_numbers("data", data, remedy="pass arrays, and other things by functools.partial")
     data = jax.tree.map(jnp.asarray, data)
     for name, function, size, wanted in (("matvec", matvec, columns, rows), ("rmatvec", rmatvec, rows, columns)):
         _judge(name, function, data, size, wanted)
@@ -141,7 +141,7 @@ def from_functions(
 
 def _judge(name: str, function: Callable[..., Array], data: PyTree, size: int, wanted: int) -> None:
     if not callable(function):
-        raise ValueError(f"{name} is a {type(function).__name__}: a function is wanted")
+        raise ValueError(f"{name} is a {type(function).__name__}: expected a function")
     try:
         hash(function)
     except TypeError as error:
@@ -152,4 +152,4 @@ def _judge(name: str, function: Callable[..., Array], data: PyTree, size: int, w
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} fails on a vector of shape [{size}]: {error}") from error
     if answer.shape != (wanted,):
-        raise ValueError(f"{name} of a vector of shape [{size}] has shape {list(answer.shape)}: the wanted shape is [{wanted}]")
+        raise ValueError(f"{name} of a vector of shape [{size}] has shape {list(answer.shape)}: expected shape [{wanted}]")

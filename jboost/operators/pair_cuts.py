@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import brackets, check, numerics
+from jboost.base import brackets, check, labelled, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.operators import sums
@@ -209,9 +209,9 @@ def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | Non
     said = sums.judged("outputs", outputs, "m", "U")
     signs = sums.judged("labels", labels, said.shape[0])
     kept = jnp.ones(signs.shape, bool) if mask is None else check.numeric("mask", mask, shape=signs.shape, kinds="b")
+    labelled.validate_known_labels(signs, kept)
     said, signs = jnp.where(kept[:, None], said, 0), jnp.where(kept, signs, 0)
     _judge("outputs", said, lambda known: np.isin(known, (-1, 0, 1)), "outputs are -1, 0 or +1")
-    _judge("labels", jnp.where(kept, signs, 1), lambda known: np.isin(known, (-1, 1)), "labels are -1 or +1")
     hits = (said == signs[:, None]).astype(said.dtype)
     misses = (said != -signs[:, None]).astype(said.dtype)  # y_i = -y_i' wherever there is a cut
     if pairs is None:
@@ -226,7 +226,7 @@ def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | Non
 def _judge_pairs(pairs: ArrayLike, num_first: int, num_second: int) -> Array:
     places = check.numeric("pairs", pairs, shape=("k", 2), kinds="iu").astype(jnp.int32)
     limits = np.array([[num_first, num_second]])
-    _judge("pairs", places, lambda known: (known >= -1) & (known < limits), f"below {num_first} and {num_second}, or -1 for padding, are wanted")
+    _judge("pairs", places, lambda known: (known >= -1) & (known < limits), f"expected numbers below {num_first} and {num_second}, or -1 for padding")
     return places
 
 

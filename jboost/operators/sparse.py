@@ -92,7 +92,7 @@ def sparse(bcoo: Any) -> Sparse:
     bcoo = _listed(bcoo)
     if bcoo.ndim != 2 or bcoo.n_batch or bcoo.n_dense:
         raise ValueError(
-            f"bcoo has shape {list(bcoo.shape)}, n_batch={bcoo.n_batch}, n_dense={bcoo.n_dense}: a matrix without such dimensions is wanted"
+            f"bcoo has shape {list(bcoo.shape)}, n_batch={bcoo.n_batch}, n_dense={bcoo.n_dense}: expected a matrix without such dimensions"
         )
     num_rows, num_columns = bcoo.shape
     data = sums.judged("bcoo.data", bcoo.data, "entries")
@@ -120,7 +120,7 @@ def _listed(matrix: Any) -> BCOO:
         places = (lines, matrix.indices) if isinstance(matrix, CSR) else (matrix.indices, lines)
         return BCOO((matrix.data, jnp.stack(places, axis=1)), shape=matrix.shape)
     if not isinstance(matrix, BCOO):
-        raise ValueError(f"bcoo is a {type(matrix).__name__}: a jax.experimental.sparse.BCOO is wanted; BCOO.fromdense makes one")
+        raise ValueError(f"bcoo is a {type(matrix).__name__}: expected a jax.experimental.sparse.BCOO; BCOO.fromdense makes one")
     return matrix
 
 

@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, loops, numerics, types
+from jboost.base import check, labelled, loops, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
@@ -80,7 +80,7 @@ def leave_one_out(
     Args:
       points: [n, 2], real.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
       model: which separators are equally likely.
       max_separators: room for distinct separators that may be optimal without some point; static. With None it starts at 256, and
@@ -95,8 +95,8 @@ def leave_one_out(
       lie more than 2^200 apart (2^20 with 32-bit words).
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
-        give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; for labels and weights that are known
+        and not allowed. Other values that are not allowed give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [4.0, 0.0], [5.0, 0.0]]
@@ -106,8 +106,7 @@ def leave_one_out(
     """
     check.choice("model", model, ("max_margin", "occurrence"))
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     if max_separators is not None:
         check.count("max_separators", max_separators, low=2)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
@@ -117,7 +116,7 @@ def leave_one_out(
         method = "branch_and_bound" if is_large or isinstance(config, BranchAndBoundConfig) else "sweep"
     if method == "branch_and_bound":
         if model != "max_margin" or is_traced:
-            raise ValueError("method is 'branch_and_bound', which takes concrete arrays and the model 'max_margin': hand in 'sweep'")
+            raise ValueError("method is 'branch_and_bound', which takes concrete arrays and the model 'max_margin': pass 'sweep'")
         bounds_config = judge_config(config, BranchAndBoundConfig, method) or BranchAndBoundConfig()
         return _by_branch_and_bound(points, labels, weights, mask, max_separators, bounds_config)
     sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()

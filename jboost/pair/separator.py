@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, types
+from jboost.base import check, labelled, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -73,7 +73,7 @@ def optimal_separator(
       points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three classifiers (Theorem 4.1): by the sweep
         O(m n^2 log n) work, for a few hundred points; by branch and bound over cells of planes far less, for up to a hundred thousand.
       labels: [n], +1 or -1.
-      weights: [n], positive; what it costs to misclassify each point, in any unit. None for ones.
+      weights: [n], not negative, 0 as `mask` False; what it costs to misclassify each point, in any unit. None for ones.
       mask: [n] bool, False for rows that only pad.
       tie_break: "margin" for the largest margin among all optimal separator sets; None for some optimal set, which is
         faster where there are many.
@@ -93,8 +93,9 @@ def optimal_separator(
       constant classifier, normal is 0, bias +1 or -1, and the margin infinite; a constant that ties wins by its margin.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
-        (NaN, weights that are not positive, other labels) give status INVALID_INPUT and a NaN loss; `jboost.validate` names them on the host.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; where labels and weights are known, for values
+        that are not allowed. Where they are traced (other labels, negative weights), and for NaN among points, the status is INVALID_INPUT and the
+        loss NaN; `jboost.validate` names the value on the host.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [2.0, 0.0], [1.0, 3.0], [4.0, 1.0]]
@@ -109,9 +110,8 @@ def optimal_separator(
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     points = check.numeric("points", points, shape=("n", "2] or [n, 3"), kinds="fiu")
     if points.shape[1] not in (2, 3):
-        raise ValueError(f"points has shape {list(points.shape)}: the wanted shape is [n, 2] or [n, 3]")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+        raise ValueError(f"points has shape {list(points.shape)}: expected shape [n, 2] or [n, 3]")
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     check.watcher("on_step", on_step)
     options = {"all_optima": tie_break == "margin", "flip_misclassified": fat == "flipped"}
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
@@ -128,7 +128,7 @@ def optimal_separator(
         return branch_and_bound.solve(points, labels, weights, mask, config=bounds_config, on_step=on_step, initial=initial, **options)
     for name, value in (("on_step", on_step), ("initial", initial)):
         if value is not None:
-            raise ValueError(f"{name} is given, and the method is 'sweep', which makes no steps: leave it out, or hand in method='branch_and_bound'")
+            raise ValueError(f"{name} is given, and the method is 'sweep', which makes no steps: leave it out, or pass method='branch_and_bound'")
     sweep_config = (judge_config(config, SweepConfig, method) or SweepConfig()).resolved()
     if sweep_config.word_bits == 32 and points.dtype.itemsize > 4:
         raise ValueError(f"points has dtype {points.dtype}: config.word_bits = 32 takes points of at most 32 bits")
@@ -143,7 +143,7 @@ def _judge_traced(method: str, config: object, on_step: OnStep | None, initial: 
     if isinstance(config, BranchAndBoundConfig):
         asked.append("config is a BranchAndBoundConfig")
     if asked and is_traced:
-        raise ValueError(f"{asked[-1]}, which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+        raise ValueError(f"{asked[-1]}, which the host drives, and the arguments are traced: pass 'sweep' under jit and vmap")
 
 
 def _choose_method(
@@ -160,7 +160,7 @@ def _choose_method(
 def judge_config(config: object, wanted: type[_Config], method: str) -> _Config | None:
     """The config, if there is one; ValueError where it is another method's."""
     if config is not None and not isinstance(config, wanted):
-        raise ValueError(f"config is a {type(config).__name__}: a jboost.pair.{wanted.__name__} is wanted for method {method!r}")
+        raise ValueError(f"config is a {type(config).__name__}: expected a jboost.pair.{wanted.__name__} for method {method!r}")
     return config
 
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import lp
-from jboost.base import check, loops, numerics, types
-from jboost.base.predict import predict_scores
+from jboost.base import check, labelled, loops, numerics
+from jboost.base.predict import predict_scores, unless_invalid
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.instance import is_kept_by_cast
@@ -41,7 +41,7 @@ class DistanceSeparator(NamedTuple):
 @predict_scores.register
 def _(model: DistanceSeparator, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
-    return _scores(model.normal, model.anchor, model.bias, features.astype(model.normal.dtype))
+    return _scores(model.normal, model.anchor, unless_invalid(model, model.bias), features.astype(model.normal.dtype))
 
 
 def _scores(normal: Array, anchor: Array, bias: Array, points: Array) -> Array:
@@ -58,7 +58,7 @@ def least_distance_separator(
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
 
     Returns:
@@ -67,8 +67,8 @@ def least_distance_separator(
         the line; of points that it does not hold nothing is proven.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong. Values that are not allowed give status
-        INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong; for labels and weights that are known and not
+        allowed. Other values that are not allowed give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> separator = jboost.pair.least_distance_separator([[0.0, 0.0], [2.0, 0.0], [3.0, 1.0]], [-1, 1, 1])
@@ -76,8 +76,7 @@ def least_distance_separator(
     (0.0, 0.0)
     """
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     if points.shape[0] == 0:
         raise ValueError("points has no rows: a linear program needs one at least")
     return _solve(points, labels, weights, mask)
@@ -147,7 +146,7 @@ def least_squared_distance_separator(
     Args:
       points: [n, 2], real, n at least 1.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
       ridge: [] positive, in coordinates whose larger extent is 2: the smaller, the narrower a gap may be.
 
@@ -157,8 +156,8 @@ def least_squared_distance_separator(
         PRECISION_LIMIT where the float type does not hold the points or the line; of points that it does not hold nothing is proven.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, and for a concrete ridge of 0 or less. Values that are
-        not allowed give status INVALID_INPUT and NaN.
+      ValueError: at trace time, naming the argument, where a shape or a kind is wrong, for a concrete ridge of 0 or less, and for labels and
+        weights that are known and not allowed. Other values that are not allowed give status INVALID_INPUT and NaN.
 
     >>> import jboost
     >>> separator = jboost.pair.least_squared_distance_separator([[0.0, 0.0], [2.0, 0.0], [3.0, 1.0]], [-1, 1, 1])
@@ -166,8 +165,7 @@ def least_squared_distance_separator(
     (0.0, True)
     """
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     if points.shape[0] == 0:
         raise ValueError("points has no rows: a quadratic program needs one at least")
     ridge = jnp.asarray(check.number("ridge", ridge, low=0, open_low=True), jnp.result_type(float))

@@ -45,7 +45,7 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
     >>> [round(w, 3) for w in confident.weights.tolist()]
     [2.197, 2.197, 1.0]
     """
-    labels = check.numeric("labels", labels, shape=("n",), kinds="fi")
+    labels = check.label_array("labels", labels, shape=("n",), kinds="fi")
     probabilities = check.numeric("probabilities", probabilities, shape=(labels.shape[0],), kinds="f")
     is_allowed = (jnp.abs(labels) == 1) & (probabilities >= 0) & (probabilities <= 1)
     if not isinstance(is_allowed, jax.core.Tracer):
@@ -59,7 +59,6 @@ def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> Confident
 
 def _judge(labels: np.ndarray, probabilities: np.ndarray) -> None:
     """Raises ValueError, naming the argument, at the first label or probability that is none."""
-    for i in np.flatnonzero(np.abs(labels) != 1)[:1]:
-        raise ValueError(f"labels[{i}] is {labels[i]:g}: labels are -1 or +1")
+    check.require_labels(labels, np.ones(len(labels), bool))
     for i in np.flatnonzero(~((probabilities >= 0) & (probabilities <= 1)))[:1]:
-        raise ValueError(f"probabilities[{i}] is {probabilities[i]:g}: a probability from 0 to 1, that the label is right, is wanted")
+        raise ValueError(f"probabilities[{i}] is {probabilities[i]:g}: expected a probability from 0 to 1, that the label is right")

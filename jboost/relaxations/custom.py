@@ -110,6 +110,6 @@ def from_functions(
     """
     for name, function in (("value", value), ("conjugate", conjugate), ("smoothed_argmin", smoothed_argmin)):
         if not callable(function):
-            raise ValueError(f"{name} is a {type(function).__name__}: a function is wanted")
+            raise ValueError(f"{name} is a {type(function).__name__}: expected a function")
     check.pytree_of_numbers("parameters", parameters, remedy="numbers and arrays only; what is static belongs in the functions")
     return CustomRelaxation(parameters, value, conjugate, smoothed_argmin)

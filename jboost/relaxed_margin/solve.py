@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, boosting, check, reduce, types
+from jboost.base import batching, boosting, check, labelled, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
@@ -49,7 +49,7 @@ def solve(
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as rounding alone takes 2e-6 of them.
       votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's |w|_1 <= 1.
-      weights: [m] positive importance of each example; two examples of weight one count as one of weight two. None for ones.
+      weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.
       config: static sizes.
 
@@ -71,20 +71,20 @@ def solve(
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
-    weights, mask = types.fill(weights, mask, margins.shape[0])
+    weights, mask = labelled.validate_weights(weights, mask, margins.shape[0])
     config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
     judge_prices(relaxation, price)
-    examples = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
-    check_feasible(relaxation, examples)
-    return _solve(examples, relaxation, tolerance, price, config=config)
+    rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    check_feasible(relaxation, rows)
+    return _solve(rows, relaxation, tolerance, price, config=config)
 
 
 def judge_prices(relaxation: Any, votes: Any) -> None:
     """Raises ValueError unless these are a relaxation and a price of votes, made of numbers."""
     for name, value, method in (("relaxation", relaxation, "smoothed_argmin"), ("votes", votes, "proximal")):
         if not hasattr(value, method):
-            raise ValueError(f"{name} is a {type(value).__name__}: one of jboost.relaxations is wanted")
+            raise ValueError(f"{name} is a {type(value).__name__}: expected one of jboost.relaxations")
         check.pytree_of_numbers(name, value, remedy="take one of jboost.relaxations, or jboost.relaxations.from_functions")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from jboost import ensemble as ensemble_room
-from jboost.base import status
+from jboost.base import status, words
 from jboost.base.boosting import Ensemble, Fit
 
 _CLAIMS = {
@@ -63,7 +63,7 @@ def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
         return None
     if num_voting(ensemble) == 0:
         return []
-    return ensemble_room.describe(ensemble, names).split("\n")
+    return ensemble_room.describe(ensemble, [words.quoted(" ".join(name.splitlines())) for name in names]).split("\n")
 
 
 def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN) -> list[str]:

@@ -52,7 +52,8 @@ def fit(
       above 0 where a rule speaks for +1.
 
     Raises:
-      ValueError: at trace time, naming the argument. Values that are not allowed end in status INVALID_INPUT.
+      ValueError: at trace time, naming the argument; for labels and weights that are known and not allowed. Other values that are not allowed end
+        in status INVALID_INPUT.
 
     >>> import jax, jboost
     >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 10, [1, -1, -1, -1] * 10)
@@ -62,7 +63,7 @@ def fit(
     -1.233 * [always]
     """
     learner = rules() if learner is None else learner
-    boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
     key = check.key("key", key)
     booster = _booster(max_rounds, num_rounds)
@@ -81,5 +82,5 @@ def _booster(max_rounds: int, num_rounds: ArrayLike | None) -> Slipper:
         return Slipper(jnp.asarray(max_rounds, jnp.int32))
     wanted = check.number("num_rounds", num_rounds, low=1, high=max_rounds)
     if not isinstance(wanted, jax.core.Tracer) and float(wanted) != int(wanted):
-        raise ValueError(f"num_rounds is {float(wanted):g}: a whole number is wanted")
+        raise ValueError(f"num_rounds is {float(wanted):g}: expected a whole number")
     return Slipper(wanted.astype(jnp.int32))

@@ -49,7 +49,7 @@ def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, m
     (True, 0.0)
     """
     learner = rules() if learner is None else learner
-    boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
     return _choose(learner, dataset, check.key("key", key), max_rounds=max_rounds, num_folds=num_folds)
 
@@ -62,7 +62,7 @@ def _choose(learner: Any, dataset: Dataset, key: Array, *, max_rounds: int, num_
 
     def one_fold(is_held: Array, key: Array) -> tuple[Array, Array]:
         part = dataset._replace(mask=dataset.mask & ~is_held)
-        state = boosting.start(Slipper(jnp.asarray(max_rounds, jnp.int32)), learner, part, key=key, max_rounds=max_rounds)
+        state = boosting.begin(Slipper(jnp.asarray(max_rounds, jnp.int32)), learner, part, key=key, max_rounds=max_rounds)
 
         def one_round(carry: tuple[State, Array], _: None) -> tuple[tuple[State, Array], Array]:
             before, scores = carry

@@ -100,11 +100,11 @@ def read(points: Array, labels: Array, weights: Array, mask: Array) -> tuple[Sit
 
 def _judge_initial(initial: BranchAndBoundState, problem: Problem) -> BranchAndBoundState:
     if not isinstance(initial, BranchAndBoundState):
-        raise ValueError(f"initial is a {type(initial).__name__}: a jboost.pair.BranchAndBoundState, as `on_step` gets it, is wanted")
+        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.pair.BranchAndBoundState, as `on_step` gets it")
     if initial.checksum != search.checksum(problem.points):
-        raise ValueError("initial belongs to other data: hand in a state of the same points, labels, weights and mask")
+        raise ValueError("initial belongs to other data: pass a state of the same points, labels, weights and mask")
     if problem.all_optima and not initial.keeps_ties:
-        raise ValueError("initial is of a search with tie_break=None, and tie_break is 'margin': hand in None, as lines that tie are no longer in it")
+        raise ValueError("initial is of a search with tie_break=None, and tie_break is 'margin': pass None, as lines that tie are no longer in it")
     return initial
 
 

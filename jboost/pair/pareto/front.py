@@ -23,7 +23,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, types
+from jboost.base import check, labelled, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.encoding import encode, pad_rows
 from jboost.pair.pareto import by_cells
@@ -54,7 +54,7 @@ def pareto_front(
     Args:
       points: [n, 2], real.
       labels: [n], +1 or -1.
-      weights: [n], positive; None for ones.
+      weights: [n], not negative, 0 as `mask` False; None for ones.
       mask: [n] bool, False for rows that only pad.
       max_points: room on the front, static. With unit weights it has at most n / 2 + 1 points.
       method: "sweep"; "branch_and_bound", which the host drives, for many points, outside jit and vmap; where weights are no small multiples
@@ -68,8 +68,8 @@ def pareto_front(
       line in one of the slabs, or if coordinates, of one axis or of both, lie more than 2^200 apart (2^20 with 32-bit words), it is PRECISION_LIMIT.
 
     Raises:
-      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong. Values that are not allowed
-        give status INVALID_INPUT, NaN losses and a count of 0.
+      ValueError: at trace time, naming the argument, where a shape, a kind or an option is wrong; for labels and weights that are known
+        and not allowed. Other values that are not allowed give status INVALID_INPUT, NaN losses and a count of 0.
 
     >>> import jboost
     >>> points = [[0.0, 0.0], [1.0, 0.0], [3.0, 0.0], [9.0, 0.0], [9.0, 1.0]]
@@ -78,15 +78,14 @@ def pareto_front(
     (2, [1.0, 2.0], [3.0, inf])
     """
     points = check.numeric("points", points, shape=("n", 2), kinds="fiu")
-    labels = check.numeric("labels", labels, shape=(points.shape[0],), kinds="fiu")
-    weights, mask = types.fill(weights, mask, points.shape[0])
+    labels, weights, mask = labelled.validate_examples(labels, weights, mask, points.shape[0])
     check.count("max_points", max_points, low=1)
     check.choice("method", method, ("auto", "sweep", "branch_and_bound"))
     if config is not None:
         check.record("config", config, SweepConfig)
     is_traced = any(isinstance(array, jax.core.Tracer) for array in (points, labels, weights, mask))
     if method == "branch_and_bound" and is_traced:
-        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: hand in 'sweep' under jit and vmap")
+        raise ValueError("method is 'branch_and_bound', which the host drives, and the arguments are traced: pass 'sweep' under jit and vmap")
     is_large = points.shape[0] > _LARGEST_SWEEP and not is_traced and config is None
     if method == "branch_and_bound" or (method == "auto" and is_large):
         front = by_cells.solve(points, labels, weights, mask, max_points=int(max_points))
@@ -132,7 +131,7 @@ def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) 
     front = jax.tree.map(jnp.asarray, front)
     energies = energy(front.losses, front.margins)
     if getattr(energies, "shape", None) != front.losses.shape:
-        raise ValueError(f"energy returned shape {list(jnp.shape(energies))}: one number for each of the {front.losses.shape[0]} points is wanted")
+        raise ValueError(f"energy returned shape {list(jnp.shape(energies))}: expected one number for each of the {front.losses.shape[0]} points")
     competes = (jnp.arange(front.losses.shape[0]) < front.count) & ~jnp.isnan(energies)
     least = numerics.masked_min(energies, competes, fill=jnp.inf)
     index = jnp.minimum(numerics.first_true(competes & (energies == least)), front.losses.shape[0] - 1)

@@ -31,7 +31,7 @@ def judge_options(config: object, on_step: object, initial: object) -> SweepConf
             raise ValueError(f"{name} is given, points has three columns, for which no search can be watched or resumed: leave it out")
     settings: SweepConfig = check.config("config", config, SweepConfig)
     if settings.word_bits == 32:
-        raise ValueError("config.word_bits is 32, and points has three columns: leave it at None, or hand in 64")
+        raise ValueError("config.word_bits is 32, and points has three columns: leave it at None, or pass 64")
     return dataclasses.replace(settings, word_bits=64).resolved()
 
 

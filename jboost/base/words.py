@@ -1,0 +1,28 @@
+"""Names of columns and categories inside the text of a rule."""
+
+from __future__ import annotations
+
+import re
+
+_PLAIN = re.compile(r"[\w+-][\w.+/%#:-]*")
+_RESERVED = {"and", "or", "not", "is", "missing", "always", "never"}
+_CONDITION = re.compile(r" (<=|<|>|==|!=) | is (not )?missing")
+
+
+def quoted(name: str) -> str:
+    """A name or a category in quotes, where blanks, a sign such as `<=` or a reserved word in it could be read as a part of the rule.
+
+    >>> quoted("age"), quoted("blood pressure <= 3"), quoted("4"), quoted("'blood pressure'")
+    ('age', "'blood pressure <= 3'", '4', "'blood pressure'")
+    """
+    is_quoted = len(name) > 1 and name[0] in "'\"" and name[-1] == name[0]
+    return name if is_quoted or (_PLAIN.fullmatch(name) and name not in _RESERVED) else repr(name)
+
+
+def as_condition(name: str) -> str:
+    """The name of a bit as a condition: a text that compares stays as it is, another is quoted where it must be.
+
+    >>> as_condition("age <= 54.5"), as_condition("chest pain")
+    ('age <= 54.5', "'chest pain'")
+    """
+    return name if _CONDITION.search(name) else quoted(name)
