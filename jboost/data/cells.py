@@ -6,9 +6,10 @@ The whole column decides. One cell that does not fit is an error that names it, 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,6 +27,13 @@ NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 _TRUTHS = {"true": 1.0, "false": 0.0}
 _THOUSANDS = {".": (",", "'", " ", "\u00a0", "\u202f", "\u2019"), ",": (".", "'", " ", "\u00a0", "\u202f", "\u2019")}  # by decimal sign
+_OTHER_DECIMAL = "other decimal"
+_STYLES = {  # of cells that are numbers to a reader
+    NUMBER: "a number",
+    PERCENT: "a percentage",
+    GROUPED: "a number with thousands separators",
+    _OTHER_DECIMAL: "a number with another decimal sign",
+}
 _LEAST_GROUPED = 0.1  # share of cells with separators that make a column one of numbers with thousands separators
 _FEWEST_TEXTS, _DISTINCT = 20, 0.9  # from so many cells on, a share of different texts that makes a column an identifier
 
@@ -55,6 +63,30 @@ class Column:
     lines: np.ndarray | None  # [m] of the file, None where it has no lines
     reading: Reading
 
+    @functools.cached_property
+    def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        return _numbers_of(self.cells, self.reading)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The cells [m] that are plain numbers, NaN for others."""
+        return self._numbers[0]
+
+    @property
+    def is_odd(self) -> np.ndarray:
+        """Which cells [m] hold something that is no plain number."""
+        return self._numbers[1]
+
+    @property
+    def dash(self) -> frozenset[str]:
+        """What stands for a missing value among numbers alone."""
+        return frozenset({_DASH} if self.reading.missing_values is None else ())
+
+    @property
+    def is_plain(self) -> np.ndarray:
+        """Which cells [m] are plain numbers."""
+        return ~self.is_odd & ~np.isnan(self.numbers)
+
     def refusal(self, row: int, what: str) -> ValueError:
         """An error about the cell in a row, shown as it is in the file."""
         return ValueError(f"{self.source}: column '{self.name}' holds {self.cells[row]} in {where(row, self.lines)}: {what}")
@@ -74,25 +106,24 @@ def recognise(column: Column) -> Kind:
     reading = column.reading
     if column.name in reading.categorical:
         return Kind(TEXT)
-    texts, num_plain, smallest = _odd_cells(column)
-    if not texts and not num_plain:
-        return Kind(NUMBER)
+    texts = _odd_texts(column)
     if column.name in reading.dates:
-        return _date_kind(column, texts)
-    dash = {_DASH} if reading.missing_values is None else set()
-    known = texts.keys() - dash
-    if not known and num_plain:
+        return _date_kind(column)
+    if not texts:
         return Kind(NUMBER)
+    plain = column.numbers[column.is_plain]
+    num_plain, largest = len(np.unique(plain)), float(np.abs(plain).max(initial=0.0))
+    known = texts.keys() - column.dash
     if all(plain_number(text, reading.decimal) is not None for text in known):
         return Kind(NUMBER) if known or num_plain else Kind(TEXT)
     if not num_plain and all(text.lower() in _TRUTHS for text in known):
         return Kind(TRUTH)
     if not num_plain and all(_percent(text, reading.decimal) is not None for text in known):
         return Kind(PERCENT)
-    group = _thousands(known, texts, num_plain, smallest, reading.decimal)
+    group = _thousands(known, texts, len(plain), largest, reading.decimal)
     if group:
         return Kind(GROUPED, group)
-    _refuse_mixture(column, known, texts, num_plain)
+    _refuse_mixture(column, known, num_plain)
     _refuse_identifier(column, texts)
     return Kind(TEXT)
 
@@ -103,8 +134,8 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
     Raises:
       ValueError: with the column, the line and the cell, for one that does not fit the kind or is infinite.
     """
-    values, is_odd = _plain_numbers(column.cells, column.reading.decimal, only_odd=kind.name in (PERCENT, DATE))
-    missing = column.reading.missing | ({_DASH} if column.reading.missing_values is None else frozenset())
+    is_odd = (column.cells != "").to_numpy() if kind.name in (PERCENT, DATE) else column.is_odd
+    missing = column.reading.missing | column.dash
     table: dict[str, float] = {}
     odd = column.cells.filter(is_odd)
     for cell in odd.unique():
@@ -112,9 +143,12 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
         value = np.nan if text.lower() in missing else _value(text, kind, column.reading.decimal)
         if value is None:
             row = int(np.argmax(is_odd & (column.cells == cell).to_numpy()))
-            raise column.refusal(row, _expected(kind))
+            raise _not_numeric(column, row) if kind.name == NUMBER else column.refusal(row, _expected(kind))
         table[cell] = value
-    values[is_odd] = [table[cell] for cell in odd]
+    values = column.numbers
+    if table:
+        values = values.copy()
+        values[is_odd] = [table[cell] for cell in odd.to_list()]
     if np.isinf(values).any():
         raise column.refusal(int(np.isinf(values).argmax()), "it is infinite: correct it, or leave the field empty if it is unknown")
     return values
@@ -159,31 +193,28 @@ def plain_number(text: str, decimal: str | None) -> float | None:
     return float(text) if NUMERAL.fullmatch(text) or _INFINITE.fullmatch(text) else None
 
 
-def _plain_numbers(cells: polars.Series, decimal: str | None, *, only_odd: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """The cells [m] as polars reads numbers, and which of them [m] it does not read or the column is not to have read."""
+def _numbers_of(cells: polars.Series, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """The cells [m] as polars reads numbers, NaN for others; and which of them [m] hold what it does not read or is not to read."""
     import polars
 
-    written = cells.str.replace(",", ".", literal=True) if decimal == "," else cells
-    values = np.array(written.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy())
+    written = cells.str.replace(",", ".", literal=True) if reading.decimal == "," else cells
+    values: np.ndarray = written.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
     is_odd = np.isnan(values)
-    if decimal == ",":
+    if reading.decimal == ",":
         is_odd |= cells.str.contains(".", literal=True).to_numpy()
-    if only_odd:
-        is_odd |= True
-    return values, is_odd & (cells != "").to_numpy()
+    if any(plain_number(text, reading.decimal) is not None for text in reading.missing):
+        is_odd |= cells.str.strip_chars().str.to_lowercase().is_in(list(reading.missing)).to_numpy()
+    return values, is_odd & (cells != "").to_numpy() if is_odd.any() else is_odd
 
 
-def _odd_cells(column: Column) -> tuple[Counter[str], int, float]:
-    """The cells that are no plain number and not missing, without blanks around them, by how many
-    there are; the number of different plain numbers, and the size of the largest."""
-    values, is_odd = _plain_numbers(column.cells, column.reading.decimal)
-    plain = values[~is_odd & ~np.isnan(values)]
+def _odd_texts(column: Column) -> Counter[str]:
+    """The cells that are no plain number and not missing, without blanks around them, by how many there are."""
     texts: Counter[str] = Counter()
-    for cell, count in column.cells.filter(is_odd).value_counts().iter_rows():
+    for cell, count in column.cells.filter(column.is_odd).value_counts().iter_rows():
         text = cell.strip()
         if text.lower() not in column.reading.missing:
             texts[text] += count
-    return texts, len(np.unique(plain)), float(np.abs(plain).max(initial=0.0))
+    return texts
 
 
 def _value(text: str, kind: Kind, decimal: str | None) -> float | None:
@@ -210,6 +241,12 @@ def _expected(kind: Kind) -> str:
     return f"{wanted[kind.name]}: correct the cell, or leave it empty if it is unknown"
 
 
+def _not_numeric(column: Column, row: int) -> ValueError:
+    line = "" if column.lines is None else f" (line {column.lines[row]})"
+    found = f"column '{column.name}' is not numeric: row {row + 1} holds {column.cells[row].strip()!r}{line}"
+    return ValueError(f"{column.source}: {found}; {_expected(Kind(NUMBER))}")
+
+
 def _percent(text: str, decimal: str | None) -> float | None:
     number = plain_number(text[:-1].rstrip(), decimal) if text.endswith("%") else None
     return None if number is None else number / 100
@@ -219,7 +256,7 @@ def _is_grouped(text: str, group: str, decimal: str | None) -> bool:
     return re.fullmatch(rf"[+-]?[1-9][0-9]{{0,2}}({re.escape(group)}[0-9]{{3}})+({re.escape(decimal or '.')}[0-9]*)?", text) is not None
 
 
-def _thousands(known: set[str], counts: Mapping[str, int], num_plain: int, largest: float, decimal: str | None) -> str:
+def _thousands(known: Set[str], counts: Mapping[str, int], num_plain: int, largest: float, decimal: str | None) -> str:
     """The thousands separator of a column that is written with it wherever a number has more than three digits; "" where there is none."""
     for group in _THOUSANDS[decimal or "."]:
         grouped = {text for text in known if _is_grouped(text, group, decimal)}
@@ -231,37 +268,37 @@ def _thousands(known: set[str], counts: Mapping[str, int], num_plain: int, large
     return ""
 
 
-def _refuse_mixture(column: Column, known: set[str], counts: Mapping[str, int], num_plain: int) -> None:
-    """Raises where at least half of the different cells are numbers or dates, or nearly, and the rest is not."""
-    decimal = column.reading.decimal
+def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
+    """Raises where at least half of the different cells are dates, or numbers of one style or another, and the whole column is none of these."""
     styles: dict[str, set[str]] = {}
     for text in known:
-        styles.setdefault(_style(text, decimal), set()).add(text)
-    num_dates = len(styles.get(DATE, ()))
-    if 2 * num_dates >= len(known) + num_plain:
-        row = column.first(styles[DATE])
+        styles.setdefault(_style(text, column.reading.decimal), set()).add(text)
+    total = len(known) + num_plain
+    if 2 * len(styles.get(DATE, ())) >= total:
         raise column.refusal(
-            row,
+            column.first(styles[DATE]),
             "a date is neither a number nor a category: turn the column into days with "
             f"--date {column.name}, leave it out with --ignore {column.name}, or keep it as text with "
             f"--categorical {column.name}",
         )
-    like = {style: len(texts) for style, texts in styles.items() if style in (NUMBER, PERCENT, GROUPED)}
-    like[NUMBER] = like.get(NUMBER, 0) + num_plain
-    if sum(like.values()) < 2 or 2 * sum(like.values()) < len(known) + num_plain:
+    sizes = {style: len(styles.get(style, ())) for style in _STYLES}
+    sizes[NUMBER] += num_plain
+    num_alike = sum(sizes.values())
+    if num_alike < 2 or 2 * num_alike < total:
         return
-    usual = max(like, key=lambda style: like[style])
+    usual = max(sizes, key=lambda style: sizes[style])
     odd = set().union(*(texts for style, texts in styles.items() if style != usual))
-    if not odd:
-        return
-    what = "a number" if usual == NUMBER else "a percentage" if usual == PERCENT else "a number with thousands separators"
-    if usual == NUMBER and styles.get(NUMBER, set()) == known:
-        return
-    row = column.first(odd)
+    if odd or not num_plain:
+        row = column.first(odd or styles[usual])
+    else:
+        row = int(np.argmax(column.is_plain))
     raise column.refusal(
         row,
-        f"most of the column is {what}, and this is not: correct the cell, leave it empty if it is "
-        f"unknown, or take the column as categories with --categorical {column.name}",
+        f"most of the column is {_STYLES[usual]}, and this is not: correct the cell, leave it empty if it is "
+        f"unknown, or take the column as categories with --categorical {column.name}"
+        if usual != _OTHER_DECIMAL
+        else f"the decimal sign of the file is {column.reading.decimal}, and this has another: name it with --decimal, "
+        f"or take the column as categories with --categorical {column.name}",
     )
 
 
@@ -272,6 +309,9 @@ def _style(text: str, decimal: str | None) -> str:
         return PERCENT
     if any(_is_grouped(text, group, decimal) for group in _THOUSANDS[decimal or "."]):
         return GROUPED
+    other = "." if decimal == "," else ","
+    if plain_number(text.removesuffix("%").rstrip(), other) is not None:
+        return _OTHER_DECIMAL
     return DATE if dates.is_date(text) else TEXT
 
 
@@ -287,11 +327,9 @@ def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
         )
 
 
-def _date_kind(column: Column, texts: Mapping[str, int]) -> Kind:
+def _date_kind(column: Column) -> Kind:
     """The kind of a column that is said to hold dates; ValueError where some are none, or could be read in two ways."""
-    written = [text for text in (cell.strip() for cell in column.cells.unique()) if text.lower() not in column.reading.missing]
-    dash = {_DASH} if column.reading.missing_values is None else set()
-    written = [text for text in written if text not in dash]
+    written = [text for text in (cell.strip() for cell in column.cells.unique()) if text.lower() not in column.reading.missing | column.dash]
     orders = dates.order_of(written)
     if len(orders) == 1:
         return from_first_date(column, Kind(DATE, order=orders[0]))

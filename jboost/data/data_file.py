@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -35,7 +36,7 @@ class DataFile:
     def num_rows(self) -> int:
         return self.frame.height
 
-    @property
+    @functools.cached_property
     def lines(self) -> np.ndarray | None:
         return None if self.records is None else self.records.lines[self.records.is_whole]
 
@@ -96,6 +97,17 @@ class DataFile:
         values = _typed_texts(self.frame[name]).tolist() if column is None else column.cells.str.strip_chars().to_list()
         return [value or None for value in values]
 
+    def written_in_all_rows(self, name: str, num_rows: int) -> tuple[str, ...]:
+        """The cells of a column in all rows [num_rows], "" where one is blank or ends before it."""
+        cells_of_whole, place = iter(self.written(name)), self.names.index(name)
+        if self.records is None:
+            return tuple(cell or "" for cell in cells_of_whole)
+        fields_of_others = iter(self.records.fields_of_others())
+        values = []
+        for is_whole in self.records.is_whole[:num_rows]:
+            values.append(next(cells_of_whole) or "" if is_whole else "".join(next(fields_of_others)[place : place + 1]))
+        return tuple(values)
+
     def labels(self, name: str) -> tuple[list[str | None] | None, list[Any]]:
         """The labels as they are spelt, and what they mean; None for those that are missing."""
         column = self.column(name)
@@ -105,8 +117,10 @@ class DataFile:
             return None, series.to_list()
         given = self.reading.missing_values
         missing = {""} if given is None else self.reading.missing
-        kept = [None if cell.strip().lower() in missing else cell for cell in column.cells]
-        return kept, kept if self.records is None else _values_of(kept)
+        kept = {cell: None if cell.strip().lower() in missing else cell for cell in column.cells.unique()}
+        values = kept if self.records is None else _values_of(kept)
+        written = column.cells.to_list()
+        return [kept[cell] for cell in written], [values[cell] for cell in written]
 
     def _is_typed_text(self, name: str) -> bool:
         """Whether a column of a file with types says that it is text; such a one may hold numbers."""
@@ -225,15 +239,14 @@ def _check_label_type(series: polars.Series, source: str) -> None:
         raise ValueError(f"{source}: column '{series.name}' holds values of the type {dtype}: labels are numbers, text, or true and false")
 
 
-def _values_of(written: Sequence[str | None]) -> list[Any]:
-    """What the labels of a text file mean: numbers if all of them are, or truth values; else they are the text that they are."""
-    texts = {text for text in written if text is not None}
+def _values_of(kept: Mapping[str, str | None]) -> dict[str, Any]:
+    """What the labels of a text file mean, by cell: numbers if all of them are, or truth values; else they are the text that they are."""
     readings: tuple[Callable[[str], Any], ...] = (_as_number, _as_truth)
     for reading in readings:
-        values = {text: reading(text.strip()) for text in texts}
-        if None not in values.values():
-            return [None if text is None else values[text] for text in written]
-    return [None if text is None else text.strip() for text in written]
+        values = {cell: None if text is None else reading(text.strip()) for cell, text in kept.items()}
+        if all(values[cell] is not None for cell, text in kept.items() if text is not None):
+            return values
+    return {cell: None if text is None else text.strip() for cell, text in kept.items()}
 
 
 def _as_number(text: str) -> Decimal | None:

@@ -6,6 +6,8 @@ import codecs
 import csv
 import dataclasses
 import io
+import itertools
+import math
 import re
 from collections.abc import Sequence
 
@@ -22,8 +24,9 @@ _NUM_SNIFFED = 200  # records
 _NUM_BYTES = 1 << 20
 _ENOUGH = 0.5  # of the records, that a separator must cut alike
 _EXCEL = re.compile(r"sep=(.)")  # how Excel is told the separator, in a line before the names
-_COMMA_DECIMAL = re.compile(r"[+-]?([0-9]+,[0-9]+|[0-9]{1,3}([. '][0-9]{3})+,[0-9]+)([eE][+-]?[0-9]+)?")
-_POINT_DECIMAL = re.compile(r"[+-]?([0-9]*\.[0-9]+|[0-9]{1,3}([, '][0-9]{3})+\.[0-9]+)([eE][+-]?[0-9]+)?")
+_BLANKS = " '\u00a0\u202f\u2019"  # between thousands, where it is not the other decimal sign
+_COMMA_DECIMAL = re.compile(rf"[+-]?([0-9]+,[0-9]+|[0-9]{{1,3}}([.{_BLANKS}][0-9]{{3}})+,[0-9]+)([eE][+-]?[0-9]+)?")
+_POINT_DECIMAL = re.compile(rf"[+-]?([0-9]*\.[0-9]+|[0-9]{{1,3}}([,{_BLANKS}][0-9]{{3}})+\.[0-9]+)([eE][+-]?[0-9]+)?")
 _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([,.][0-9]{3})+")  # whole numbers with thousands separators, or three decimals: no evidence
 
 
@@ -65,8 +68,6 @@ class Reading:
             object.__setattr__(self, "separator", separator)
         if self.decimal is not None and self.decimal not in DECIMALS:
             raise ValueError(f"decimal is {self.decimal!r}: . or , is expected")
-        if self.decimal == "," and separator == ",":
-            raise ValueError("separator and decimal are both ',': numbers could not be told from fields; choose another separator")
         if self.comment == "":
             raise ValueError("comment is empty: what comment lines begin with is expected, such as #")
         if self.encoding is not None:
@@ -161,15 +162,14 @@ def sniff(data: bytes, given: Reading, default: str, decimal: str | None = None)
     whole = head if len(data) <= _NUM_BYTES else head[: head.rfind("\n") + 1]
     lines = whole.split("\n")[: 2 * _NUM_SNIFFED]
     first = next((line for line in lines if line.strip()), "")
-    comment = given.comment or ("#" if first.startswith("#") else None)
-    separator = given.separator
+    separator, candidates = given.separator, [default, *(one for one in _SEPARATORS if one != default)]
     excel = _EXCEL.fullmatch(first.strip())
     if separator is None and excel is not None:
         separator = excel[1]
-    kept = [line for line in lines if line.strip() and not (comment and line.startswith(comment)) and not _EXCEL.fullmatch(line.strip())]
+    comment = given.comment or _sniff_comment([line for line in lines if line.strip()], separator, candidates)
+    kept = [line for line in lines if line.strip() and not (comment and line.startswith(comment)) and not is_excel_line(line)]
     if separator is None:
-        barred = "," if given.decimal == "," else ""
-        separator = _sniff_separator(kept, [default, *(one for one in _SEPARATORS if one not in (default, barred))])
+        separator = _sniff_separator(kept, candidates)
     if given.decimal is None:
         decimal = _sniff_decimal(split_fields(kept, separator)[1:], decimal or ".")
     return dataclasses.replace(given, separator=separator, comment=comment, decimal=given.decimal or decimal)
@@ -194,6 +194,26 @@ def split_fields(lines: Sequence[str], separator: str) -> list[list[str]]:
     return found
 
 
+def _sniff_comment(lines: Sequence[str], separator: str | None, candidates: Sequence[str]) -> str | None:
+    """What comments begin with, if the file begins with one: # or ##; the last such line may hold the names of the columns after a #."""
+    marked = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
+    if not marked or len(marked) == len(lines):
+        return "#" if marked else None
+    separator = separator or _sniff_separator(lines[len(marked) - 1 :], candidates)
+    last, first_row = split_fields([marked[-1]], separator)[0], split_fields([lines[len(marked)]], separator)[0]
+    are_names = len(last) == len(first_row) > 1 and not any(map(_is_number, last)) and any(map(_is_number, first_row))
+    if not are_names:
+        return "#"
+    return "##" if len(marked) > 1 and all(line.startswith("##") for line in marked[:-1]) else None if len(marked) == 1 else "#"
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text.replace(",", ".")))
+    except ValueError:
+        return False
+
+
 def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
     """The one that cuts most records in as many fields as the first, or one more as R does; of equals the one with most fields."""
     scores = []
@@ -208,7 +228,7 @@ def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
 
 def _sniff_decimal(rows: Sequence[Sequence[str]], default: str) -> str:
     """A comma where numbers are written with it and none with a point; the other way round a point; else the default."""
-    cells = [cell.strip().rstrip("%") for row in rows for cell in row]
+    cells = [cell.strip().rstrip("%").rstrip() for row in rows for cell in row]
     cells = [cell for cell in cells if not _GROUPED.fullmatch(cell)]
     commas, points = (any(form.fullmatch(cell) for cell in cells) for form in (_COMMA_DECIMAL, _POINT_DECIMAL))
     return default if commas == points else "," if commas else "."

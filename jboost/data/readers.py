@@ -132,7 +132,7 @@ def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, re
     >>> _ = path.write_text("who,age,colour\\na,31,?\\n\\nb\\n")
     >>> rows = read_new_rows(path, {"age": Kind("number")}, reading=Reading(id="who"))
     >>> rows.table.numeric["age"].tolist(), rows.ids, [reason[:12] for reason in rows.reasons]
-    ([31.0], ('a', '', ''), ['', 'a blank line', '1 field, and'])
+    ([31.0], ('a', '', 'b'), ['', 'a blank line', '1 field, and'])
     """
     file = open_file(str(path), reading, like)
     if reading.id is not None:
@@ -151,8 +151,7 @@ def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, re
     is_usable, reasons = file.flaws()
     ids = None
     if id_name is not None and id_name in file.names:
-        known = iter(file.written(id_name))
-        ids = tuple((next(known) or "") if usable else "" for usable in is_usable)
+        ids = file.written_in_all_rows(id_name, len(is_usable))
     if not is_usable.all():
         notes.append(f"{int((~is_usable).sum())} of {len(is_usable)} rows cannot be predicted: the column 'note' says why")
     return NewRows(table, is_usable, reasons, id_name or "", ids, tuple(notes))

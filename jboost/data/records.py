@@ -33,6 +33,8 @@ class Records:
     header_line: int
     is_blank: np.ndarray  # [m] bool
     num_fields: np.ndarray  # [m] int64
+    others: tuple[str, ...]  # the text of each record that is not whole
+    separator: str
     notes: tuple[str, ...]
 
     @property
@@ -40,10 +42,14 @@ class Records:
         """[m] bool: whether a record has as many fields as there are columns."""
         return ~self.is_blank & (self.num_fields == self.cells.width)
 
+    def fields_of_others(self) -> list[list[str]]:
+        """The fields of each record that is not whole, without blanks around them."""
+        return [[field.strip() for field in _split_one(text, self.separator)] if text.strip() else [] for text in self.others]
+
     def flaw(self, row: int) -> str:
         """What is wrong with a record that is not whole."""
         found, wanted = int(self.num_fields[row]), self.cells.width
-        fields = f"{found} field{'s' if found > 1 else ''}, and there are {wanted} columns"
+        fields = f"{found} field{'s' if found > 1 else ''}, and there {'are' if wanted > 1 else 'is'} {wanted} column{'s' if wanted > 1 else ''}"
         if self.is_blank[row]:
             return "a blank line"
         return f"{fields}: it ends before column '{self.names[found]}'" if found < wanted else f"{fields}: field {wanted + 1} has no column"
@@ -64,33 +70,36 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
     if reading.separator == " ":
         data = _BLANKS.sub(lambda match: match[1] or " ", data.decode()).replace("\n ", "\n").replace(" \n", "\n").strip(" ").encode()
     texts, lines = _split_records(data, source, reading.comment)
-    is_text = ~_are_blank(texts)
+    is_text = ~_are_blank(texts, reading.separator)
     if not is_text.any():
         raise ValueError(f"{source}: the file holds no data: a line of column names and at least one row are wanted")
     first = int(is_text.argmax())
     if is_excel_line(texts[first]) and is_text[first + 1 :].any():
         first += 1 + int(is_text[first + 1 :].argmax())
     names = [name.strip() for name in _split_one(texts[first], reading.separator)]
+    names[0] = names[0].lstrip("#").strip() or names[0]
     body, lines, header_line = texts[first + 1 :], lines[first + 1 :], int(lines[first])
-    num_fields, is_blank = _count_fields(body, reading.separator), _are_blank(body, reading.separator)
+    num_fields, is_blank = _count_fields(body, reading.separator), ~is_text[first + 1 :]
     names, notes = _fit_names(names, body.filter(~is_blank), num_fields[~is_blank], reading.separator)
     if len(names) == 1:
         is_blank = np.zeros(len(body), bool)  # a missing value of the one column looks the same
     is_whole = ~is_blank & (num_fields == len(names))
+    others = tuple(body.filter(~is_whole))
     is_plain = is_whole.all() and len(body) and int(lines[-1]) - header_line == len(body) == data.count(b"\n", 0, len(data) - 1) + 1 - header_line
     if is_plain:
+        del texts, body  # as large as the file
         cells = _parse(data, len(names), reading.separator, source, lines, skip_lines=header_line)
     else:
         kept = "\n".join(body.filter(is_whole)).encode()
         cells = _parse(kept + b"\n" if kept else b"", len(names), reading.separator, source, lines[is_whole])
-    return Records(tuple(names), cells, lines, header_line, is_blank, num_fields, notes)
+    return Records(tuple(names), cells, lines, header_line, is_blank, num_fields, others, reading.separator, notes)
 
 
 def _split_records(data: bytes, source: str, comment: str | None) -> tuple[polars.Series, np.ndarray]:
     """The records, with the breaks of lines that stand within quotes, and the line on which each begins; without comments."""
     import polars
 
-    texts = polars.read_lines(data).to_series() if data.strip(b"\n") else polars.Series([], dtype=polars.String)
+    texts = polars.read_lines(data).to_series()
     lines = np.arange(1, len(texts) + 1)
     if comment is not None:
         is_kept = ~texts.str.starts_with(comment).to_numpy()
@@ -109,8 +118,8 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[polar
     return joined["text"], lines[begins]
 
 
-def _are_blank(texts: polars.Series, separator: str = "") -> np.ndarray:
-    """Which lines hold nothing; one of separators that are tabs holds empty fields."""
+def _are_blank(texts: polars.Series, separator: str) -> np.ndarray:
+    """Which lines hold nothing; one of tabs that are separators holds empty fields."""
     return (texts.str.strip_chars(" " if separator == "\t" else None) == "").to_numpy()
 
 

@@ -225,16 +225,17 @@ def map_labels(
     >>> str(map_labels("memory", "y", ["a", "b", "c"], positive="b")[1])
     'y: not b -> -1, b -> +1'
     """
-    for row, value in enumerate(values):
-        if value is None or value != value:
-            raise ValueError(f"{source}: column '{column}' has no label in {where(row, lines)}: fill it in or drop the row")
+    counts = Counter(zip(values, values if written is None else written, strict=True))
+    if any(value is None or value != value for value, _ in counts):
+        row = next(row for row, value in enumerate(values) if value is None or value != value)
+        raise ValueError(f"{source}: column '{column}' has no label in {where(row, lines)}: fill it in or drop the row")
     spellings: dict[Any, Counter[Any]] = {}
-    for value, spelling in zip(values, values if written is None else written, strict=True):
-        spellings.setdefault(value, Counter())[spelling] += 1
+    for (value, spelling), count in counts.items():
+        spellings.setdefault(value, Counter())[spelling] = count
     if len(spellings) < 2 or (len(spellings) > 2 and positive is None):
         remedy = ", or name the class that is to be told from all others with --positive CLASS" if len(spellings) > 2 else ""
         raise ValueError(f"{source}: column '{column}' holds {_show_counts(spellings)}: labels take exactly two values{remedy}")
-    names = {value: _commonest(counts) for value, counts in spellings.items()}
+    names = {value: _commonest(written_as) for value, written_as in spellings.items()}
     if positive is None:
         first, second = sorted(spellings)
         mapping = LabelMapping(column, names[first], names[second])
@@ -242,7 +243,8 @@ def map_labels(
         second = _class_named(source, column, positive, spellings)
         others = [name for value, name in names.items() if value != second]
         mapping = LabelMapping(column, others[0] if len(others) == 1 else f"not {names[second]}", names[second])
-    labels = np.array([1.0 if value == second else -1.0 for value in values])
+    signs = {value: 1.0 if value == second else -1.0 for value in spellings}
+    labels = np.array([signs[value] for value in values])
     is_plain = second == 1 and len(spellings) == 2 and -1 in spellings
     return labels, mapping, () if is_plain else (f"labels were mapped: {mapping}",)
 
