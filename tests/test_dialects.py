@@ -265,6 +265,22 @@ def test_dates_are_kept_for_new_rows(tmp_path):
     assert dates.text(kind.origin) == "2024-03-01"
 
 
+def test_what_is_advised_can_be_typed(tmp_path):
+    with pytest.raises(ValueError, match="--categorical 'the age'"):
+        read(tmp_path, "the age,y\n1,a\n2,b\nx,a\n")
+
+
+def test_cells_are_shown_in_one_line(tmp_path):
+    with pytest.raises(ValueError, match=r"^[^\n]* holds a b c(c)*\.\.\. in row 3 [^\n]*$"):
+        read(tmp_path, f'v,y\n1,a\n2,b\n"a\nb\n{"c" * 80}",a\n')
+
+
+def test_many_different_texts_take_no_time(tmp_path):
+    """Of twenty thousand that look a little like numbers some are looked at."""
+    with pytest.raises(ValueError, match="20000 different texts in 20000 cells look like an identifier"):
+        read(tmp_path, column([f"{row}-17-x" for row in range(20_000)]))
+
+
 def test_dates_of_a_parquet_file(tmp_path):
     polars.DataFrame({"d": ["2024-01-02", None, "2024-01-01"]}).with_columns(polars.col("d").str.to_date()).write_parquet(tmp_path / "a.parquet")
     table = readers.read_table(tmp_path / "a.parquet", reading=Reading(dates=("d",)))
@@ -349,6 +365,7 @@ def test_faults_of_files_are_told_with_their_place(tmp_path, content, reading, m
         ({"decimal": ";"}, "decimal is ';': . or , is expected"),
         ({"comment": ""}, "comment is empty"),
         ({"encoding": "utf-99"}, "encoding is 'utf-99', which Python does not know"),
+        ({"encoding": "hex"}, "encoding is 'hex', which Python does not know"),
     ],
 )
 def test_readings_that_mean_nothing(reading, message):

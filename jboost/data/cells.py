@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
@@ -34,6 +36,8 @@ _STYLES = {  # of cells that are numbers to a reader
     GROUPED: "a number with thousands separators",
     _OTHER_DECIMAL: "a number with another decimal sign",
 }
+_LONGEST_SHOWN = 60  # characters of a cell in a message
+_MOST_LOOKED_AT = 10_000  # different texts, of a column that has more and few numbers
 _LEAST_GROUPED = 0.1  # share of cells with separators that make a column one of numbers with thousands separators
 _FEWEST_TEXTS, _DISTINCT = 20, 0.9  # from so many cells on, a share of different texts that makes a column an identifier
 
@@ -89,11 +93,17 @@ class Column:
 
     def refusal(self, row: int, what: str) -> ValueError:
         """An error about the cell in a row, shown as it is in the file."""
-        return ValueError(f"{self.source}: column '{self.name}' holds {self.cells[row]} in {where(row, self.lines)}: {what}")
+        return ValueError(f"{self.source}: column '{self.name}' holds {shown(self.cells[row])} in {where(row, self.lines)}: {what}")
 
     def first(self, texts: set[str]) -> int:
         """The first row whose cell, without blanks around it, is one of some texts."""
         return int(self.cells.str.strip_chars().is_in(list(texts)).arg_max())  # type: ignore[arg-type]
+
+
+def shown(text: str) -> str:
+    """A cell as a message shows it: in one line, and not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
 
 
 def recognise(column: Column) -> Kind:
@@ -135,6 +145,17 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
       ValueError: with the column, the line and the cell, for one that does not fit the kind or is infinite.
     """
     is_odd = (column.cells != "").to_numpy() if kind.name in (PERCENT, DATE) else column.is_odd
+    values = column.numbers
+    if is_odd.any():
+        values = values.copy()
+        values[is_odd] = _values_of(column, kind, is_odd)
+    if np.isinf(values).any():
+        raise column.refusal(int(np.isinf(values).argmax()), "it is infinite: correct it, or leave the field empty if it is unknown")
+    return values
+
+
+def _values_of(column: Column, kind: Kind, is_odd: np.ndarray) -> list[float]:
+    """The values of the cells that are no plain numbers."""
     missing = column.reading.missing | column.dash
     table: dict[str, float] = {}
     odd = column.cells.filter(is_odd)
@@ -145,13 +166,7 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
             row = int(np.argmax(is_odd & (column.cells == cell).to_numpy()))
             raise _not_numeric(column, row) if kind.name == NUMBER else column.refusal(row, _expected(kind))
         table[cell] = value
-    values = column.numbers
-    if table:
-        values = values.copy()
-        values[is_odd] = [table[cell] for cell in odd.to_list()]
-    if np.isinf(values).any():
-        raise column.refusal(int(np.isinf(values).argmax()), "it is infinite: correct it, or leave the field empty if it is unknown")
-    return values
+    return [table[cell] for cell in odd.to_list()]
 
 
 def to_texts(column: Column) -> np.ndarray:
@@ -210,6 +225,8 @@ def _numbers_of(cells: polars.Series, reading: Reading) -> tuple[np.ndarray, np.
 def _odd_texts(column: Column) -> Counter[str]:
     """The cells that are no plain number and not missing, without blanks around them, by how many there are."""
     texts: Counter[str] = Counter()
+    if not column.is_odd.any():
+        return texts
     for cell, count in column.cells.filter(column.is_odd).value_counts().iter_rows():
         text = cell.strip()
         if text.lower() not in column.reading.missing:
@@ -243,7 +260,7 @@ def _expected(kind: Kind) -> str:
 
 def _not_numeric(column: Column, row: int) -> ValueError:
     line = "" if column.lines is None else f" (line {column.lines[row]})"
-    found = f"column '{column.name}' is not numeric: row {row + 1} holds {column.cells[row].strip()!r}{line}"
+    found = f"column '{column.name}' is not numeric: row {row + 1} holds {shown(column.cells[row])!r}{line}"
     return ValueError(f"{column.source}: {found}; {_expected(Kind(NUMBER))}")
 
 
@@ -258,28 +275,34 @@ def _is_grouped(text: str, group: str, decimal: str | None) -> bool:
 
 def _thousands(known: Set[str], counts: Mapping[str, int], num_plain: int, largest: float, decimal: str | None) -> str:
     """The thousands separator of a column that is written with it wherever a number has more than three digits; "" where there is none."""
-    for group in _THOUSANDS[decimal or "."]:
-        grouped = {text for text in known if _is_grouped(text, group, decimal)}
-        others = [plain_number(text, decimal) for text in known - grouped]
-        if len(grouped) < 2 or any(number is None or abs(number) >= 1000 for number in others) or largest >= 1000:
-            continue
-        if sum(counts[text] for text in grouped) >= _LEAST_GROUPED * (sum(counts[text] for text in known) + num_plain):
-            return group
+
+    def is_small(text: str) -> bool:
+        number = plain_number(text, decimal)
+        return number is not None and abs(number) < 1000
+
+    for group in _THOUSANDS[decimal or "."] if largest < 1000 else ():
+        if all(_is_grouped(text, group, decimal) or is_small(text) for text in known):
+            grouped = [text for text in known if _is_grouped(text, group, decimal)]
+            share = sum(counts[text] for text in grouped) / (sum(counts[text] for text in known) + num_plain)
+            if len(grouped) >= 2 and share >= _LEAST_GROUPED:
+                return group
     return ""
 
 
 def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
     """Raises where at least half of the different cells are dates, or numbers of one style or another, and the whole column is none of these."""
+    if len(known) > _MOST_LOOKED_AT and 10 * num_plain < len(known):
+        known, num_plain = set(itertools.islice(known, _MOST_LOOKED_AT)), 0
     styles: dict[str, set[str]] = {}
     for text in known:
         styles.setdefault(_style(text, column.reading.decimal), set()).add(text)
-    total = len(known) + num_plain
+    total, name = len(known) + num_plain, shlex.quote(column.name)
     if 2 * len(styles.get(DATE, ())) >= total:
         raise column.refusal(
             column.first(styles[DATE]),
             "a date is neither a number nor a category: turn the column into days with "
-            f"--date {column.name}, leave it out with --ignore {column.name}, or keep it as text with "
-            f"--categorical {column.name}",
+            f"--date {name}, leave it out with --ignore {name}, or keep it as text with "
+            f"--categorical {name}",
         )
     sizes = {style: len(styles.get(style, ())) for style in _STYLES}
     sizes[NUMBER] += num_plain
@@ -295,10 +318,10 @@ def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
     raise column.refusal(
         row,
         f"most of the column is {_STYLES[usual]}, and this is not: correct the cell, leave it empty if it is "
-        f"unknown, or take the column as categories with --categorical {column.name}"
+        f"unknown, or take the column as categories with --categorical {name}"
         if usual != _OTHER_DECIMAL
         else f"the decimal sign of the file is {column.reading.decimal}, and this has another: name it with --decimal, "
-        f"or take the column as categories with --categorical {column.name}",
+        f"or take the column as categories with --categorical {name}",
     )
 
 
@@ -316,14 +339,14 @@ def _style(text: str, decimal: str | None) -> str:
 
 
 def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
-    total = sum(counts.values())
+    total, name = sum(counts.values()), shlex.quote(column.name)
     if total >= _FEWEST_TEXTS and len(counts) > _DISTINCT * total:
         row = column.first(set(counts))
         raise column.refusal(
             row,
             f"{len(counts)} different texts in {total} cells look like an identifier, from which "
-            f"nothing can be learnt: leave the column out with --ignore {column.name}, have it beside the "
-            f"predictions with --id {column.name}, or take it as categories with --categorical {column.name}",
+            f"nothing can be learnt: leave the column out with --ignore {name}, have it beside the "
+            f"predictions with --id {name}, or take it as categories with --categorical {name}",
         )
 
 

@@ -37,6 +37,14 @@ class DataFile:
         return self.frame.height
 
     @functools.cached_property
+    def places(self) -> dict[str, list[int]]:
+        """Where the columns of each name are."""
+        places: dict[str, list[int]] = {}
+        for place, name in enumerate(self.names):
+            places.setdefault(name, []).append(place)
+        return places
+
+    @functools.cached_property
     def lines(self) -> np.ndarray | None:
         return None if self.records is None else self.records.lines[self.records.is_whole]
 
@@ -65,13 +73,16 @@ class DataFile:
         """The cells of a column as text; None where it has another type."""
         import polars
 
-        if self.names.count(name) > 1:
-            places = [str(place + 1) for place, other in enumerate(self.names) if other == name]
-            raise ValueError(f"{self.source}: two columns are named '{name}': rename one (columns {' and '.join(places)})")
-        series = self.frame[:, self.names.index(name)]
+        places = self.places[name]
+        if len(places) > 1:
+            numbers = " and ".join(str(place + 1) for place in places)
+            raise ValueError(f"{self.source}: two columns are named '{name}': rename one (columns {numbers})")
+        series = self.frame[:, places[0]]
         if series.dtype in (polars.Categorical, polars.Enum):
             series = series.cast(polars.String)
-        return Column(self.source, name, series.fill_null(""), self.lines, self.reading) if series.dtype == polars.String else None
+        if series.dtype != polars.String:
+            return None
+        return Column(self.source, name, series if self.records else series.fill_null(""), self.lines, self.reading)
 
     def recognise(self, name: str) -> tuple[Kind, np.ndarray, str | None] | None:
         """What a column of training data is, its values, and what a report should say of it; None where it is neither numbers nor text."""
@@ -99,7 +110,7 @@ class DataFile:
 
     def written_in_all_rows(self, name: str, num_rows: int) -> tuple[str, ...]:
         """The cells of a column in all rows [num_rows], "" where one is blank or ends before it."""
-        cells_of_whole, place = iter(self.written(name)), self.names.index(name)
+        cells_of_whole, place = iter(self.written(name)), self.places[name][0]
         if self.records is None:
             return tuple(cell or "" for cell in cells_of_whole)
         fields_of_others = iter(self.records.fields_of_others())
@@ -188,7 +199,7 @@ def _check_names(source: str, records: Records, reading: Reading) -> None:
             f"{source}: the first line holds numbers ({', '.join(names[:3])}, ...): "
             f"a line of column names is wanted there (line {records.header_line})"
         )
-    if len(records.names) == 1:
+    if len(records.names) == len(names) == 1:
         for separator, word in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
             if separator in names[0]:
                 raise ValueError(f"{source}: there is one column, '{names[0][:40]}': {word} separate the fields, but the file is read otherwise")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import dataclasses
+import functools
 import io
 import itertools
 import math
@@ -72,12 +73,14 @@ class Reading:
             raise ValueError("comment is empty: what comment lines begin with is expected, such as #")
         if self.encoding is not None:
             try:
-                codecs.lookup(self.encoding)
+                b"a".decode(self.encoding)
+            except UnicodeError:
+                pass  # a known one, of more bytes than one
             except LookupError:
                 known = "utf-8, utf-16, cp1252, latin-1, ..."
                 raise ValueError(f"encoding is {self.encoding!r}, which Python does not know: {known} are expected") from None
 
-    @property
+    @functools.cached_property
     def missing(self) -> frozenset[str]:
         """The spellings of a missing value in lower case; the empty field is always one."""
         values = MISSING if self.missing_values is None else self.missing_values

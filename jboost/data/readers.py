@@ -164,7 +164,9 @@ def _unseen(name: str, values: np.ndarray, kind: Kind, reading: Reading) -> list
     if not unseen:
         return []
     total = sum(unseen.values())
-    named = ", ".join(f"{text} ({count})" for text, count in unseen.most_common(_MOST_NAMED)) + (", ..." if len(unseen) > _MOST_NAMED else "")
+    named = ", ".join(f"{cells.shown(text)} ({count})" for text, count in unseen.most_common(_MOST_NAMED)) + (
+        ", ..." if len(unseen) > _MOST_NAMED else ""
+    )
     numbers = sum(count for text, count in unseen.items() if cells.plain_number(text, reading.decimal) is not None)
     are_numbers = f"; {numbers} of these are numbers, and the column was text in training" if numbers else ""
     return [f"column '{name}': {total} value{'s' if total > 1 else ''} that training never saw: {named}{are_numbers}"]

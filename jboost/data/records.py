@@ -130,7 +130,10 @@ def _count_fields(texts: polars.Series, separator: str) -> np.ndarray:
 
 
 def _split_one(text: str, separator: str) -> list[str]:
-    return next(csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True))
+    try:
+        return next(csv.reader(io.StringIO(text), delimiter=separator, skipinitialspace=True))
+    except csv.Error:  # a field too long for it
+        return text.split(separator)
 
 
 def _fit_names(names: list[str], texts: polars.Series, num_fields: np.ndarray, separator: str) -> tuple[list[str], tuple[str, ...]]:
