@@ -116,12 +116,13 @@ def test_a_configuration_may_hold_the_same(tmp_path):
     assert options.read_config(config) == {"data": "-", "ignore": ["a", "b"], "date": ["when"], "missing_values": "NA,-", "separator": "tab"}
 
 
-def test_only_named_columns_are_read_where_scores_are_combined(folder):
+def test_only_named_columns_may_be_at_fault_where_scores_are_combined(folder):
     from jboost.cli import inputs
 
     (folder / "scores.csv").write_text("name,a,b,when,y\n" + "".join(f"N{row},{row},{row % 3},2024-01-01,{row % 2}\n" for row in range(30)))
     settings = options.resolve({"data": str(folder / "scores.csv"), "label": "y", "scores": ("a", "b")}, {})
-    assert inputs.read_source(settings).table.columns == ("a", "b")
+    table = inputs.read_source(settings).table
+    assert (tuple(table.numeric), tuple(table.categorical)) == (("a", "b"), ("name", "when"))
 
 
 # --- predict ---------------------------------------------------------------------------------------------------------------

@@ -234,13 +234,14 @@ def test_identifiers_are_refused_by_name(tmp_path):
         (["12/31/2023", "1/1/2024"], [0, 1]),
         (["31-12-2023", "01-01-2024"], [0, 1]),
         (["20231231", "20240101"], [0, 1]),
+        (["", "-"], [NAN, NAN]),
         (["31 Dec 2023", "1 January 2024"], [0, 1]),
         (["Dec 31, 2023", "Jan 1, 2024"], [0, 1]),
     ],
 )
 def test_dates_become_days_since_the_first(tmp_path, cells, values):
     np.testing.assert_allclose(read(tmp_path, column(cells), dates=("v",)).numeric["v"], values, atol=1e-9)
-    if not cells[0].isdigit():
+    if cells[0] and not cells[0].isdigit():
         with pytest.raises(ValueError, match=r"column 'v' holds .* in row 1 \(line 2\): a date is neither a number nor a category: .*--date v"):
             read(tmp_path, column(cells))
 
@@ -256,6 +257,13 @@ def test_dates_become_days_since_the_first(tmp_path, cells, values):
 def test_dates_that_do_not_fit_are_refused(tmp_path, cells, message):
     with pytest.raises(ValueError, match=message):
         read(tmp_path, column(cells), dates=("v",))
+
+
+def test_identifiers_of_a_parquet_file(tmp_path):
+    polars.DataFrame({"v": [f"A-{row}" for row in range(30)]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(ValueError, match="column 'v' holds A-0 in row 1: 30 different texts in 30 cells look like an identifier"):
+        readers.read_table(tmp_path / "a.parquet")
+    assert readers.read_table(tmp_path / "a.parquet", reading=Reading(categorical=("v",))).columns == ("v",)
 
 
 def test_dates_are_kept_for_new_rows(tmp_path):

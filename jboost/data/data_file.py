@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jboost.data import cells, dates, dialect, sources
+from jboost.data import cells, dates, dialect, recognition, sources
 from jboost.data.cells import Column, Kind
 from jboost.data.dialect import Reading
 from jboost.data.records import Records, read_records
@@ -70,30 +70,40 @@ class DataFile:
         return is_whole, reasons
 
     def column(self, name: str) -> Column | None:
-        """The cells of a column as text; None where it has another type."""
-        import polars
-
+        """The cells of a column as text; None where it has another type. Raises ValueError where there are two of the name."""
         places = self.places[name]
         if len(places) > 1:
             numbers = " and ".join(str(place + 1) for place in places)
             raise ValueError(f"{self.source}: two columns are named '{name}': rename one (columns {numbers})")
-        series = self.frame[:, places[0]]
+        return self._first_column(name)
+
+    def _first_column(self, name: str) -> Column | None:
+        import polars
+
+        series = self.frame[:, self.places[name][0]]
         if series.dtype in (polars.Categorical, polars.Enum):
             series = series.cast(polars.String)
         if series.dtype != polars.String:
             return None
         return Column(self.source, name, series if self.records else series.fill_null(""), self.lines, self.reading)
 
-    def recognise(self, name: str) -> tuple[Kind, np.ndarray, str | None] | None:
-        """What a column of training data is, its values, and what a report should say of it; None where it is neither numbers nor text."""
-        column = self.column(name)
+    def recognise(self, name: str, *, is_lenient: bool = False) -> tuple[Kind, np.ndarray, str | None] | None:
+        """What a column of training data is, its values, and what a report should say of it; None where it is neither numbers nor text.
+
+        Raises:
+          ValueError: as `jboost.data.recognition.recognise`, unless `is_lenient`, which makes such a column text.
+        """
+        column = self._first_column(name) if is_lenient else self.column(name)
         if column is None:
             return self._recognise_typed(name)
-        kind = Kind(cells.TEXT) if self._is_typed_text(name) else cells.recognise(column)
-        if not kind.is_text:
-            return kind, cells.to_numbers(column, kind), cells.describe(column, kind)
-        values = cells.to_texts(column)
-        return dataclasses.replace(kind, categories=tuple(sorted({value for value in values if value is not None}))), values, None
+        try:
+            kind = recognition.recognise_text(column) if self._is_typed_text(name) else recognition.recognise(column)
+            values = cells.to_texts(column) if kind.is_text else cells.to_numbers(column, kind)
+        except ValueError:
+            if not is_lenient:
+                raise
+            kind, values = Kind(cells.TEXT), cells.to_texts(column)
+        return (_with_categories(kind, values), values, None) if kind.is_text else (kind, values, cells.describe(column, kind))
 
     def read(self, name: str, kind: Kind) -> np.ndarray:
         """The values of a column of a known kind."""
@@ -144,7 +154,7 @@ class DataFile:
         dtype = series.dtype
         if name in self.reading.categorical and (dtype.is_numeric() or dtype == polars.Boolean):
             values = _typed_texts(series)
-            return Kind(cells.TEXT, categories=tuple(sorted({value for value in values if value is not None}))), values, None
+            return _with_categories(Kind(cells.TEXT), values), values, None
         if dtype.is_numeric() or dtype in (polars.Boolean, polars.Null):
             kind = Kind(cells.TRUTH if dtype == polars.Boolean else cells.NUMBER)
             return kind, self._typed_numbers(name, kind), None
@@ -224,6 +234,10 @@ def _notes(records: Records, reading: Reading, separator: str) -> tuple[str, ...
 
 def _is_empty(series: polars.Series) -> bool:
     return bool((series.str.strip_chars() == "").all())
+
+
+def _with_categories(kind: Kind, values: np.ndarray) -> Kind:
+    return dataclasses.replace(kind, categories=tuple(sorted({value for value in values if value is not None})))
 
 
 def _days_of(series: polars.Series) -> np.ndarray:

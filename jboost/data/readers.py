@@ -62,7 +62,7 @@ def read_table(
         are not there are not missed.
       reading: how the file is written, as far as its first lines do not show it, and which columns
         are special.
-      columns: those that are of interest; the others are left out unseen. None for all.
+      columns: those that matter, None for all. What would be refused in another one makes it text.
 
     Returns:
       A `Table`. Columns of numbers, percentages, dates (of `reading.dates`) or true and false are
@@ -87,13 +87,13 @@ def read_table(
     named = [*reading.ignore, *reading.categorical, *reading.dates, *([reading.id] if reading.id else []), *([label] if label else [])]
     require_columns(file.source, named, [name for name in file.names if name])
     left_out = {"", *reading.ignore, reading.id, label}
-    chosen = [name for name in file.names if name not in left_out and (columns is None or name in columns)]
+    chosen = [name for name in file.names if name not in left_out]
     numeric: dict[str, np.ndarray] = {}
     categorical: dict[str, np.ndarray] = {}
     kinds: dict[str, Kind] = {}
     notes, others = list(file.notes), []
     for name in chosen:
-        found = file.recognise(name)
+        found = file.recognise(name, is_lenient=columns is not None and name not in columns)
         if found is None:
             others.append(f"{name} ({file.frame[name].dtype})")
             continue
