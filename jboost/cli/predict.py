@@ -99,9 +99,9 @@ def _in_all_rows(columns: Mapping[str, Any], rows: NewRows) -> dict[str, Any]:
 
     result: dict[str, Any] = {} if rows.ids is None else {rows.id_name: [one or None for one in rows.ids]}
     places = [int(place) if usable else None for place, usable in zip(np.cumsum(rows.is_usable) - 1, rows.is_usable, strict=True)]
+    if {*columns, _NOTE} & result.keys():
+        raise ValueError(f"the column '{rows.id_name}' of --id has the name of a column of the predictions: rename it in the data")
     for name, values in columns.items():
-        if name in result:
-            raise ValueError(f"the column '{name}' of --id has the name of a column of the predictions: rename it in the data")
         result[name] = polars.Series(values).gather(polars.Series(places, dtype=polars.Int64))
     return result if rows.is_usable.all() else result | {_NOTE: [reason or None for reason in rows.reasons]}
 

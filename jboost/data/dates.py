@@ -54,6 +54,8 @@ def order_of(texts: Iterable[str]) -> tuple[str, ...]:
     orders = tuple(one for one in (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, NAMED_MONTH) if all(days(text, one) is not None for text in texts))
     if len(orders) == 2 and all("." in text.split(" ")[0] for text in texts):
         return (DAY_FIRST,)  # points stand in dates of this order alone
+    if len(orders) == 2 and all(days(text, orders[0]) == days(text, orders[1]) for text in texts):
+        return orders[:1]
     return orders
 
 

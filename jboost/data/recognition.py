@@ -56,7 +56,7 @@ def recognise(column: Column) -> Kind:
     if column.name in reading.categorical:
         return Kind(TEXT)
     texts = _odd_texts(column)
-    if column.name in reading.dates and (texts or column.is_plain.any()):
+    if column.name in reading.dates:
         return _date_kind(column)
     if not texts:
         return Kind(NUMBER)
@@ -185,6 +185,8 @@ def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
 def _date_kind(column: Column) -> Kind:
     """The kind of a column that is said to hold dates; ValueError where some are none, or could be read in two ways."""
     written = [text for text in (cell.strip() for cell in column.cells.unique()) if text.lower() not in column.reading.missing | column.dash]
+    if not written:
+        return Kind(NUMBER)
     orders = dates.order_of(written)
     if len(orders) == 1:
         return _from_first_date(column, Kind(DATE, order=orders[0]))
