@@ -66,6 +66,7 @@ DIALECTS = {  # name -> content, options, columns
     "separator at the end of the names": ("age,y,\n31,no\n45,yes\n", {}, AGES),
     "comments before": ("# from the clinic, 2024\n# two rows\nage,y\n31,no\n45,yes\n", {}, AGES),
     "comments between": ("age,y\n% first\n31,no\n45,yes\n% end\n", {"comment": "%"}, AGES),
+    "a mark within quotes": ('# one "\nage,said,y\n31,"x\n# no comment",no\n# one\n45,z,yes\n', {}, AGES | {"said": ["x\n# no comment", "z"]}),
     "names behind a mark": ("##bed\n#age\tbase\ty\n31\tA\tno\n45\tC\tyes\n", {}, AGES | {"base": ["A", "C"]}),
     "blank lines": ("\n\nage,y\n31,no\n\n45,yes\n\n", {}, AGES),
     "quotes, commas and breaks in a field": (
@@ -414,6 +415,8 @@ def test_other_columns_do_not_matter(tmp_path):
     assert rows.table.numeric["v"].tolist() == [1, 2]
     with pytest.raises(ValueError, match="two columns are named 'w'"):
         new_rows(tmp_path, "v,w,w\n1,2,3\n", {"w": Kind("number")})
+    with pytest.raises(ValueError, match="has column names but no rows"):
+        new_rows(tmp_path, "v,w\n\n", {"v": Kind("number")})
     with pytest.raises(ValueError, match="there is no column 'z'"):
         new_rows(tmp_path, "v,w\n1,2\n", {"z": Kind("number")})
 

@@ -84,7 +84,7 @@ def end(
         "versions": build.versions(),
     }
     told = {"method": settings.method, "precision": settings.precision, "labels": dataclasses.asdict(opening.mapping), **metadata}
-    told["reading"] = keep_reading(opening.source.table)
+    told["reading"] = keep_reading(opening.source.table.rows(opening.kept))
     with files.atomic_folder(opening.output) as folder:
         with jax.enable_x64(settings.precision == "float64"):
             files.save(model, folder / MODEL, metadata=told)

@@ -67,10 +67,12 @@ def make_reading(values: Mapping[str, Any]) -> Reading:
 
 
 def keep_reading(table: Table) -> dict[str, Any] | None:
-    """What a model file keeps of how its training data were read; None where they are embedded."""
+    """What a model file keeps of how its training rows were read; None where they are embedded."""
     if table.reading is None:
         return None
     columns = {name: dataclasses.asdict(kind) for name, kind in table.kinds.items()}
+    for name, values in table.categorical.items():
+        columns[name]["categories"] = sorted({value for value in values if value is not None})
     return {**{name: getattr(table.reading, name) for name in _KEPT}, "columns": columns}
 
 

@@ -34,7 +34,7 @@ class Kind:
     group: str = ""  # the thousands separator of GROUPED
     order: str = ""  # of the parts of a DATE
     origin: float = 0.0  # the day that is 0, from the first of January 1970
-    categories: tuple[str, ...] = ()  # of TEXT: those that training saw
+    categories: tuple[str, ...] = ()  # of TEXT: those that training saw, where that is known
 
     @property
     def is_text(self) -> bool:

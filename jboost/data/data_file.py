@@ -103,7 +103,7 @@ class DataFile:
             if not is_lenient:
                 raise
             kind, values = Kind(cells.TEXT), cells.to_texts(column)
-        return (_with_categories(kind, values), values, None) if kind.is_text else (kind, values, cells.describe(column, kind))
+        return kind, values, cells.describe(column, kind)
 
     def read(self, name: str, kind: Kind) -> np.ndarray:
         """The values of a column of a known kind."""
@@ -154,7 +154,7 @@ class DataFile:
         dtype = series.dtype
         if name in self.reading.categorical and (dtype.is_numeric() or dtype == polars.Boolean):
             values = _typed_texts(series)
-            return _with_categories(Kind(cells.TEXT), values), values, None
+            return Kind(cells.TEXT), values, None
         if dtype.is_numeric() or dtype in (polars.Boolean, polars.Null):
             kind = Kind(cells.TRUTH if dtype == polars.Boolean else cells.NUMBER)
             return kind, self._typed_numbers(name, kind), None
@@ -234,10 +234,6 @@ def _notes(records: Records, reading: Reading, separator: str) -> tuple[str, ...
 
 def _is_empty(series: polars.Series) -> bool:
     return bool((series.str.strip_chars() == "").all())
-
-
-def _with_categories(kind: Kind, values: np.ndarray) -> Kind:
-    return dataclasses.replace(kind, categories=tuple(sorted({value for value in values if value is not None})))
 
 
 def _days_of(series: polars.Series) -> np.ndarray:

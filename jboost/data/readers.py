@@ -149,6 +149,8 @@ def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, re
             notes += _unseen(name, values, kind, file.reading)
     table = Table(file.source, file.num_rows, numeric, categorical, count_missing(numeric, categorical), lines=file.lines, reading=file.reading)
     is_usable, reasons = file.flaws()
+    if not len(is_usable):
+        raise ValueError(f"{file.source}: the file has column names but no rows")
     ids = None
     if id_name is not None and id_name in file.names:
         ids = file.written_in_all_rows(id_name, len(is_usable))

@@ -101,13 +101,12 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[polar
 
     texts = polars.read_lines(data).to_series()
     lines = np.arange(1, len(texts) + 1)
-    if comment is not None:
-        is_kept = ~texts.str.starts_with(comment).to_numpy()
-        texts, lines = texts.filter(is_kept), lines[is_kept]
+    is_comment = np.zeros(len(texts), bool) if comment is None else texts.str.starts_with(comment).to_numpy()
     if b'"' not in data:
-        return texts, lines
-    is_odd = (texts.str.count_matches('"', literal=True) % 2 == 1).to_numpy()
-    is_open = np.cumsum(is_odd) % 2 == 1  # whether a quoted field goes on at the end of the line
+        return texts.filter(~is_comment), lines[~is_comment]
+    has_odd_quotes = (texts.str.count_matches('"', literal=True) % 2 == 1).to_numpy()
+    is_comment, is_open = _within_quotes(is_comment, has_odd_quotes)
+    texts, lines, is_open = texts.filter(~is_comment), lines[~is_comment], is_open[~is_comment]
     begins = ~np.concatenate([[False], is_open[:-1]])
     if len(is_open) and is_open[-1]:
         raise ValueError(f"{source}: line {lines[begins][-1]} has a quote that is not closed: close it, or write a quote within a field twice")
@@ -116,6 +115,18 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[polar
     frame = polars.DataFrame({"record": np.cumsum(begins), "text": texts})
     joined = frame.group_by("record", maintain_order=True).agg(polars.col("text").str.join("\n"))
     return joined["text"], lines[begins]
+
+
+def _within_quotes(looks_like_comment: np.ndarray, has_odd_quotes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Which lines [k] are comments, as they are outside quotes, and at which ends of lines [k] a quoted field goes on."""
+    is_comment, turns = np.zeros_like(looks_like_comment), np.zeros_like(has_odd_quotes)
+    is_open = False
+    for line in np.flatnonzero(looks_like_comment | has_odd_quotes):
+        if looks_like_comment[line] and not is_open:
+            is_comment[line] = True
+        elif has_odd_quotes[line]:
+            turns[line], is_open = True, not is_open
+    return is_comment, np.cumsum(turns) % 2 == 1
 
 
 def _are_blank(texts: polars.Series, separator: str) -> np.ndarray:
