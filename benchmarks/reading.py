@@ -1,7 +1,10 @@
-"""Reading a large CSV file by `jboost.data.readers`, beside polars' own reader: `python -m benchmarks.reading`.
+"""Reading a large CSV file by `jboost.data.readers`, beside polars' own reader: `python -m
+benchmarks.reading`.
 
-Each reading is a process of its own. Seconds are those of the clock, the best of several; memory is the greatest resident size beyond what the
-process has before it reads. polars is told what jboost finds out: the separator, the decimal sign, the spelling of missing values, and by `all rows`
+Each reading is a process of its own. Seconds are those of the clock, the best of several; memory is
+the greatest resident size beyond what the
+process has before it reads. polars is told what jboost finds out: the separator, the decimal sign,
+the spelling of missing values, and by `all rows`
 to look at all of them before it decides what a column is, as jboost does.
 """
 
@@ -31,7 +34,8 @@ _UNIT = 1024 if sys.platform == "darwin" else 1  # of ru_maxrss, in kilobytes
 
 
 def write_table(path: Path, table: str, num_rows: int, num_columns: int) -> None:
-    """A file of whole numbers and fractions in turns, and a label of two words in the last column."""
+    """A file of whole numbers and fractions in turns, and a label of two words in the last
+    column."""
     random = np.random.default_rng(_SEED)
     columns: dict[str, Any] = {}
     for index in range(num_columns - 1):

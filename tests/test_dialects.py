@@ -346,7 +346,7 @@ FAULTS = [
     (b"a,y\n1,x\0\n", {}, "line 2 holds a NUL character"),
     (b"PK\x03\x04...", {}, "the file is a workbook or a zip archive, and not text: save the sheet as .csv"),
     ("1,2\n3,4\n", {}, "the first line holds numbers (1, 2, ...): a line of column names is wanted there (line 1)"),
-    ("a,b,a,y\n1,2,3,x\n", {}, "two columns are named 'a': rename one (columns 1 and 3)"),
+    ("a,b,a,y\n1,2,3,x\n", {}, "two columns are named 'a': rename one (columns 1 and 3 of line 1)"),
     ("a,y\n", {}, "the file has column names but no rows"),
     ("# only\n# comments\n", {}, "the file holds no data"),
     ("a;y\n1;x\n", {"separator": ","}, "there is one column, 'a;y': semicolons separate the fields, but the file is read otherwise"),

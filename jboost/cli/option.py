@@ -1,4 +1,5 @@
-"""One option of the command line: a flag, a key of a configuration file, a default and a help text."""
+"""One option of the command line: a flag, a key of a configuration file, a default and a help
+text."""
 
 from __future__ import annotations
 

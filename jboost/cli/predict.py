@@ -23,7 +23,8 @@ from jboost.data.readers import NewRows
 from jboost.data.table import UsedColumns
 
 _NOTE = "note"
-# Each has read(path, metadata), used_columns(fitted), predict_columns(fitted, table) and show(fitted, say).
+# Each has read(path, metadata), used_columns(fitted), predict_columns(fitted, table) and
+# show(fitted, say).
 _ROOMS: dict[str, ModuleType] = {
     PAIR: pair_predict,
     COMBINE: combine_predict,
@@ -34,7 +35,8 @@ _ROOMS: dict[str, ModuleType] = {
 
 
 def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
-    """The room of the method, the model that `fit` wrote, and its metadata; ValueError in one line if something is missing or damaged."""
+    """The room of the method, the model that `fit` wrote, and its metadata; ValueError in one line
+    if something is missing or damaged."""
     path = Path(folder) / MODEL
     if not path.is_file():
         raise ValueError(f"{folder}: no output folder of jboost fit: it has no {MODEL}")
@@ -51,7 +53,8 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False, readi
 
     Args:
       folder: of a fit.
-      data: a file as for fit, of which the columns matter that the model uses; or an embedded data set.
+      data: a file as for fit, of which the columns matter that the model uses; or an embedded data
+        set.
       output: a .csv file, or - for the standard output.
       explain: whether to add the rules that hold for each row, of l0.
       reading: how the file is written, where it is otherwise than the training data.
@@ -94,7 +97,8 @@ def _read_rows(data: str, used: UsedColumns, kept: Mapping[str, Any] | None, giv
 
 
 def _in_all_rows(columns: Mapping[str, Any], rows: NewRows) -> dict[str, Any]:
-    """The columns of predictions with a gap where a row cannot be predicted, the identifiers before them, and the reasons behind."""
+    """The columns of predictions with a gap where a row cannot be predicted, the identifiers before
+    them, and the reasons behind."""
     import polars
 
     result: dict[str, Any] = {} if rows.ids is None else {rows.id_name: [one or None for one in rows.ids]}

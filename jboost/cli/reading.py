@@ -46,7 +46,8 @@ READING_OPTIONS = (
 
 
 def make_reading(values: Mapping[str, Any]) -> Reading:
-    """How a file is read, from the values of options; those that a command does not have are missing.
+    """How a file is read, from the values of options; those that a command does not have are
+    missing.
 
     Raises:
       ValueError: naming the option, for a value that means nothing.
@@ -77,7 +78,8 @@ def keep_reading(table: Table) -> dict[str, Any] | None:
 
 
 def recall_reading(kept: Mapping[str, Any]) -> tuple[dict[str, Kind], Reading]:
-    """The kinds of columns and the reading that a model file keeps; none of them where an older jboost wrote it."""
+    """The kinds of columns and the reading that a model file keeps; none of them where an older
+    jboost wrote it."""
     kinds = {name: Kind(**{**kind, "categories": tuple(kind["categories"])}) for name, kind in kept.get("columns", {}).items()}
     spellings = kept.get("missing_values")
     values: dict[str, Any] = {name: kept.get(name) for name in _KEPT if name != "missing_values"}
@@ -85,7 +87,8 @@ def recall_reading(kept: Mapping[str, Any]) -> tuple[dict[str, Kind], Reading]:
 
 
 def require_file(values: dict[str, Any], is_flag: Mapping[str, bool]) -> None:
-    """Refuses flags about a file where the data are embedded; what a configuration file says of the file that a flag displaced is left out."""
+    """Refuses flags about a file where the data are embedded; what a configuration file says of the
+    file that a flag displaced is left out."""
     for option in READING_OPTIONS:
         if is_flag.get(option.name) or (values[option.name] != option.default and not is_flag.get("data")):
             flag = "--" + option.name.replace("_", "-")

@@ -1,4 +1,5 @@
-"""Columns of text, and their values as numbers or categories once it is known how they are to be read."""
+"""Columns of text, and their values as numbers or categories once it is known how they are to be
+read."""
 
 from __future__ import annotations
 
@@ -94,7 +95,8 @@ def to_numbers(column: Column, kind: Kind) -> np.ndarray:
     """The values [m] float64 of a column that is no category, NaN where missing.
 
     Raises:
-      ValueError: with the column, the line and the cell, for one that does not fit the kind or is infinite.
+      ValueError: with the column, the line and the cell, for one that does not fit the kind or is
+        infinite.
     """
     is_odd = (column.cells != "").to_numpy() if kind.name in (PERCENT, DATE) else column.is_odd
     values = column.numbers
@@ -143,7 +145,8 @@ def describe(column: Column, kind: Kind) -> str | None:
 
 
 def plain_number(text: str, decimal: str | None) -> float | None:
-    """The number that a text writes, with a plus or without and possibly infinite; None where it writes none.
+    """The number that a text writes, with a plus or without and possibly infinite; None where it
+    writes none.
 
     >>> plain_number("+49", "."), plain_number("1,5", ","), plain_number("1,5", "."), plain_number("-Infinity", ".")
     (49.0, 1.5, None, -inf)
@@ -154,7 +157,8 @@ def plain_number(text: str, decimal: str | None) -> float | None:
 
 
 def _numbers_of(cells: polars.Series, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
-    """The cells [m] as polars reads numbers, NaN for others; and which of them [m] hold what it does not read or is not to read."""
+    """The cells [m] as polars reads numbers, NaN for others; and which of them [m] hold what it
+    does not read or is not to read."""
     import polars
 
     written = cells.str.replace(",", ".", literal=True) if reading.decimal == "," else cells
@@ -199,7 +203,8 @@ def _not_numeric(column: Column, row: int) -> ValueError:
 
 
 def percentage(text: str, decimal: str | None) -> float | None:
-    """The number that a text with a percent sign writes, 5% being 0.05; None where it writes none."""
+    """The number that a text with a percent sign writes, 5% being 0.05; None where it writes
+    none."""
     number = plain_number(text[:-1].rstrip(), decimal) if text.endswith("%") else None
     return None if number is None else number / 100
 

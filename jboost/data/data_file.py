@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class DataFile:
-    """The columns of a file by name, text or of their own types, in rows that have as many fields as there are columns."""
+    """The columns of a file by name, text or of their own types, in rows that have as many fields
+    as there are columns."""
 
     source: str
     kind: str  # the ending of its name
@@ -49,7 +50,8 @@ class DataFile:
         return None if self.records is None else self.records.lines[self.records.is_whole]
 
     def require_whole(self) -> None:
-        """Raises ValueError where a row that is no blank line has too few fields or too many, or where there are no rows."""
+        """Raises ValueError where a row that is no blank line has too few fields or too many, or
+        where there are no rows."""
         if self.records is not None:
             is_wrong = ~self.records.is_whole & ~self.records.is_blank
             if is_wrong.any():
@@ -61,7 +63,8 @@ class DataFile:
             raise ValueError(f"{self.source}: the file has column names but no rows")
 
     def flaws(self) -> tuple[np.ndarray, tuple[str, ...]]:
-        """Which rows can be predicted, and what is wrong with the others; without blank lines at the end."""
+        """Which rows can be predicted, and what is wrong with the others; without blank lines at
+        the end."""
         if self.records is None:
             return np.ones(self.num_rows, bool), ("",) * self.num_rows
         count = len(self.records.is_blank) - int(np.cumprod(self.records.is_blank[::-1]).sum())
@@ -70,11 +73,13 @@ class DataFile:
         return is_whole, reasons
 
     def column(self, name: str) -> Column | None:
-        """The cells of a column as text; None where it has another type. Raises ValueError where there are two of the name."""
+        """The cells of a column as text; None where it has another type. Raises ValueError where
+        there are two of the name."""
         places = self.places[name]
         if len(places) > 1:
             numbers = " and ".join(str(place + 1) for place in places)
-            raise ValueError(f"{self.source}: two columns are named '{name}': rename one (columns {numbers})")
+            line = f" of line {self.records.header_line}" if self.records else ""
+            raise ValueError(f"{self.source}: two columns are named '{name}': rename one (columns {numbers}{line})")
         return self._first_column(name)
 
     def _first_column(self, name: str) -> Column | None:
@@ -88,10 +93,12 @@ class DataFile:
         return Column(self.source, name, series if self.records else series.fill_null(""), self.lines, self.reading)
 
     def recognise(self, name: str, *, is_lenient: bool = False) -> tuple[Kind, np.ndarray, str | None] | None:
-        """What a column of training data is, its values, and what a report should say of it; None where it is neither numbers nor text.
+        """What a column of training data is, its values, and what a report should say of it; None
+        where it is neither numbers nor text.
 
         Raises:
-          ValueError: as `jboost.data.recognition.recognise`, unless `is_lenient`, which makes such a column text.
+          ValueError: as `jboost.data.recognition.recognise`, unless `is_lenient`, which makes such
+            a column text.
         """
         column = self._first_column(name) if is_lenient else self.column(name)
         if column is None:
@@ -144,7 +151,8 @@ class DataFile:
         return [kept[cell] for cell in written], [values[cell] for cell in written]
 
     def _is_typed_text(self, name: str) -> bool:
-        """Whether a column of a file with types says that it is text; such a one may hold numbers."""
+        """Whether a column of a file with types says that it is text; such a one may hold
+        numbers."""
         return self.records is None and name not in self.reading.dates
 
     def _recognise_typed(self, name: str) -> tuple[Kind, np.ndarray, str | None] | None:
@@ -183,7 +191,8 @@ class DataFile:
 
 
 def open_file(path: str, reading: Reading, like: Reading = Reading()) -> DataFile:
-    """A file with everything that its first lines show; what neither they nor `reading` say is as in `like`."""
+    """A file with everything that its first lines show; what neither they nor `reading` say is as
+    in `like`."""
     content, kind = sources.open_source(path)
     source, separator = sources.source_name(path), sources.SEPARATORS.get(kind, ",")
     if not isinstance(content, bytes):
@@ -245,11 +254,13 @@ def _days_of(series: polars.Series) -> np.ndarray:
 
 
 def _typed_texts(series: polars.Series) -> np.ndarray:
-    """The values of a column of any type as text, whole numbers without a fraction; None where missing."""
+    """The values of a column of any type as text, whole numbers without a fraction; None where
+    missing."""
     return np.array([None if value is None else label_text(value) for value in series.to_list()], dtype=object)
 
 
-# --- labels --------------------------------------------------------------------------------------------------------------------
+# --- labels ---------------------------------------------------------------------------------------
+# -----------------------------
 
 
 def _check_label_type(series: polars.Series, source: str) -> None:
@@ -261,7 +272,8 @@ def _check_label_type(series: polars.Series, source: str) -> None:
 
 
 def _values_of(kept: Mapping[str, str | None]) -> dict[str, Any]:
-    """What the labels of a text file mean, by cell: numbers if all of them are, or truth values; else they are the text that they are."""
+    """What the labels of a text file mean, by cell: numbers if all of them are, or truth values;
+    else they are the text that they are."""
     readings: tuple[Callable[[str], Any], ...] = (_as_number, _as_truth)
     for reading in readings:
         values = {cell: None if text is None else reading(text.strip()) for cell, text in kept.items()}

@@ -20,7 +20,8 @@ _FIRST_YEAR_OF_TWO_DIGITS = 69  # as POSIX has it: 69 is 1969, and 68 is 2068
 
 
 def days(text: str, order: str) -> float | None:
-    """Days from the first of January 1970 to a date, its time of day as a fraction; None where the text is no date of this order.
+    """Days from the first of January 1970 to a date, its time of day as a fraction; None where the
+    text is no date of this order.
 
     >>> days("1970-01-02", YEAR_FIRST), days("2.1.1970 12:00", DAY_FIRST), days("01/31/1970", MONTH_FIRST), days("31/01/1970", MONTH_FIRST)
     (1.0, 1.5, 30.0, None)

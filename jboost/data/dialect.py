@@ -1,4 +1,5 @@
-"""How a text file is written: its encoding, separator, decimal sign and comments, as given or as its first lines show."""
+"""How a text file is written: its encoding, separator, decimal sign and comments, as given or as
+its first lines show."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ import math
 import re
 from collections.abc import Sequence
 
-# The spellings of a missing value: those of pandas, and the "?" of the UCI repository. They are compared without case.
+# The spellings of a missing value: those of pandas, and the "?" of the UCI repository. They are
+# compared without case.
 MISSING = (
     *("", "NA", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaN", "-NaN", "null", "None", "?"),
     *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
@@ -33,14 +35,16 @@ _GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([,.][0-9]{3})+")  # whole numbers w
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """How a data file is to be read; None where the file itself is to show it, or the default is to hold.
+    """How a data file is to be read; None where the file itself is to show it, or the default is to
+    hold.
 
     Args:
       separator: one character; "tab" and "space" are understood.
       decimal: "." or ",".
       comment: what lines begin with that are left out.
       encoding: as Python names it, such as utf-8, utf-16, cp1252, latin-1.
-      missing_values: the spellings of a missing value beside the empty field, compared without case, in place of `MISSING` and of a lone "-" among
+      missing_values: the spellings of a missing value beside the empty field, compared without
+        case, in place of `MISSING` and of a lone "-" among
         numbers. They hold for the label too, which `MISSING` does not.
       ignore: columns that are left out.
       id: a column that names the rows: it is no feature.
@@ -97,7 +101,8 @@ class Reading:
 
 
 def decode(data: bytes, source: str, encoding: str | None, likely: str | None = None) -> tuple[bytes, str]:
-    """A text file in UTF-8 with line feeds alone at the ends of lines and no byte order mark, and the encoding that it was in.
+    """A text file in UTF-8 with line feeds alone at the ends of lines and no byte order mark, and
+    the encoding that it was in.
 
     Args:
       data: the file.
@@ -125,7 +130,8 @@ def decode(data: bytes, source: str, encoding: str | None, likely: str | None = 
 
 
 def _sniff_encoding(data: bytes, likely: str | None) -> str:
-    """By its byte order mark, or by where it has zeros as UTF-16 has them in what is mostly ASCII; else UTF-8."""
+    """By its byte order mark, or by where it has zeros as UTF-16 has them in what is mostly ASCII;
+    else UTF-8."""
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     head = data[:1000]
@@ -198,16 +204,18 @@ def split_fields(lines: Sequence[str], separator: str) -> list[list[str]]:
 
 
 def _sniff_comment(lines: Sequence[str], separator: str | None, candidates: Sequence[str]) -> str | None:
-    """What comments begin with, if the file begins with one: # or ##; the last such line may hold the names of the columns after a #."""
+    """What comments begin with, if the file begins with one: # or ##; the last such line may hold
+    the names of the columns after a #."""
     marked = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
     if not marked or len(marked) == len(lines):
         return "#" if marked else None
     separator = separator or _sniff_separator(lines[len(marked) - 1 :], candidates)
     last, first_row = split_fields([marked[-1]], separator)[0], split_fields([lines[len(marked)]], separator)[0]
     are_names = len(last) == len(first_row) > 1 and not any(map(_is_number, last)) and any(map(_is_number, first_row))
-    if not are_names:
+    others = marked[:-1]
+    if not are_names or not all(line.startswith("##") for line in others):
         return "#"
-    return "##" if len(marked) > 1 and all(line.startswith("##") for line in marked[:-1]) else None if len(marked) == 1 else "#"
+    return "##" if others else None
 
 
 def _is_number(text: str) -> bool:
@@ -218,7 +226,8 @@ def _is_number(text: str) -> bool:
 
 
 def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
-    """The one that cuts most records in as many fields as the first, or one more as R does; of equals the one with most fields."""
+    """The one that cuts most records in as many fields as the first, or one more as R does; of
+    equals the one with most fields."""
     scores = []
     for preference, separator in enumerate(candidates):
         rows = split_fields(lines, separator)
@@ -230,7 +239,8 @@ def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
 
 
 def _sniff_decimal(rows: Sequence[Sequence[str]], default: str) -> str:
-    """A comma where numbers are written with it and none with a point; the other way round a point; else the default."""
+    """A comma where numbers are written with it and none with a point; the other way round a point;
+    else the default."""
     cells = [cell.strip().rstrip("%").rstrip() for row in rows for cell in row]
     cells = [cell for cell in cells if not _GROUPED.fullmatch(cell)]
     commas, points = (any(form.fullmatch(cell) for cell in cells) for form in (_COMMA_DECIMAL, _POINT_DECIMAL))

@@ -2,7 +2,8 @@
 
 polars reads them. Of the two libraries that people know it is the one that gives back the text of a
 cell as it stands in the file, which is needed to decide by whole columns; it parses with all cores,
-and brings no further dependency, where pandas needs pyarrow for .parquet. What polars leaves open is
+and brings no further dependency, where pandas needs pyarrow for .parquet. What polars leaves open
+is
 in `jboost.data.dialect` (how a file is written), `jboost.data.records` (where a record stands) and
 `jboost.data.cells` (what a column of text means).
 """
@@ -50,13 +51,17 @@ def read_table(
     reading: Reading = Reading(),
     columns: Collection[str] | None = None,
 ) -> Table:
-    """Reads a data file to learn from, and tells numbers, categories, missing values and labels apart.
+    """Reads a data file to learn from, and tells numbers, categories, missing values and labels
+    apart.
 
     Args:
-      path: a text file such as .csv, .csv.gz, .tsv or .txt, which begins with a line of column names;
+      path: a text file such as .csv, .csv.gz, .tsv or .txt, which begins with a line of column
+        names;
         .parquet or .feather; or "-", the standard input.
-      label: the column with the labels, which take two values: any two numbers or texts, the smaller
-        of which becomes -1 (the mapping is in the table and its notes; it spells them as a text file
+      label: the column with the labels, which take two values: any two numbers or texts, the
+        smaller
+        of which becomes -1 (the mapping is in the table and its notes; it spells them as a text
+        file
         does). None where there are none.
       text: columns that are categories whatever is in them, as in `reading.categorical`; those that
         are not there are not missed.
@@ -66,12 +71,15 @@ def read_table(
 
     Returns:
       A `Table`. Columns of numbers, percentages, dates (of `reading.dates`) or true and false are
-      numeric, text is categorical. Blank lines of a file of several columns are left out, and a note
+      numeric, text is categorical. Blank lines of a file of several columns are left out, and a
+      note
       says how many; rows are counted without them.
 
     Raises:
-      ValueError: in one line that says where and what to do: column, line and cell for what does not
-        fit its column or is infinite; the column where it holds dates or identifiers; the line where
+      ValueError: in one line that says where and what to do: column, line and cell for what does
+        not
+        fit its column or is infinite; the column where it holds dates or identifiers; the line
+        where
         fields are missing or there are too many; and where labels are missing or do not take two
         values.
 
@@ -113,13 +121,15 @@ def read_table(
 
 
 def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, reading: Reading = Reading(), like: Reading = Reading()) -> NewRows:
-    """Reads the rows of a data file that a model is to predict; whatever is in columns other than those of `kinds` does not matter.
+    """Reads the rows of a data file that a model is to predict; whatever is in columns other than
+    those of `kinds` does not matter.
 
     Args:
       path: as for `read_table`.
       kinds: how the columns are read that the model uses, as `Table.kinds` of the training data.
       reading: as for `read_table`; of its columns, `id` alone.
-      like: how the training data were read, which holds where neither `reading` nor the file says otherwise; a file may lack its `id`.
+      like: how the training data were read, which holds where neither `reading` nor the file says
+        otherwise; a file may lack its `id`.
 
     Returns:
       A `NewRows`, one row for each of the file; blank lines at its end are none.

@@ -49,7 +49,8 @@ def recognise(column: Column) -> Kind:
     """What a column of training data holds.
 
     Raises:
-      ValueError: with the column, the line and the cell, for a number that is infinite, for a cell that is none in a column of numbers, and where a
+      ValueError: with the column, the line and the cell, for a number that is infinite, for a cell
+        that is none in a column of numbers, and where a
         category would have nearly as many values as there are rows, or is a date.
     """
     reading = column.reading
@@ -94,7 +95,8 @@ def _from_first_date(column: Column, kind: Kind) -> Kind:
 
 
 def _odd_texts(column: Column) -> Counter[str]:
-    """The cells that are no plain number and not missing, without blanks around them, by how many there are."""
+    """The cells that are no plain number and not missing, without blanks around them, by how many
+    there are."""
     texts: Counter[str] = Counter()
     if not column.is_odd.any():
         return texts
@@ -106,7 +108,8 @@ def _odd_texts(column: Column) -> Counter[str]:
 
 
 def _thousands(known: Set[str], counts: Mapping[str, int], num_plain: int, largest: float, decimal: str | None) -> str:
-    """The thousands separator of a column that is written with it wherever a number has more than three digits; "" where there is none."""
+    """The thousands separator of a column that is written with it wherever a number has more than
+    three digits; "" where there is none."""
 
     def is_small(text: str) -> bool:
         number = plain_number(text, decimal)
@@ -122,7 +125,8 @@ def _thousands(known: Set[str], counts: Mapping[str, int], num_plain: int, large
 
 
 def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
-    """Raises where at least half of the different cells are dates, or numbers of one style or another, and the whole column is none of these."""
+    """Raises where at least half of the different cells are dates, or numbers of one style or
+    another, and the whole column is none of these."""
     if len(known) > _MOST_LOOKED_AT and 10 * num_plain < len(known):
         known, num_plain = set(itertools.islice(known, _MOST_LOOKED_AT)), 0
     styles: dict[str, set[str]] = {}
@@ -183,7 +187,8 @@ def _refuse_identifier(column: Column, counts: Mapping[str, int]) -> None:
 
 
 def _date_kind(column: Column) -> Kind:
-    """The kind of a column that is said to hold dates; ValueError where some are none, or could be read in two ways."""
+    """The kind of a column that is said to hold dates; ValueError where some are none, or could be
+    read in two ways."""
     written = [text for text in (cell.strip() for cell in column.cells.unique()) if text.lower() not in column.reading.missing | column.dash]
     if not written:
         return Kind(NUMBER)

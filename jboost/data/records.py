@@ -1,6 +1,7 @@
 """Text files as records of text, by polars, with the number of the line where each begins.
 
-polars parses the fields. What it does not tell is told here, from the lines that it splits a file into: which of them are blank, too short or too
+polars parses the fields. What it does not tell is told here, from the lines that it splits a file
+into: which of them are blank, too short or too
 long, and where each record stands in the file.
 """
 
@@ -85,8 +86,8 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
         is_blank = np.zeros(len(body), bool)  # a missing value of the one column looks the same
     is_whole = ~is_blank & (num_fields == len(names))
     others = tuple(body.filter(~is_whole))
-    is_plain = is_whole.all() and len(body) and int(lines[-1]) - header_line == len(body) == data.count(b"\n", 0, len(data) - 1) + 1 - header_line
-    if is_plain:
+    num_lines_below = data.count(b"\n", 0, len(data) - 1) + 1 - header_line
+    if len(body) == num_lines_below > 0 and is_whole.all():  # each line is a record
         del texts, body  # as large as the file
         cells = _parse(data, len(names), reading.separator, source, lines, skip_lines=header_line)
     else:
@@ -96,7 +97,8 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
 
 
 def _split_records(data: bytes, source: str, comment: str | None) -> tuple[polars.Series, np.ndarray]:
-    """The records, with the breaks of lines that stand within quotes, and the line on which each begins; without comments."""
+    """The records, with the breaks of lines that stand within quotes, and the line on which each
+    begins; without comments."""
     import polars
 
     texts = polars.read_lines(data).to_series()
@@ -118,7 +120,8 @@ def _split_records(data: bytes, source: str, comment: str | None) -> tuple[polar
 
 
 def _within_quotes(looks_like_comment: np.ndarray, has_odd_quotes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Which lines [k] are comments, as they are outside quotes, and at which ends of lines [k] a quoted field goes on."""
+    """Which lines [k] are comments, as they are outside quotes, and at which ends of lines [k] a
+    quoted field goes on."""
     is_comment, turns = np.zeros_like(looks_like_comment), np.zeros_like(has_odd_quotes)
     is_open = False
     for line in np.flatnonzero(looks_like_comment | has_odd_quotes):
@@ -148,7 +151,8 @@ def _split_one(text: str, separator: str) -> list[str]:
 
 
 def _fit_names(names: list[str], texts: polars.Series, num_fields: np.ndarray, separator: str) -> tuple[list[str], tuple[str, ...]]:
-    """The names of the columns that the records have: R leaves out that of the row names, and some programs end each line with a separator."""
+    """The names of the columns that the records have: R leaves out that of the row names, and some
+    programs end each line with a separator."""
     width = len(names)
     if not len(num_fields) or (num_fields == width).any():
         return names, ()
@@ -164,7 +168,8 @@ def _fit_names(names: list[str], texts: polars.Series, num_fields: np.ndarray, s
 
 
 def _parse(data: bytes, width: int, separator: str, source: str, lines: np.ndarray, *, skip_lines: int = 0) -> Any:
-    """The fields as text, "" where there is nothing; ValueError with the line where quotes stand in the middle of a field."""
+    """The fields as text, "" where there is nothing; ValueError with the line where quotes stand in
+    the middle of a field."""
     import polars
 
     schema = {str(column): polars.String for column in range(width)}
@@ -182,7 +187,8 @@ def _parse(data: bytes, width: int, separator: str, source: str, lines: np.ndarr
 
 
 def _first_malformed(text: str, separator: str, lines: np.ndarray, skip_lines: int) -> tuple[int, int]:
-    """The line and the field of the first record with a quote that stands neither at the ends of a field nor twice."""
+    """The line and the field of the first record with a quote that stands neither at the ends of a
+    field nor twice."""
     field = re.compile(f'(?:"(?:[^"]|"")*"|[^"\n{re.escape(separator)}]*)(?={re.escape(separator)}|\n|$)')
     position = 0
     for _ in range(skip_lines):

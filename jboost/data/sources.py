@@ -1,4 +1,5 @@
-"""Data files as bytes of text or as data frames, by what they are named and what they begin with."""
+"""Data files as bytes of text or as data frames, by what they are named and what they begin
+with."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ def source_name(path: str) -> str:
 
 
 def open_source(path: str) -> tuple[bytes | Any, str]:
-    """The bytes of a text file, unpacked, or the data frame of a .parquet or .feather file; and its kind, an ending of names.
+    """The bytes of a text file, unpacked, or the data frame of a .parquet or .feather file; and its
+    kind, an ending of names.
 
     Args:
       path: of a file; "-" is the standard input.

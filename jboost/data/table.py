@@ -55,7 +55,8 @@ class Table:
     reading: Reading | None = None  # how the file was read
 
     def line(self, row: int) -> str:
-        """Where a row stands in a text file, to be put behind a message that gives its number; "" where that is not known."""
+        """Where a row stands in a text file, to be put behind a message that gives its number; ""
+        where that is not known."""
         return "" if self.lines is None else f" (line {self.lines[row]})"
 
     @property
@@ -116,7 +117,8 @@ class Table:
         )
 
     def with_unused(self, numeric: Sequence[str], categorical: Sequence[str] = (), *, value: float = np.nan) -> Table:
-        """This table with the columns of these names that it lacks, for a model that does not look at them: full of `value`, or of missing text."""
+        """This table with the columns of these names that it lacks, for a model that does not look
+        at them: full of `value`, or of missing text."""
         lacking = [name for name in numeric if name not in self.columns]
         texts = [name for name in categorical if name not in self.columns]
         return dataclasses.replace(
@@ -210,14 +212,16 @@ def map_labels(
       values: [m] numbers, booleans or text; None (or NaN) where missing.
       written: [m] how the file spells them, for the mapping: 01, 1.0, true; where it spells one value in several ways, the commonest stands for
         all. None for the spelling of `label_text`.
-      positive: how the class is spelt that becomes +1, while all others become -1, of any number; None for the rule above.
+      positive: how the class is spelt that becomes +1, while all others become -1, of any number;
+        None for the rule above.
       lines: [m] of the file, for messages.
 
     Returns:
       labels [m] float64, the mapping, and a note that states it unless the values were -1 and +1 already.
 
     Raises:
-      ValueError: if a label is missing, or if there are not exactly two distinct values (of more, `positive` chooses); with the row or the counts.
+      ValueError: if a label is missing, or if there are not exactly two distinct values (of more,
+        `positive` chooses); with the row or the counts.
 
     >>> labels, mapping, notes = map_labels("memory", "y", ["no", "yes", "no"])
     >>> labels.tolist(), str(mapping)
