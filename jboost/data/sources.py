@@ -13,7 +13,7 @@ from jboost.data.table import close_matches
 
 STANDARD_INPUT = "-"
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}  # what a name speaks for; the content decides
-_TEXTS = (*SEPARATORS, ".txt", ".txt.gz", ".tab", ".dat")
+_TEXTS = (*SEPARATORS, ".txt", ".txt.gz", ".tab", ".dat", ".data")
 _FRAMES = (".parquet", ".feather", ".arrow")
 KINDS = (*SEPARATORS, *_FRAMES[:2], ".txt")  # that messages name
 _GZIP, _PARQUET, _ARROW, _ZIP, _OLD_EXCEL = b"\x1f\x8b", b"PAR1", b"ARROW1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
