@@ -30,6 +30,7 @@ from benchmarks import (
     pair_space,
     pair_sweep,
     projections,
+    reading,
     shared_sizes,
     soft_margin_games,
 )
@@ -56,6 +57,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "growing_programs": linear_programs.growing_table,
     "compilation": compilation.table,
     "shared_sizes": shared_sizes.table,
+    "reading": reading.table,
     "monomials": monomials.table,
     "monomials_orders": monomials.table,
     "monomials_hard": monomials.table,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jboost
-from benchmarks import harness, l0_folds, pair_data, pair_sweep, table
+from benchmarks import harness, l0_folds, pair_data, pair_sweep, reading, table
 from benchmarks.peers import integer_program, plain_sweep
 
 SIZE = 12  # one shape for all peers, so that each compiles once
@@ -176,3 +176,13 @@ def test_pair_data_skips_what_is_absent(tmp_path, capsys):
 def test_the_peer_of_folds_gets_all_literals_of_either_sign():
     outputs = l0_folds.literals(np.array([[0.0, 1.0], [1.0, 1.0]]))
     assert outputs.T.tolist() == [[1, 1], [-1, -1], [0, 1], [1, 1], [1, 0], [0, 0], [0, -1], [-1, -1], [-1, 0], [0, 0]]
+
+
+def test_all_readers_find_all_rows(tmp_path):
+    path = tmp_path / "table.csv"
+    for kind in reading.TABLES:
+        reading.write_table(path, kind, 50, 4)
+        found = {way: reading.measure_one(str(path), kind, way) for way in reading.WAYS}
+        assert {measured["num_rows"] for measured in found.values()} == {50}
+        record = {"table": kind, "rows": 50, "columns": 4, "bytes": path.stat().st_size, "ways": found}
+        assert reading.table({"records": [record]}).count(f"| {kind} | 50 x 4, 0 MB |") == len(reading.WAYS)

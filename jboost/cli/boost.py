@@ -18,7 +18,8 @@ from jboost.base.predict import predict_scores
 from jboost.base.types import Dataset
 from jboost.cli import inputs, sizes
 from jboost.cli.inputs import Examples, Source
-from jboost.cli.options import ADABOOST, LPBOOST, RELAXED_MARGIN, SOFT_MARGINS, Settings
+from jboost.cli.option import ADABOOST, LPBOOST, RELAXED_MARGIN, SOFT_MARGINS
+from jboost.cli.options import Settings
 from jboost.data.table import Table
 from jboost.lpboost.master import Config
 
@@ -66,11 +67,11 @@ def read_features(table: Table, names: tuple[str, ...], learner: str) -> np.ndar
         return table.matrix(names, ()).astype(np.float64)
     columns = [table.numbers(name) for name in names]
     for name, column in zip(names, columns, strict=True):
-        _check_column(table.source, name, column, learner)
+        _check_column(table, name, column, learner)
     return np.stack(columns, axis=1)
 
 
-def _check_column(source: str, name: str, column: np.ndarray, learner: str) -> None:
+def _check_column(table: Table, name: str, column: np.ndarray, learner: str) -> None:
     if learner == "pool":
         wrong, wanted = ~(np.abs(column) <= 1), "the learner pool takes outputs in [-1, 1]: scale the column"
     elif learner == "literals":
@@ -80,7 +81,9 @@ def _check_column(source: str, name: str, column: np.ndarray, learner: str) -> N
         return
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"{source}: column '{name}' holds {column[row]:g} in row {row + 1}: {wanted}, or take --learner stumps")
+        raise ValueError(
+            f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}: {wanted}, or take --learner stumps{table.line(row)}"
+        )
 
 
 def read_examples(source: Source, names: tuple[str, ...], settings: Settings) -> Examples:

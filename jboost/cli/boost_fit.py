@@ -13,7 +13,8 @@ from jboost.base.boosting import Fit
 from jboost.base.status import Status
 from jboost.cli import boost, fitting
 from jboost.cli.inputs import Examples
-from jboost.cli.options import SOFT_MARGINS, Settings
+from jboost.cli.option import SOFT_MARGINS
+from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.report import boosting, build
 from jboost.report.rules import Rule

@@ -12,7 +12,7 @@ import numpy as np
 from jboost import files
 from jboost.base.boosting import Ensemble
 from jboost.cli import boost
-from jboost.data.table import LabelMapping, Table
+from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.report import boosting
 
 
@@ -37,15 +37,21 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
         return FittedEnsemble(files.load(path, learner=given), names, learner, mapping, precision, description)
 
 
-def text_columns(fitted: FittedEnsemble) -> tuple[str, ...]:
-    """None: all columns are numbers."""
-    del fitted
-    return ()
+def used_columns(fitted: FittedEnsemble) -> UsedColumns:
+    """Those that a hypothesis with a vote looks at; all where the learner does not say."""
+    learner = fitted.ensemble.learner
+    places = learner.places(fitted.ensemble.hypotheses) if hasattr(learner, "places") else None
+    if places is None:
+        return UsedColumns(fitted.names)
+    has_vote = np.any(np.asarray(fitted.ensemble.votes) != 0, axis=1)
+    return UsedColumns(tuple(fitted.names[place] for place in np.unique(np.asarray(places)[has_vote]) if place >= 0))
 
 
 def predict_columns(fitted: FittedEnsemble, table: Table) -> dict[str, Any]:
     """The columns `score` and `prediction`."""
-    values = boost.scores(fitted.ensemble, boost.read_features(table, fitted.names, fitted.learner), fitted.precision)
+    values = boost.scores(
+        fitted.ensemble, boost.read_features(table.with_unused(fitted.names, value=0.0), fitted.names, fitted.learner), fitted.precision
+    )
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 

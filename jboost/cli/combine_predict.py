@@ -15,7 +15,7 @@ from jboost.cli.output import BASE
 from jboost.combine.types import LinearVote
 from jboost.data import classifiers
 from jboost.data.classifiers import BaseFit
-from jboost.data.table import LabelMapping, Table
+from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.report import build, text
 from jboost.report import combine as report_room
 
@@ -43,9 +43,9 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedVote:
     return FittedVote(vote, names, tuple(columns) if columns else None, strategy, mapping, precision, base)
 
 
-def text_columns(fitted: FittedVote) -> tuple[str, ...]:
-    """The columns that held text where the model was fitted, and so hold text wherever it is asked."""
-    return fitted.base.categorical if fitted.base else ()
+def used_columns(fitted: FittedVote) -> UsedColumns:
+    """Those of the base classifiers, or the scores."""
+    return UsedColumns(fitted.base.numeric, fitted.base.categorical) if fitted.base else UsedColumns(fitted.score_columns or ())
 
 
 def predict_columns(fitted: FittedVote, table: Table) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_
 from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
-from jboost.cli.options import COMBINE, EXAMPLE_WEIGHTS, L0, OPTIONS, PAIR, Option, Settings, read_config, resolve
+from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, Option
+from jboost.cli.options import OPTIONS, Settings, read_config, resolve
 from jboost.cli.predict import inspect, predict
+from jboost.cli.reading import make_reading
 
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _WIDTH = 120  # where the output is no terminal
@@ -97,9 +99,11 @@ def _evaluate_command() -> Any:
 def _predict_command() -> Any:
     import click
 
-    def run(model_dir: str, data: str, output: str, explain: bool) -> None:
+    def run(model_dir: str, data: str, output: str, explain: bool, **values: Any) -> None:
         with programs.notice("predict"):
-            rows = predict(model_dir, data, output, explain=explain)
+            rows, notes = predict(model_dir, data, output, explain=explain, reading=make_reading(values))
+        for note in notes:
+            click.echo(f"jboost: note: {note}", err=True)
         if output != "-":
             say(f"{output}: {rows} predictions")
 
@@ -108,13 +112,15 @@ def _predict_command() -> Any:
         callback=run,
         params=[
             click.Argument(["model_dir"]),
-            click.Option(["--data"], required=True, metavar="FILE", help="Data file with the columns that the model was fitted on."),
+            click.Option(["--data"], required=True, metavar="FILE", help="Data file with the columns that the model uses; - is the standard input."),
             click.Option(
                 ["--output"], default="-", show_default=True, metavar="FILE", help="CSV file for the predictions; - is the standard output."
             ),
             click.Option(["--explain"], is_flag=True, help="For models of l0: a column with the rules that hold for each row."),
+            *_options("predict"),
         ],
-        help="Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of a pair the two scores.",
+        help="Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of a pair the two scores. A blank line or one with "
+        "too few or too many fields has an empty prediction, and a column 'note' says why. The file is read as the training data were.",
         epilog="\b\nExample:\n  jboost predict jboost-out --data new.csv --output predictions.csv",
     )
 

@@ -25,7 +25,8 @@ from jboost.cli import (
     programs,
 )
 from jboost.cli.inputs import Source
-from jboost.cli.options import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, Settings
+from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR
+from jboost.cli.options import Settings
 from jboost.report import build, text
 from jboost.report.build import Losses
 

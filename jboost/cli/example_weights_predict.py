@@ -11,7 +11,7 @@ import numpy as np
 
 from jboost import files
 from jboost.cli import example_weights
-from jboost.data.table import LabelMapping, Table
+from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.example_weights import ExampleWeightModel
 from jboost.report import example_weights as report_room
 
@@ -34,10 +34,9 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedExampleWeights:
         return FittedExampleWeights(files.load(path), names, mapping, precision, dict(metadata["model"]))
 
 
-def text_columns(fitted: FittedExampleWeights) -> tuple[str, ...]:
-    """None: all columns are numbers."""
-    del fitted
-    return ()
+def used_columns(fitted: FittedExampleWeights) -> UsedColumns:
+    """All that the model was fitted on: each is a coordinate."""
+    return UsedColumns(fitted.names)
 
 
 def predict_columns(fitted: FittedExampleWeights, table: Table) -> dict[str, Any]:

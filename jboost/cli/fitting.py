@@ -16,6 +16,7 @@ from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.cli.output import MODEL, REPORT, check_output, timed
 from jboost.cli.programs import Count
+from jboost.cli.reading import keep_reading
 from jboost.data.table import LabelMapping
 from jboost.report import build, text
 
@@ -82,6 +83,7 @@ def end(
         "versions": build.versions(),
     }
     told = {"method": settings.method, "precision": settings.precision, "labels": dataclasses.asdict(opening.mapping), **metadata}
+    told["reading"] = keep_reading(opening.source.table.rows(opening.kept))
     with outputs.folder(opening.output) as folder:
         with jax.enable_x64(settings.precision == "float64"):
             files.save(model, folder / MODEL, metadata=told)

@@ -11,6 +11,7 @@ import numpy as np
 from jboost.base import folds, types
 from jboost.cli import devices
 from jboost.cli.options import EMBEDDED, Settings
+from jboost.cli.reading import make_reading
 from jboost.data import classifiers, embedded, readers
 from jboost.data.classifiers import BaseFit
 from jboost.data.table import Table
@@ -56,7 +57,9 @@ def read_source(settings: Settings) -> Source:
     if settings.data.startswith(EMBEDDED):
         table = embedded.load_table(settings.data.removeprefix(EMBEDDED))
     else:
-        table = readers.read_table(settings.data, label=settings.label)
+        columns = None if settings.scores is None else [*settings.scores, *([settings.weights] if settings.weights else [])]
+        reading = make_reading(dataclasses.asdict(settings))
+        table = readers.read_table(settings.data, label=settings.label, reading=reading, columns=columns)
     for name in settings.scores or ():
         table.numbers(name)
     device = devices.choose(settings.device, table.num_rows, len(table.columns))
@@ -134,9 +137,8 @@ def _columns(table: Table, names: Sequence[str]) -> np.ndarray:
     for name, column in zip(names, columns, strict=True):
         row = int(np.abs(column).argmax())
         if abs(column[row]) > _LARGEST_SCORE:
-            raise ValueError(
-                f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}: scores reach {_LARGEST_SCORE:g} at most; rescale the column"
-            )
+            held = f"{table.source}: column '{name}' holds {column[row]:g} in row {row + 1}"
+            raise ValueError(f"{held}: scores reach {_LARGEST_SCORE:g} at most; rescale the column{table.line(row)}")
     return np.stack(columns, axis=1)
 
 

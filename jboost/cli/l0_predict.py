@@ -13,7 +13,7 @@ from jboost import files
 from jboost.base.boosting import Ensemble
 from jboost.cli import l0
 from jboost.data.binarization import Binarizer
-from jboost.data.table import LabelMapping, Table
+from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.report import l0 as report_room
 
 
@@ -39,9 +39,12 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
     return FittedRules(held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model)
 
 
-def text_columns(fitted: FittedRules) -> tuple[str, ...]:
-    """The columns that held text where the model was fitted, and so hold text wherever it is asked."""
-    return fitted.categorical
+def used_columns(fitted: FittedRules) -> UsedColumns:
+    """Those that the rules with a vote ask about."""
+    literals = np.asarray(fitted.ensemble.hypotheses.literals)[report_room.voting(fitted.ensemble)]
+    bits = np.flatnonzero(literals.any(axis=0))
+    asked = {fitted.binarizer.names[place] for place in np.asarray(fitted.binarizer.attributes)[bits]}
+    return UsedColumns(*(tuple(name for name in names if name in asked) for names in (fitted.numeric, fitted.categorical)))
 
 
 def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
@@ -56,7 +59,8 @@ def explain(fitted: FittedRules, table: Table) -> list[str]:
 
 
 def _bits(fitted: FittedRules, table: Table) -> np.ndarray:
-    return l0.bits_of(fitted.binarizer, l0.read_rows(table, fitted.numeric, fitted.categorical), fitted.precision)
+    whole = table.with_unused(fitted.numeric, fitted.categorical)
+    return l0.bits_of(fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision)
 
 
 def show(fitted: FittedRules, say: Any) -> None:

@@ -10,17 +10,24 @@ from typing import Any
 
 from jboost import combine
 from jboost.cli import devices
+from jboost.cli.option import (
+    ANY_NUMBER,
+    BOOSTERS,
+    COMBINE,
+    EXAMPLE_WEIGHTS,
+    L0,
+    LPBOOST,
+    METHODS,
+    PAIR,
+    SOFT_MARGINS,
+    Option,
+)
+from jboost.cli.reading import READING_OPTIONS, require_file
+from jboost.data.sources import STANDARD_INPUT
 from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
-COMBINE = "combine"
-L0, PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = "l0", "pair", "relaxed-margin", "lpboost", "adaboost", "infoboost"
-EXAMPLE_WEIGHTS = "example-weights"
-SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
-BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
-METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS)
 AUTO = "auto"
-_ANY_NUMBER = -1
 _ROUNDS, _L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
 _MOST_ROUNDS, _MOST, _LARGEST_SEED = 100_000, 2**31 - 1, 2**32 - 1  # room is made for all rounds; seeds are those of scikit-learn
 
@@ -31,6 +38,16 @@ class Settings:
 
     data: str
     label: str | None
+    positive: str | None
+    id: str | None
+    ignore: tuple[str, ...]
+    categorical: tuple[str, ...]
+    date: tuple[str, ...]
+    separator: str | None
+    decimal: str | None
+    comment: str | None
+    encoding: str | None
+    missing_values: str | None
     method: str
     scores: tuple[str, ...] | None
     classifiers: tuple[str, ...] | None
@@ -67,35 +84,17 @@ class Settings:
     overwrite: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class Option:
-    """One option: `name` is its key in a configuration file and, with dashes, its flag."""
-
-    name: str
-    kind: type | tuple[str, ...]  # a tuple holds the choices
-    default: Any
-    help: str
-    commands: tuple[str, ...] = ("fit", "evaluate")
-    methods: tuple[str, ...] = METHODS
-    num_values: int = 1  # _ANY_NUMBER: the flag may be repeated, and the key of a configuration file holds one value or a list
-    metavar: str | None = None
-    low: float | None = None
-    high: float | None = None
-    low_open: bool = False
-    high_open: bool = True
-    flags: tuple[str, ...] = ()  # further spellings
-    words: tuple[str, ...] = ()  # that may stand in place of a number
-
-
 OPTIONS = (
     Option(
         "data",
         str,
         None,
-        "Data file: .csv, .csv.gz, .tsv, .tsv.gz or .parquet; or sklearn:breast_cancer, sklearn:wine, sklearn:digits.",
+        "Data file: text such as .csv, .csv.gz, .tsv or .txt; .parquet or .feather; - for the standard input; or sklearn:breast_cancer, "
+        "sklearn:wine, sklearn:digits.",
         metavar="FILE",
     ),
-    Option("label", str, None, "Column with the labels; any two values. Needed for files.", metavar="COLUMN"),
+    Option("label", str, None, "Column with the labels; any two values, or more with --positive. Needed for files.", metavar="COLUMN"),
+    *READING_OPTIONS,
     Option(
         "method",
         METHODS,
@@ -146,7 +145,7 @@ OPTIONS = (
         "Margin rho in (0, 1] that a row must reach not to count as an error; auto is 20 / rows. Of several --margin, --kappa or --vote "
         "cross-validation chooses.",
         methods=(L0,),
-        num_values=_ANY_NUMBER,
+        num_values=ANY_NUMBER,
         metavar="RHO",
         low=0,
         high=1,
@@ -160,7 +159,7 @@ OPTIONS = (
         (1.5,),
         "What the coefficient of a rule costs, in errors; beside it a rule costs its literals. It may be repeated.",
         methods=(L0,),
-        num_values=_ANY_NUMBER,
+        num_values=ANY_NUMBER,
         low=0,
         metavar="COST",
     ),
@@ -197,7 +196,7 @@ OPTIONS = (
         "Which vote of the rules found: the one of fewest errors plus costs, or that of the relaxation, told by a dozen rules, which mostly errs "
         "less on new rows. It may be repeated.",
         methods=(L0,),
-        num_values=_ANY_NUMBER,
+        num_values=ANY_NUMBER,
     ),
     Option(
         "max_rules",
@@ -243,7 +242,7 @@ OPTIONS = (
         (0.1,),
         "Share of the weight that the soft margin may give up, in (0, 1]. Repeat it, as in --nu 0.05 --nu 0.2, and cross-validation chooses.",
         methods=SOFT_MARGINS,
-        num_values=_ANY_NUMBER,
+        num_values=ANY_NUMBER,
         metavar="NU",
         low=0,
         high=1,
@@ -256,7 +255,7 @@ OPTIONS = (
         (),
         "Price C of a shortfall from the margin: 1 / rows at least, at 1 the hard margin. Repeat it, or leave it out, and cross-validation chooses.",
         methods=(EXAMPLE_WEIGHTS,),
-        num_values=_ANY_NUMBER,
+        num_values=ANY_NUMBER,
         metavar="C",
         low=0,
         low_open=True,
@@ -341,10 +340,10 @@ def read_config(path: str | Path) -> dict[str, Any]:
         if key not in known:
             raise ValueError(f"{path}: there is no option '{key}'; {close_matches(key, tuple(known), 'the options are')}")
         _check_type(path, known[key], value, may_be_longer=values.get("method", PAIR) in (PAIR, COMBINE))
-        if known[key].num_values == _ANY_NUMBER and not isinstance(value, list):
+        if known[key].num_values == ANY_NUMBER and not isinstance(value, list):
             values[key] = [value]
     data = values.get("data")
-    if data is not None and not data.startswith(EMBEDDED):
+    if data is not None and data != STANDARD_INPUT and not data.startswith(EMBEDDED):
         values["data"] = str(Path(path).parent / data)
     return values
 
@@ -367,6 +366,8 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         if is_flag.get("label") or not is_flag.get("data"):
             raise ValueError(f"{filled['data']}: an embedded data set brings its labels: leave the label column '{filled['label']}' out")
         filled["label"] = None
+    if embedded:
+        require_file(filled, is_flag)
     if not embedded and filled["label"] is None:
         raise ValueError(f"{filled['data']}: no label column: name it with --label COLUMN")
     if filled["method"] == PAIR and max(len(filled["scores"] or ()), len(filled["classifiers"] or ())) > 2:
@@ -390,7 +391,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
     for option in OPTIONS:
-        if option.num_values == _ANY_NUMBER:
+        if option.num_values == ANY_NUMBER:
             filled[option.name] = tuple(dict.fromkeys(filled[option.name]))
     _check_columns(filled)
     return Settings(**filled)
@@ -426,10 +427,20 @@ def _check_columns(values: Mapping[str, Any]) -> None:
     for name in used:
         if used.count(name) > 1:
             raise ValueError(f"the column '{name}' is named twice, among --label, --weights and --scores: each has its own")
+    apart = {"--id": [values["id"]], **{f"--{key}": values[key] for key in ("ignore", "categorical", "date")}}
+    for flag, names in apart.items():
+        for name in names:
+            if name in used:
+                raise ValueError(f"the column '{name}' is named by {flag}, and by --label, --weights or --scores: leave it out of one")
+    for flag, names in apart.items():
+        for other, others in apart.items():
+            for name in set(names) & set(others) if flag < other else ():
+                if name is not None:
+                    raise ValueError(f"the column '{name}' is named by {flag} and by {other}: leave it out of one")
 
 
 def _check_type(path: str | Path, option: Option, value: Any, *, may_be_longer: bool = False) -> None:
-    if option.num_values == _ANY_NUMBER:
+    if option.num_values == ANY_NUMBER:
         parts = value if isinstance(value, list) else [value]
         fits = bool(parts) and all(_is_one(option, part) for part in parts)
         wanted = f"{_name_of_one(option)} or a list of them"

@@ -15,7 +15,7 @@ from jboost.cli import inputs, solve
 from jboost.cli.output import BASE
 from jboost.data import classifiers
 from jboost.data.classifiers import BaseFit
-from jboost.data.table import LabelMapping, Table
+from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.pair.types import Separator
 from jboost.report import build, text
 
@@ -42,9 +42,9 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedPair:
     return FittedPair(separator, names, tuple(columns) if columns else None, mapping, precision, base)
 
 
-def text_columns(fitted: FittedPair) -> tuple[str, ...]:
-    """The columns that held text where the model was fitted, and so hold text wherever it is asked."""
-    return fitted.base.categorical if fitted.base else ()
+def used_columns(fitted: FittedPair) -> UsedColumns:
+    """Those of the base classifiers, or the scores."""
+    return UsedColumns(fitted.base.numeric, fitted.base.categorical) if fitted.base else UsedColumns(fitted.score_columns or ())
 
 
 def predict_columns(fitted: FittedPair, table: Table) -> dict[str, Any]:

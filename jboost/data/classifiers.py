@@ -35,6 +35,8 @@ class BaseFit:
     def predict_scores(self, table: Table) -> np.ndarray:
         """The scores of other rows, [k, number of names] float64; ValueError if a column is missing or of another kind."""
         matrix = table.matrix(self.numeric, self.categorical)
+        if table.num_rows == 0:  # which scikit-learn refuses
+            return np.empty((0, len(self.names)))
         with _quiet():
             return np.stack([score(pipeline, matrix) for pipeline in self.pipelines], axis=1)
 

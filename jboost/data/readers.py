@@ -1,251 +1,184 @@
-"""Data files into tables, by polars: .csv, .csv.gz, .tsv, .tsv.gz and .parquet."""
+"""Data files into tables: text files of any dialect, .parquet and .feather.
+
+polars reads them. Of the two libraries that people know it is the one that gives back the text of a
+cell as it stands in the file, which is needed to decide by whole columns; it parses with all cores,
+and brings no further dependency, where pandas needs pyarrow for .parquet. What polars leaves open
+is
+in `jboost.data.dialect` (how a file is written), `jboost.data.records` (where a record stands) and
+`jboost.data.cells` (what a column of text means).
+"""
 
 from __future__ import annotations
 
-import gzip
-import itertools
-import re
-from collections.abc import Callable, Iterator, Sequence
-from decimal import Decimal
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from jboost.data.table import Table, close_matches, count_missing, map_labels, require_columns
+from jboost.data import cells
+from jboost.data.cells import Kind
+from jboost.data.data_file import open_file
+from jboost.data.dialect import MISSING, Reading
+from jboost.data.table import Table, count_missing, map_labels, require_columns
 
 if TYPE_CHECKING:
     import os
 
-MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
-_SAVE = "save it in UTF-8"
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_GZIP = b"\x1f\x8b"  # what a packed file begins with
-_SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+__all__ = ["MISSING", "NewRows", "Reading", "read_new_rows", "read_table"]
+
+_MOST_NAMED = 3  # categories in a message
 
 
-def read_table(path: str | os.PathLike[str], *, label: str | None = None, text: Sequence[str] = ()) -> Table:
-    """Reads a data file and tells numbers, categories, missing values and labels apart.
+@dataclasses.dataclass(frozen=True)
+class NewRows:
+    """Rows to predict: those that can be, and what is wrong with the others."""
+
+    table: Table  # of the rows that can be predicted, with the columns that were asked for
+    is_usable: np.ndarray  # [m] bool, of all rows
+    reasons: tuple[str, ...]  # [m] why a row cannot be predicted, "" where it can
+    id_name: str = ""  # of the column of identifiers
+    ids: tuple[str, ...] | None = None  # [m], if there are any
+    notes: tuple[str, ...] = ()  # what a user should know
+
+
+def read_table(
+    path: str | os.PathLike[str],
+    *,
+    label: str | None = None,
+    text: Collection[str] = (),
+    reading: Reading = Reading(),
+    columns: Collection[str] | None = None,
+) -> Table:
+    """Reads a data file to learn from, and tells numbers, categories, missing values and labels
+    apart.
 
     Args:
-      path: a .csv, .csv.gz, .tsv, .tsv.gz or .parquet file; text files are in UTF-8 and begin with a line of column names.
-      label: the column with the labels, which take two values: -1 and 1, or any two numbers or texts, the smaller of which
-        becomes -1 (the mapping is in the table and its notes; it spells them as a text file does). None where there are none, as for prediction.
-      text: columns of a text file that are text whatever they look like in it, such as the text columns that a model was fitted on; those
-        that are not there are not missed.
+      path: a text file such as .csv, .csv.gz, .tsv or .txt, which begins with a line of column
+        names;
+        .parquet or .feather; or "-", the standard input.
+      label: the column with the labels, which take two values: any two numbers or texts, the
+        smaller
+        of which becomes -1 (the mapping is in the table and its notes; it spells them as a text
+        file
+        does). None where there are none.
+      text: columns that are categories whatever is in them, as in `reading.categorical`; those that
+        are not there are not missed.
+      reading: how the file is written, as far as its first lines do not show it, and which columns
+        are special.
+      columns: those that matter, None for all. What would be refused in another one makes it text.
 
     Returns:
-      A `Table`. Numbers and booleans are numeric columns, text is categorical; other columns, such as dates, are left out, and a
-      note says so. An empty field and NA, N/A, NaN, null and ? are missing values. Blank lines of a file of several columns are left out, and a
-      note says how many; rows are counted without them.
+      A `Table`. Columns of numbers, percentages, dates (of `reading.dates`) or true and false are
+      numeric, text is categorical. Blank lines of a file of several columns are left out, and a
+      note
+      says how many; rows are counted without them.
 
     Raises:
-      ValueError: in one line that says where and what to do, if the file is missing, of another kind, empty or without rows,
-        does not parse, is not in UTF-8, holds an infinite value or two columns of one name, or if labels are missing, are lists or the like, or do
-        not take two values.
+      ValueError: in one line that says where and what to do: column, line and cell for what does
+        not
+        fit its column or is infinite; the column where it holds dates or identifiers; the line
+        where
+        fields are missing or there are too many; and where labels are missing or do not take two
+        values.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"
-    >>> _ = path.write_text("age,colour,ill\\n31,red,no\\n,blue,yes\\n")
+    >>> _ = path.write_text("age;colour;ill\\n+31;red;no\\n n/a;blue;yes\\n")
     >>> table = read_table(path, label="ill")
-    >>> table.columns, table.missing, table.labels.tolist(), table.notes
-    (('age', 'colour'), {'age': 1}, [-1.0, 1.0], ('labels were mapped: ill: no -> -1, yes -> +1',))
+    >>> table.columns, table.missing, table.labels.tolist(), table.reading.separator
+    (('age', 'colour'), {'age': 1}, [-1.0, 1.0], ';')
     """
-    frame, num_blank = _read_frame(Path(path), text if label is None else (*text, label))
-    source = str(path)
-    if label is not None:
-        require_columns(source, [label], frame.columns)
-    numeric, categorical, notes = _split_columns(frame, source, label)
-    if num_blank:
-        notes += (f"{num_blank} blank {'line was' if num_blank == 1 else 'lines were'} left out; rows are counted without",)
-    labels, mapping = None, None
-    if label is not None:
-        written = _labels_of(frame[label], source)
-        values = written if _kind(Path(path)) == ".parquet" else _values_of(written)
-        labels, mapping, label_notes = map_labels(source, label, values, written=written)
-        notes += label_notes
-    missing = count_missing(numeric, categorical)
-    return Table(source, frame.height, numeric, categorical, missing, labels, mapping, notes)
-
-
-def _read_frame(path: Path, text: Sequence[str]) -> tuple[Any, int]:
-    """The data frame of a file, of a text file with the columns `text` as text and without blank lines; and how many these were."""
-    import polars
-
-    kind = _kind(path)
-    if not path.is_file():
-        raise ValueError(f"{path}: {'is a folder, not a file' if path.is_dir() else _not_found(path)}")
-    if path.stat().st_size == 0:
-        raise ValueError(f"{path}: the file is empty: a line of column names and at least one row are wanted")
-    try:
-        if kind == ".parquet":
-            frame = polars.read_parquet(path, glob=False)
-        else:
-            frame = polars.read_csv(
-                path,
-                separator=_SEPARATORS[kind],
-                null_values=list(MISSING),
-                infer_schema_length=None,
-                schema_overrides=dict.fromkeys(text, polars.String),
-                glob=False,
-            )
-    except polars.exceptions.NoDataError:
-        raise ValueError(f"{path}: the file holds no data: a line of column names and at least one row are wanted") from None
-    except (polars.exceptions.PolarsError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        remedy = f": {_SAVE}" if kind != ".parquet" and "utf-8" in reason.lower() else ""
-        raise ValueError(f"{path}: not readable as {kind} ({reason}){remedy}") from None
-    num_blank = 0
-    if kind != ".parquet":
-        _check_encoding(path, frame.columns)
-        is_blank = _blank_lines(frame, path)
-        num_blank = int(is_blank.sum())
-        frame = frame.filter(~is_blank) if num_blank else frame
-    if frame.height == 0:
-        raise ValueError(f"{path}: the file has column names but no rows")
-    if kind != ".parquet":
-        _check_header(path, frame.columns, kind)
-    return frame, num_blank
-
-
-def _blank_lines(frame: Any, path: Path) -> np.ndarray:
-    """Which rows [m] of the data frame of a text file are blank lines; none where it has one column, whose missing values look the same."""
-    import polars
-
-    is_empty = frame.select(polars.all_horizontal(polars.all().is_null())).to_series().to_numpy()
-    if frame.width == 1 or not is_empty.any():
-        return np.zeros(frame.height, bool)
-    return is_empty & [_is_blank(record) for record in itertools.islice(_records(path), 1, None)]
-
-
-def _records(path: Path) -> Iterator[bytes]:
-    """The rows of a text file as they are written, from the line of column names on; one with a quoted line break is of several lines."""
-    with path.open("rb") as packed:
-        is_packed = packed.read(2) == _GZIP
-        packed.seek(0)
-        lines: list[bytes] = []
-        is_quoted = False
-        for line in itertools.dropwhile(_is_blank, gzip.GzipFile(fileobj=packed) if is_packed else packed):
-            lines.append(line)
-            is_quoted ^= line.count(b'"') % 2 == 1
-            if not is_quoted:
-                yield b"".join(lines)
-                lines = []
-        if lines:
-            yield b"".join(lines)
-
-
-def _is_blank(line: bytes) -> bool:
-    return not line.strip(b"\r\n")
-
-
-def _kind(path: Path) -> str:
-    kinds = (*_SEPARATORS, ".parquet")
-    for kind in sorted(kinds, key=len, reverse=True):
-        if path.name.lower().endswith(kind):
-            return kind
-    raise ValueError(f"{path}: the kind of file is told by its name: it ends in {', '.join(kinds)}")
-
-
-def _not_found(path: Path) -> str:
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
-    files = [file.name for file in path.parent.iterdir() if file.is_file()]
-    matches = close_matches(path.name, files, "")
-    return "there is no such file" + (f"; {matches}" if matches.startswith("did") else "")
-
-
-def _check_encoding(path: Path, columns: list[str]) -> None:
-    """Raises ValueError where the first line, which polars decodes with replacements, was not in UTF-8."""
-    if any("\0" in name for name in columns):
-        raise ValueError(f"{path}: the file looks like UTF-16: {_SAVE}")
-    for name in columns:
-        if "\N{REPLACEMENT CHARACTER}" in name:
-            raise ValueError(f"{path}: the name of the column '{name}' is not in UTF-8: {_SAVE}")
-
-
-def _labels_of(series: Any, source: str) -> list[Any]:
-    """The labels as they stand in the file; ValueError where they are of a kind that labels are not, such as lists."""
-    import polars
-
-    dtype = series.dtype
-    if dtype.is_nested() or dtype in (polars.Binary, polars.Object):
-        raise ValueError(f"{source}: column '{series.name}' holds values of the type {dtype}: labels are numbers, text, or true and false")
-    return list(series.to_list())
-
-
-def _values_of(written: Sequence[str | None]) -> list[Any]:
-    """What the labels of a text file mean: numbers if all of them are, or truth values; else they are the text that they are."""
-    texts = {text for text in written if text is not None}
-    readings: tuple[Callable[[str], Any], ...] = (_as_number, _as_truth)
-    for reading in readings:
-        values = {text: reading(text) for text in texts}
-        if None not in values.values():
-            return [None if text is None else values[text] for text in written]
-    return list(written)
-
-
-def _as_number(text: str) -> Decimal | None:
-    """The number that a text writes, exactly."""
-    return Decimal(text) if _NUMBER.fullmatch(text) else None
-
-
-def _as_truth(text: str) -> bool | None:
-    return {"true": True, "false": False}.get(text.lower())
-
-
-def _check_header(path: Path, columns: list[str], kind: str) -> None:
-    """Raises ValueError where the first line of a text file is none of column names, or has two of one name."""
-    if repeated := _repeated_names(path, columns, kind):
-        raise ValueError(f"{path}: two columns are named '{repeated[0]}': rename one")
-    if all(_is_float(name) for name in columns):
-        raise ValueError(f"{path}: the first line holds numbers ({', '.join(columns[:3])}, ...): a line of column names is wanted there")
-    if len(columns) == 1:
-        for separator, word in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
-            if separator in columns[0]:
-                raise ValueError(f"{path}: there is one column, '{columns[0][:40]}': {word} separate the fields, but a {kind} file is read otherwise")
-
-
-def _repeated_names(path: Path, columns: list[str], kind: str) -> list[str]:
-    """The names that stand more than once in the first line of a text file, where polars marks the later ones, as a name itself may be marked."""
-    import polars
-
-    if not any(name.rpartition("_duplicated_")[0] in columns for name in columns if "_duplicated_" in name):
-        return []
-    first = polars.read_csv(next(_records(path)), has_header=False, separator=_SEPARATORS[kind], infer_schema_length=0)
-    names = [name or "" for name in first.row(0)]
-    return [name for name in names if names.count(name) > 1]
-
-
-def _split_columns(frame: Any, source: str, label: str | None) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], tuple[str, ...]]:
-    import polars
-
-    numeric, categorical, left_out = {}, {}, []
-    for series in frame:
-        dtype = series.dtype
-        if series.name == label:
+    file = open_file(str(path), dataclasses.replace(reading, categorical=(*reading.categorical, *text)))
+    file.require_whole()
+    named = [*reading.ignore, *reading.categorical, *reading.dates, *([reading.id] if reading.id else []), *([label] if label else [])]
+    require_columns(file.source, named, [name for name in file.names if name])
+    left_out = {"", *reading.ignore, reading.id, label}
+    chosen = [name for name in file.names if name not in left_out]
+    numeric: dict[str, np.ndarray] = {}
+    categorical: dict[str, np.ndarray] = {}
+    kinds: dict[str, Kind] = {}
+    notes, others = list(file.notes), []
+    for name in chosen:
+        found = file.recognise(name, is_lenient=columns is not None and name not in columns)
+        if found is None:
+            others.append(f"{name} ({file.frame[name].dtype})")
             continue
-        if dtype.is_numeric() or dtype == polars.Boolean or dtype == polars.Null:
-            numeric[series.name] = _finite(series.cast(polars.Float64).to_numpy(), source, series.name)
-        elif dtype in (polars.String, polars.Categorical, polars.Enum):
-            categorical[series.name] = np.array(series.cast(polars.String).to_list(), dtype=object)
-        else:
-            left_out.append(f"{series.name} ({dtype})")
-    notes = (f"columns that are neither numbers nor text were left out: {', '.join(left_out)}",) if left_out else ()
-    return numeric, categorical, notes
+        kinds[name], values, note = found
+        (categorical if kinds[name].is_text else numeric)[name] = values
+        notes += [note] if note else []
+    if others:
+        notes.append(f"columns that are neither numbers nor text were left out: {', '.join(others)}")
+    table = Table(
+        file.source, file.num_rows, numeric, categorical, count_missing(numeric, categorical), lines=file.lines, kinds=kinds, reading=file.reading
+    )
+    if label is None:
+        return dataclasses.replace(table, notes=tuple(notes))
+    written, meant = file.labels(label)
+    labels, mapping, label_notes = map_labels(file.source, label, meant, written=written, positive=reading.positive, lines=file.lines)
+    return dataclasses.replace(table, labels=labels, mapping=mapping, notes=(*notes, *label_notes))
 
 
-def _finite(values: np.ndarray, source: str, name: str) -> np.ndarray:
-    infinite = np.isinf(values)
-    if infinite.any():
-        row = int(infinite.argmax())
-        raise ValueError(f"{source}: column '{name}' holds {values[row]} in row {row + 1}: correct it, or leave the field empty if it is unknown")
-    return values
+def read_new_rows(path: str | os.PathLike[str], kinds: Mapping[str, Kind], *, reading: Reading = Reading(), like: Reading = Reading()) -> NewRows:
+    """Reads the rows of a data file that a model is to predict; whatever is in columns other than
+    those of `kinds` does not matter.
+
+    Args:
+      path: as for `read_table`.
+      kinds: how the columns are read that the model uses, as `Table.kinds` of the training data.
+      reading: as for `read_table`; of its columns, `id` alone.
+      like: how the training data were read, which holds where neither `reading` nor the file says
+        otherwise; a file may lack its `id`.
+
+    Returns:
+      A `NewRows`, one row for each of the file; blank lines at its end are none.
+
+    Raises:
+      ValueError: in one line, where a column is missing, or a cell of it does not fit its kind.
+
+    >>> import pathlib, tempfile
+    >>> path = pathlib.Path(tempfile.mkdtemp()) / "new.csv"
+    >>> _ = path.write_text("who,age,colour\\na,31,?\\n\\nb\\n")
+    >>> rows = read_new_rows(path, {"age": Kind("number")}, reading=Reading(id="who"))
+    >>> rows.table.numeric["age"].tolist(), rows.ids, [reason[:12] for reason in rows.reasons]
+    ([31.0], ('a', '', 'b'), ['', 'a blank line', '1 field, and'])
+    """
+    file = open_file(str(path), reading, like)
+    if reading.id is not None:
+        require_columns(file.source, [reading.id], file.names)
+    id_name = reading.id or like.id
+    require_columns(file.source, list(kinds), [name for name in file.names if name])
+    numeric: dict[str, np.ndarray] = {}
+    categorical: dict[str, np.ndarray] = {}
+    notes: list[str] = []
+    for name, kind in kinds.items():
+        values = file.read(name, kind)
+        (categorical if kind.is_text else numeric)[name] = values
+        if kind.is_text and kind.categories:
+            notes += _unseen(name, values, kind, file.reading)
+    table = Table(file.source, file.num_rows, numeric, categorical, count_missing(numeric, categorical), lines=file.lines, reading=file.reading)
+    is_usable, reasons = file.flaws()
+    if not len(is_usable):
+        raise ValueError(f"{file.source}: the file has column names but no rows")
+    ids = None
+    if id_name is not None and id_name in file.names:
+        ids = file.written_in_all_rows(id_name, len(is_usable))
+    if not is_usable.all():
+        notes.append(f"{int((~is_usable).sum())} of {len(is_usable)} rows cannot be predicted: the column 'note' says why")
+    return NewRows(table, is_usable, reasons, id_name or "", ids, tuple(notes))
 
 
-def _is_float(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+def _unseen(name: str, values: np.ndarray, kind: Kind, reading: Reading) -> list[str]:
+    """What a user should know of categories that training did not see."""
+    seen = set(kind.categories)
+    unseen = Counter(value for value in values if value is not None and value not in seen)
+    if not unseen:
+        return []
+    total = sum(unseen.values())
+    named = ", ".join(f"{cells.shown(text)} ({count})" for text, count in unseen.most_common(_MOST_NAMED)) + (
+        ", ..." if len(unseen) > _MOST_NAMED else ""
+    )
+    numbers = sum(count for text, count in unseen.items() if cells.plain_number(text, reading.decimal) is not None)
+    are_numbers = f"; {numbers} of these are numbers, and the column was text in training" if numbers else ""
+    return [f"column '{name}': {total} value{'s' if total > 1 else ''} that training never saw: {named}{are_numbers}"]

@@ -6,9 +6,13 @@ import dataclasses
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from jboost.data.cells import Kind
+    from jboost.data.dialect import Reading
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +31,13 @@ class LabelMapping:
         return f"{self.column}: {self.negative} -> -1, {self.positive} -> +1"
 
 
+class UsedColumns(NamedTuple):
+    """The columns that a model looks at."""
+
+    numeric: tuple[str, ...]
+    categorical: tuple[str, ...] = ()
+
+
 @dataclasses.dataclass(frozen=True)
 class Table:
     """The columns of one data set, in memory, on the host."""
@@ -39,6 +50,14 @@ class Table:
     labels: np.ndarray | None = None  # [m] float64, -1 or +1
     mapping: LabelMapping | None = None
     notes: tuple[str, ...] = ()  # what a reader of the report should know
+    lines: np.ndarray | None = None  # [m] where each row begins in a text file
+    kinds: Mapping[str, Kind] = dataclasses.field(default_factory=dict)  # name -> how the cells of a file were read
+    reading: Reading | None = None  # how the file was read
+
+    def line(self, row: int) -> str:
+        """Where a row stands in a text file, to be put behind a message that gives its number; ""
+        where that is not known."""
+        return "" if self.lines is None else f" (line {self.lines[row]})"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -61,11 +80,14 @@ class Table:
         require_columns(self.source, [name], self.columns)
         values = self._numbers(name)
         if np.isnan(values).any():
-            raise ValueError(f"{self.source}: column '{name}' has no value in row {int(np.isnan(values).argmax()) + 1}: fill it in or drop the row")
+            raise ValueError(
+                f"{self.source}: column '{name}' has no value in {where(int(np.isnan(values).argmax()), self.lines)}: fill it in or drop the row"
+            )
         if positive and not (values > 0).all():
             row = int((values <= 0).argmax())
             raise ValueError(
-                f"{self.source}: column '{name}' holds {values[row]:g} in row {row + 1}: weights are positive; drop rows that are not to count"
+                f"{self.source}: column '{name}' holds {values[row]:g} in row {row + 1}: "
+                f"weights are positive; drop rows that are not to count{self.line(row)}"
             )
         return values
 
@@ -94,13 +116,26 @@ class Table:
             missing={name: count for name, count in self.missing.items() if name not in gone},
         )
 
+    def with_unused(self, numeric: Sequence[str], categorical: Sequence[str] = (), *, value: float = np.nan) -> Table:
+        """This table with the columns of these names that it lacks, for a model that does not look
+        at them: full of `value`, or of missing text."""
+        lacking = [name for name in numeric if name not in self.columns]
+        texts = [name for name in categorical if name not in self.columns]
+        return dataclasses.replace(
+            self,
+            numeric={**self.numeric, **{name: np.full(self.num_rows, value) for name in lacking}},
+            categorical={**self.categorical, **{name: np.full(self.num_rows, None, dtype=object) for name in texts}},
+        )
+
     def rows(self, chosen: np.ndarray) -> Table:
         """The rows of this table at the indices `chosen` [k]; counts of missing values are counted again."""
         numeric = {name: values[chosen] for name, values in self.numeric.items()}
         categorical = {name: values[chosen] for name, values in self.categorical.items()}
         labels = None if self.labels is None else self.labels[chosen]
+        lines = None if self.lines is None else self.lines[chosen]
         missing = count_missing(numeric, categorical)
-        return dataclasses.replace(self, num_rows=len(chosen), numeric=numeric, categorical=categorical, missing=missing, labels=labels)
+        parts: dict[str, Any] = {"numeric": numeric, "categorical": categorical, "missing": missing, "labels": labels, "lines": lines}
+        return dataclasses.replace(self, num_rows=len(chosen), **parts)
 
     def _numbers(self, name: str) -> np.ndarray:
         """A column as numbers [m], NaN where missing; ValueError naming the first text."""
@@ -110,12 +145,24 @@ class Table:
         if found is None:
             return np.full(self.num_rows, np.nan)
         row, value = found
-        raise ValueError(f"{self.source}: column '{name}' is not numeric: row {row + 1} holds {value!r}; choose another column or correct the value")
+        raise ValueError(
+            f"{self.source}: column '{name}' is not numeric: row {row + 1} holds {value!r}{self.line(row)}; "
+            "choose another column or correct the value"
+        )
 
     def _text(self, name: str) -> np.ndarray:
         if name in self.categorical:
             return self.categorical[name]
         return np.array([None if np.isnan(value) else _number_as_text(value) for value in self.numeric[name]], dtype=object)
+
+
+def where(row: int, lines: np.ndarray | None) -> str:
+    """A row as the user finds it: by its number and by its line in the file.
+
+    >>> where(0, np.array([2])), where(0, None)
+    ('row 1 (line 2)', 'row 1')
+    """
+    return f"row {row + 1}" if lines is None else f"row {row + 1} (line {lines[row]})"
 
 
 def count_missing(numeric: Mapping[str, np.ndarray], categorical: Mapping[str, np.ndarray]) -> dict[str, int]:
@@ -149,7 +196,13 @@ def close_matches(name: str, options: Sequence[str], introduction: str) -> str:
 
 
 def map_labels(
-    source: str, column: str, values: Sequence[Any], *, written: Sequence[str | None] | None = None
+    source: str,
+    column: str,
+    values: Sequence[Any],
+    *,
+    written: Sequence[str | None] | None = None,
+    positive: str | None = None,
+    lines: np.ndarray | None = None,
 ) -> tuple[np.ndarray, LabelMapping, tuple[str, ...]]:
     """Labels -1 and +1 for any two distinct values: the smaller becomes -1 (by number where both are, else by text).
 
@@ -159,30 +212,54 @@ def map_labels(
       values: [m] numbers, booleans or text; None (or NaN) where missing.
       written: [m] how the file spells them, for the mapping: 01, 1.0, true; where it spells one value in several ways, the commonest stands for
         all. None for the spelling of `label_text`.
+      positive: how the class is spelt that becomes +1, while all others become -1, of any number;
+        None for the rule above.
+      lines: [m] of the file, for messages.
 
     Returns:
       labels [m] float64, the mapping, and a note that states it unless the values were -1 and +1 already.
 
     Raises:
-      ValueError: if a label is missing, or if there are not exactly two distinct values; with the row or the counts.
+      ValueError: if a label is missing, or if there are not exactly two distinct values (of more,
+        `positive` chooses); with the row or the counts.
 
     >>> labels, mapping, notes = map_labels("memory", "y", ["no", "yes", "no"])
     >>> labels.tolist(), str(mapping)
     ([-1.0, 1.0, -1.0], 'y: no -> -1, yes -> +1')
+    >>> str(map_labels("memory", "y", ["a", "b", "c"], positive="b")[1])
+    'y: not b -> -1, b -> +1'
     """
-    for row, value in enumerate(values):
-        if value is None or value != value:
-            raise ValueError(f"{source}: column '{column}' has no label in row {row + 1}: fill it in or drop the row")
+    counts = Counter(zip(values, values if written is None else written, strict=True))
+    if any(value is None or value != value for value, _ in counts):
+        row = next(row for row, value in enumerate(values) if value is None or value != value)
+        raise ValueError(f"{source}: column '{column}' has no label in {where(row, lines)}: fill it in or drop the row")
     spellings: dict[Any, Counter[Any]] = {}
-    for value, spelling in zip(values, values if written is None else written, strict=True):
-        spellings.setdefault(value, Counter())[spelling] += 1
-    if len(spellings) != 2:
-        raise ValueError(f"{source}: column '{column}' holds {_show_counts(spellings)}: labels take exactly two values")
-    negative, positive = sorted(spellings)
-    mapping = LabelMapping(column, _commonest(spellings[negative]), _commonest(spellings[positive]))
-    labels = np.array([1.0 if value == positive else -1.0 for value in values])
-    notes = () if (negative, positive) == (-1, 1) else (f"labels were mapped: {mapping}",)
-    return labels, mapping, notes
+    for (value, spelling), count in counts.items():
+        spellings.setdefault(value, Counter())[spelling] = count
+    if len(spellings) < 2 or (len(spellings) > 2 and positive is None):
+        remedy = ", or name the class that is to be told from all others with --positive CLASS" if len(spellings) > 2 else ""
+        raise ValueError(f"{source}: column '{column}' holds {_show_counts(spellings)}: labels take exactly two values{remedy}")
+    names = {value: _commonest(written_as) for value, written_as in spellings.items()}
+    if positive is None:
+        first, second = sorted(spellings)
+        mapping = LabelMapping(column, names[first], names[second])
+    else:
+        second = _class_named(source, column, positive, spellings)
+        others = [name for value, name in names.items() if value != second]
+        mapping = LabelMapping(column, others[0] if len(others) == 1 else f"not {names[second]}", names[second])
+    signs = {value: 1.0 if value == second else -1.0 for value in spellings}
+    labels = np.array([signs[value] for value in values])
+    is_plain = second == 1 and len(spellings) == 2 and -1 in spellings
+    return labels, mapping, () if is_plain else (f"labels were mapped: {mapping}",)
+
+
+def _class_named(source: str, column: str, name: str, spellings: Mapping[Any, Counter[Any]]) -> Any:
+    """The value that is spelt so; ValueError where there is none."""
+    for value, counts in spellings.items():
+        if name.strip() in {label_text(spelling).strip() for spelling in (value, *counts)}:
+            return value
+    known = [_commonest(counts) for counts in spellings.values()]
+    raise ValueError(f"{source}: column '{column}' has no class '{name}' for --positive; {close_matches(name, known, 'the classes are')}")
 
 
 def label_text(value: Any) -> str:

@@ -92,6 +92,8 @@ def describe_data(table: Table, num_held_out: int, weights: np.ndarray | None, n
         "positive_rows": int((table.labels > 0).sum()),
         "numeric_columns": len(table.numeric),
         "categorical_columns": list(table.categorical),
+        "columns": {name: kind.name for name, kind in table.kinds.items()},
+        "reading": table.reading.describe() if table.reading else None,
         "missing_values": dict(table.missing),
         "labels": {"column": table.mapping.column, "-1": table.mapping.negative, "+1": table.mapping.positive},
         "total_weight": float(table.num_rows if weights is None else math.fsum(weights)),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from jboost.report.rules import OPTIMAL
+
+_NUM_NAMED = 12
 
 
 def loss_table(losses: Sequence[Mapping[str, Any]]) -> Any:
@@ -70,7 +72,15 @@ def data_lines(data: Mapping[str, Any]) -> list[str]:
     columns = f"{data['numeric_columns']} numeric and {len(data['categorical_columns'])} categorical columns"
     missing = sum(data["missing_values"].values())
     lines = [f"{data['source']}: {data['rows']} rows{held_out}, {data['positive_rows']} of class +1; {columns}; {missing} missing values"]
+    if data["columns"]:
+        lines.append(f"columns     {_few(data['columns'])}")
     return lines + [f"note: {note}" for note in data["notes"]]
+
+
+def _few(names: Collection[str]) -> str:
+    """The first dozen names, and how many there are of more."""
+    rest = f", ... ({len(names)} in all)" if len(names) > _NUM_NAMED else ""
+    return ", ".join(list(names)[:_NUM_NAMED]) + rest
 
 
 def seconds_line(seconds: Mapping[str, float]) -> str:

@@ -1,0 +1,214 @@
+"""Columns of text, and their values as numbers or categories once it is known how they are to be
+read."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from jboost.data import dates
+from jboost.data.dialect import Reading
+from jboost.data.table import where
+
+if TYPE_CHECKING:
+    import polars
+
+NUMBER, PERCENT, GROUPED, TRUTH, DATE, TEXT = "number", "percent", "grouped", "truth", "date", "text"
+_DASH = "-"  # stands for a missing value among numbers
+NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
+TRUTHS = {"true": 1.0, "false": 0.0}
+_OF_ANY = ("'", " ", "\u00a0", "\u202f", "\u2019")
+THOUSANDS = {".": (",", *_OF_ANY), ",": (".", *_OF_ANY)}  # separators by decimal sign
+_LONGEST_SHOWN = 60  # characters of a cell in a message
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """How the cells of a column are read."""
+
+    name: str  # NUMBER, PERCENT, GROUPED, TRUTH, DATE or TEXT
+    group: str = ""  # the thousands separator of GROUPED
+    order: str = ""  # of the parts of a DATE
+    origin: float = 0.0  # the day that is 0, from the first of January 1970
+    categories: tuple[str, ...] = ()  # of TEXT: those that training saw, where that is known
+
+    @property
+    def is_text(self) -> bool:
+        return self.name == TEXT
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """The cells of a column and where they stand."""
+
+    source: str
+    name: str
+    cells: polars.Series  # [m] text, "" where there is nothing
+    lines: np.ndarray | None  # [m] of the file, None where it has no lines
+    reading: Reading
+
+    @functools.cached_property
+    def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
+        return _numbers_of(self.cells, self.reading)
+
+    @property
+    def numbers(self) -> np.ndarray:
+        """The cells [m] that are plain numbers, NaN for others."""
+        return self._numbers[0]
+
+    @property
+    def is_odd(self) -> np.ndarray:
+        """Which cells [m] hold something that is no plain number."""
+        return self._numbers[1]
+
+    @property
+    def dash(self) -> frozenset[str]:
+        """What stands for a missing value among numbers alone."""
+        return frozenset({_DASH} if self.reading.missing_values is None else ())
+
+    @property
+    def is_plain(self) -> np.ndarray:
+        """Which cells [m] are plain numbers."""
+        return ~self.is_odd & ~np.isnan(self.numbers)
+
+    def refusal(self, row: int, what: str) -> ValueError:
+        """An error about the cell in a row, shown as it is in the file."""
+        return ValueError(f"{self.source}: column '{self.name}' holds {shown(self.cells[row])} in {where(row, self.lines)}: {what}")
+
+    def first(self, texts: set[str]) -> int:
+        """The first row whose cell, without blanks around it, is one of some texts."""
+        return int(self.cells.str.strip_chars().is_in(list(texts)).arg_max())  # type: ignore[arg-type]
+
+
+def shown(text: str) -> str:
+    """A cell as a message shows it: in one line, and not too long."""
+    line = " ".join(text.split())
+    return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
+
+
+def to_numbers(column: Column, kind: Kind) -> np.ndarray:
+    """The values [m] float64 of a column that is no category, NaN where missing.
+
+    Raises:
+      ValueError: with the column, the line and the cell, for one that does not fit the kind or is
+        infinite.
+    """
+    is_odd = (column.cells != "").to_numpy() if kind.name in (PERCENT, DATE) else column.is_odd
+    values = column.numbers
+    if is_odd.any():
+        values = values.copy()
+        values[is_odd] = _values_of(column, kind, is_odd)
+    if np.isinf(values).any():
+        raise column.refusal(int(np.isinf(values).argmax()), "it is infinite: correct it, or leave the field empty if it is unknown")
+    return values
+
+
+def _values_of(column: Column, kind: Kind, is_odd: np.ndarray) -> list[float]:
+    """The values of the cells that are no plain numbers."""
+    missing = column.reading.missing | column.dash
+    table: dict[str, float] = {}
+    odd = column.cells.filter(is_odd)
+    for cell in odd.unique():
+        text = cell.strip()
+        value = np.nan if text.lower() in missing else _value(text, kind, column.reading.decimal)
+        if value is None:
+            row = int(np.argmax(is_odd & (column.cells == cell).to_numpy()))
+            raise _not_numeric(column, row) if kind.name == NUMBER else column.refusal(row, expected(kind))
+        table[cell] = value
+    return [table[cell] for cell in odd.to_list()]
+
+
+def to_texts(column: Column) -> np.ndarray:
+    """The values [m] object of a category, without blanks around them, None where missing."""
+    missing = column.reading.missing
+    stripped = column.cells.str.strip_chars()
+    is_missing = stripped.str.to_lowercase().is_in(list(missing)).to_numpy()
+    values = np.array(stripped.to_list(), dtype=object)
+    values[is_missing] = None
+    return values
+
+
+def describe(column: Column, kind: Kind) -> str | None:
+    """What a report should say of how a column was read; None where it is plain."""
+    if kind.name == PERCENT:
+        return f"column '{column.name}' is written in percent: 5% is read as 0.05"
+    if kind.name == GROUPED:
+        return f"column '{column.name}' has thousands separators: 1{kind.group}200 is read as 1200"
+    if kind.name == DATE:
+        return f"column '{column.name}' is read as days since {dates.text(kind.origin)} ({kind.order})"
+    return None
+
+
+def plain_number(text: str, decimal: str | None) -> float | None:
+    """The number that a text writes, with a plus or without and possibly infinite; None where it
+    writes none.
+
+    >>> plain_number("+49", "."), plain_number("1,5", ","), plain_number("1,5", "."), plain_number("-Infinity", ".")
+    (49.0, 1.5, None, -inf)
+    """
+    if decimal == ",":
+        text = text.replace(",", ".") if "." not in text else ""
+    return float(text) if NUMERAL.fullmatch(text) or _INFINITE.fullmatch(text) else None
+
+
+def _numbers_of(cells: polars.Series, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+    """The cells [m] as polars reads numbers, NaN for others; and which of them [m] hold what it
+    does not read or is not to read."""
+    import polars
+
+    written = cells.str.replace(",", ".", literal=True) if reading.decimal == "," else cells
+    values: np.ndarray = written.cast(polars.Float64, strict=False).fill_null(np.nan).to_numpy()
+    is_odd = np.isnan(values)
+    if reading.decimal == ",":
+        is_odd |= cells.str.contains(".", literal=True).to_numpy()
+    if any(plain_number(text, reading.decimal) is not None for text in reading.missing):
+        is_odd |= cells.str.strip_chars().str.to_lowercase().is_in(list(reading.missing)).to_numpy()
+    return values, is_odd & (cells != "").to_numpy() if is_odd.any() else is_odd
+
+
+def _value(text: str, kind: Kind, decimal: str | None) -> float | None:
+    if kind.name == PERCENT:
+        return percentage(text, decimal)
+    if kind.name == DATE:
+        day = dates.days(text, kind.order)
+        return None if day is None else day - kind.origin
+    if kind.name == TRUTH and text.lower() in TRUTHS:
+        return TRUTHS[text.lower()]
+    if kind.name == GROUPED and is_grouped(text, kind.group, decimal):
+        text = text.replace(kind.group, "")
+    return plain_number(text, decimal)
+
+
+def expected(kind: Kind) -> str:
+    """What a message says of a cell that does not fit."""
+    wanted = {
+        NUMBER: "a number is expected",
+        PERCENT: "a percentage such as 5% is expected, as in the other rows or in training",
+        GROUPED: f"a number such as 1{kind.group}200 is expected, as in the other rows or in training",
+        TRUTH: "true or false is expected",
+        DATE: f"a date ({kind.order}) is expected, as in the other rows or in training",
+    }
+    return f"{wanted[kind.name]}: correct the cell, or leave it empty if it is unknown"
+
+
+def _not_numeric(column: Column, row: int) -> ValueError:
+    line = "" if column.lines is None else f" (line {column.lines[row]})"
+    found = f"column '{column.name}' is not numeric: row {row + 1} holds {shown(column.cells[row])!r}{line}"
+    return ValueError(f"{column.source}: {found}; {expected(Kind(NUMBER))}")
+
+
+def percentage(text: str, decimal: str | None) -> float | None:
+    """The number that a text with a percent sign writes, 5% being 0.05; None where it writes
+    none."""
+    number = plain_number(text[:-1].rstrip(), decimal) if text.endswith("%") else None
+    return None if number is None else number / 100
+
+
+def is_grouped(text: str, group: str, decimal: str | None) -> bool:
+    """Whether a text is a number with this separator between thousands."""
+    return re.fullmatch(rf"[+-]?[1-9][0-9]{{0,2}}({re.escape(group)}[0-9]{{3}})+({re.escape(decimal or '.')}[0-9]*)?", text) is not None

@@ -1,0 +1,247 @@
+"""How a text file is written: its encoding, separator, decimal sign and comments, as given or as
+its first lines show."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import dataclasses
+import functools
+import io
+import itertools
+import math
+import re
+from collections.abc import Sequence
+
+# The spellings of a missing value: those of pandas, and the "?" of the UCI repository. They are
+# compared without case.
+MISSING = (
+    *("", "NA", "N/A", "#NA", "#N/A", "#N/A N/A", "<NA>", "NaN", "-NaN", "null", "None", "?"),
+    *("1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+DECIMALS = (".", ",")
+_SEPARATORS = (",", ";", "\t", "|", " ")  # in the order in which they are preferred where several fit
+_WORDS = {"\\t": "\t", "tab": "\t", "space": " ", "comma": ",", "semicolon": ";"}
+_NAMES = {"\t": "tab", " ": "space"}
+_NUM_SNIFFED = 200  # records
+_NUM_BYTES = 1 << 20
+_ENOUGH = 0.5  # of the records, that a separator must cut alike
+_EXCEL = re.compile(r"sep=(.)")  # how Excel is told the separator, in a line before the names
+_BLANKS = " '\u00a0\u202f\u2019"  # between thousands, where it is not the other decimal sign
+_COMMA_DECIMAL = re.compile(rf"[+-]?([0-9]+,[0-9]+|[0-9]{{1,3}}([.{_BLANKS}][0-9]{{3}})+,[0-9]+)([eE][+-]?[0-9]+)?")
+_POINT_DECIMAL = re.compile(rf"[+-]?([0-9]*\.[0-9]+|[0-9]{{1,3}}([,{_BLANKS}][0-9]{{3}})+\.[0-9]+)([eE][+-]?[0-9]+)?")
+_GROUPED = re.compile(r"[+-]?[1-9][0-9]{0,2}([,.][0-9]{3})+")  # whole numbers with thousands separators, or three decimals: no evidence
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """How a data file is to be read; None where the file itself is to show it, or the default is to
+    hold.
+
+    Args:
+      separator: one character; "tab" and "space" are understood.
+      decimal: "." or ",".
+      comment: what lines begin with that are left out.
+      encoding: as Python names it, such as utf-8, utf-16, cp1252, latin-1.
+      missing_values: the spellings of a missing value beside the empty field, compared without
+        case, in place of `MISSING` and of a lone "-" among
+        numbers. They hold for the label too, which `MISSING` does not.
+      ignore: columns that are left out.
+      id: a column that names the rows: it is no feature.
+      categorical: columns that are categories, whatever is in them.
+      dates: columns of dates, which become the days since the first.
+      positive: the class of the label that is +1; all others are -1.
+    """
+
+    separator: str | None = None
+    decimal: str | None = None
+    comment: str | None = None
+    encoding: str | None = None
+    missing_values: tuple[str, ...] | None = None
+    ignore: tuple[str, ...] = ()
+    id: str | None = None
+    categorical: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
+    positive: str | None = None
+
+    def __post_init__(self) -> None:
+        separator = self.separator
+        if separator is not None:
+            separator = _WORDS.get(separator.lower(), separator)
+            if len(separator) != 1 or not separator.isascii() or separator.isalnum() or separator in '"\n\r':
+                raise ValueError(f"separator is {self.separator!r}: one character such as , ; | is expected, or tab, or space")
+            object.__setattr__(self, "separator", separator)
+        if self.decimal is not None and self.decimal not in DECIMALS:
+            raise ValueError(f"decimal is {self.decimal!r}: . or , is expected")
+        if self.comment == "":
+            raise ValueError("comment is empty: what comment lines begin with is expected, such as #")
+        if self.encoding is not None:
+            try:
+                b"a".decode(self.encoding)
+            except UnicodeError:
+                pass  # a known one, of more bytes than one
+            except LookupError:
+                known = "utf-8, utf-16, cp1252, latin-1, ..."
+                raise ValueError(f"encoding is {self.encoding!r}, which Python does not know: {known} are expected") from None
+
+    @functools.cached_property
+    def missing(self) -> frozenset[str]:
+        """The spellings of a missing value in lower case; the empty field is always one."""
+        values = MISSING if self.missing_values is None else self.missing_values
+        return frozenset(value.strip().lower() for value in ("", *values))
+
+    def describe(self) -> dict[str, str | None]:
+        """What a report says of it."""
+        return {
+            "separator": self.separator and _NAMES.get(self.separator, self.separator),
+            "decimal": self.decimal,
+            "comment": self.comment,
+            "encoding": self.encoding,
+        }
+
+
+def decode(data: bytes, source: str, encoding: str | None, likely: str | None = None) -> tuple[bytes, str]:
+    """A text file in UTF-8 with line feeds alone at the ends of lines and no byte order mark, and
+    the encoding that it was in.
+
+    Args:
+      data: the file.
+      source: for messages.
+      encoding: the encoding, None for the one that the bytes show.
+      likely: the encoding of what neither shows one nor is in UTF-8.
+
+    Raises:
+      ValueError: with the line and the character, where a byte does not fit the encoding.
+    """
+    known = encoding or _sniff_encoding(data, likely)
+    if codecs.lookup(known).name == "utf-8":
+        data = data.removeprefix(codecs.BOM_UTF8)
+        if not data.isascii():
+            _check_bytes(data, source, known, encoding)
+    else:
+        data = _check_bytes(data, source, known, encoding).removeprefix("\ufeff").encode()
+    if b"\0" in data:
+        line = data[: data.index(b"\0")].count(b"\n") + 1
+        raise ValueError(f"{source}: line {line} holds a NUL character, which no text file does: save it as text, or name its --encoding")
+    if b"\r" in data:
+        data = data.replace(b"\r\n", b"\n")
+        data = data if b"\n" in data else data.replace(b"\r", b"\n")
+    return data, known
+
+
+def _sniff_encoding(data: bytes, likely: str | None) -> str:
+    """By its byte order mark, or by where it has zeros as UTF-16 has them in what is mostly ASCII;
+    else UTF-8."""
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    head = data[:1000]
+    even, odd = head[::2].count(0), head[1::2].count(0)
+    if even + odd > len(head) / 4:
+        return "utf-16-be" if even > odd else "utf-16-le"
+    if likely is None or data.isascii():
+        return "utf-8"
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return likely
+    return "utf-8"
+
+
+def _check_bytes(data: bytes, source: str, encoding: str, given: str | None) -> str:
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        before = data[: error.start].decode(encoding, errors="replace").replace("\r\n", "\n").replace("\r", "\n")
+        line, character = before.count("\n") + 1, len(before) - before.rfind("\n")
+        wrong = f"line {line}, character {character}: the byte 0x{data[error.start]:02x} is not {encoding.upper()}"
+        remedy = "name another --encoding" if given else "name the encoding, as in --encoding cp1252 or --encoding latin-1"
+        raise ValueError(f"{source}: {wrong}: {remedy}, or save it in UTF-8") from None
+
+
+def sniff(data: bytes, given: Reading, default: str, decimal: str | None = None) -> Reading:
+    """The reading of a text file, with what was not given as its first records show.
+
+    Args:
+      data: as of `decode`.
+      given: what is known.
+      default: the separator that the file's name speaks for.
+      decimal: the decimal sign where nothing shows one; None for ".".
+    """
+    head = data[:_NUM_BYTES].decode(errors="ignore")
+    whole = head if len(data) <= _NUM_BYTES else head[: head.rfind("\n") + 1]
+    lines = whole.split("\n")[: 2 * _NUM_SNIFFED]
+    first = next((line for line in lines if line.strip()), "")
+    separator, candidates = given.separator, [default, *(one for one in _SEPARATORS if one != default)]
+    excel = _EXCEL.fullmatch(first.strip())
+    if separator is None and excel is not None:
+        separator = excel[1]
+    comment = given.comment or _sniff_comment([line for line in lines if line.strip()], separator, candidates)
+    kept = [line for line in lines if line.strip() and not (comment and line.startswith(comment)) and not is_excel_line(line)]
+    if separator is None:
+        separator = _sniff_separator(kept, candidates)
+    if given.decimal is None:
+        decimal = _sniff_decimal(split_fields(kept, separator)[1:], decimal or ".")
+    return dataclasses.replace(given, separator=separator, comment=comment, decimal=given.decimal or decimal)
+
+
+def is_excel_line(line: str) -> bool:
+    """Whether a line tells Excel the separator and is no record."""
+    return _EXCEL.fullmatch(line.strip()) is not None
+
+
+def split_fields(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The fields of the first records; for sniffing, so that what is no CSV does not raise."""
+    rows = csv.reader(io.StringIO("\n".join(lines)), delimiter=separator, skipinitialspace=separator == " ")
+    found: list[list[str]] = []
+    try:
+        for row in rows:
+            found.append(row)
+            if len(found) > _NUM_SNIFFED:
+                break
+    except csv.Error:
+        pass
+    return found
+
+
+def _sniff_comment(lines: Sequence[str], separator: str | None, candidates: Sequence[str]) -> str | None:
+    """What comments begin with, if the file begins with one: # or ##; the last such line may hold
+    the names of the columns after a #."""
+    marked = list(itertools.takewhile(lambda line: line.startswith("#"), lines))
+    if not marked or len(marked) == len(lines):
+        return "#" if marked else None
+    separator = separator or _sniff_separator(lines[len(marked) - 1 :], candidates)
+    last, first_row = split_fields([marked[-1]], separator)[0], split_fields([lines[len(marked)]], separator)[0]
+    are_names = len(last) == len(first_row) > 1 and not any(map(_is_number, last)) and any(map(_is_number, first_row))
+    others = marked[:-1]
+    if not are_names or not all(line.startswith("##") for line in others):
+        return "#"
+    return "##" if others else None
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text.replace(",", ".")))
+    except ValueError:
+        return False
+
+
+def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
+    """The one that cuts most records in as many fields as the first, or one more as R does; of
+    equals the one with most fields."""
+    scores = []
+    for preference, separator in enumerate(candidates):
+        rows = split_fields(lines, separator)
+        width = len(rows[0]) if rows else 1
+        share = sum(len(row) in (width, width + 1) for row in rows) / max(len(rows), 1)
+        scores.append((width > 1 and share > _ENOUGH, separator != " ", round(share, 2), width, -preference))
+    best = max(scores)
+    return candidates[scores.index(best)] if best[0] else candidates[0]
+
+
+def _sniff_decimal(rows: Sequence[Sequence[str]], default: str) -> str:
+    """A comma where numbers are written with it and none with a point; the other way round a point;
+    else the default."""
+    cells = [cell.strip().rstrip("%").rstrip() for row in rows for cell in row]
+    cells = [cell for cell in cells if not _GROUPED.fullmatch(cell)]
+    commas, points = (any(form.fullmatch(cell) for cell in cells) for form in (_COMMA_DECIMAL, _POINT_DECIMAL))
+    return default if commas == points else "," if commas else "."
