@@ -1,5 +1,6 @@
 """The relaxation of L0-RBoost: optima by HiGHS with every cut a row, certificates recomputed in rational arithmetic, warm starts, and bad input."""
 
+import dataclasses
 import functools
 
 import jax
@@ -617,3 +618,17 @@ def test_directions_solve_their_system(density, x64, monkeypatch):
         for found in (roughly, refined):
             np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
         np.testing.assert_allclose(rows, wanted @ np.vstack([of_margins, of_cuts]).T, rtol=1e-6, atol=1e-9 * np.abs(wanted).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [INTERIOR, FIRST_ORDER], ids=["interior point", "first order"])
+def test_a_solution_in_float64_goes_on_from_the_proof_of_one_in_float32(config):
+    """However few rounds it has: it begins with what was proven, and keeps the better of both."""
+    outputs, labels, costs, _ = (part[0] for part in random_pools(5, 77))
+    program = {"margin": 0.2, "tolerance": 1e-9}
+    narrow = l0.solve_relaxation(outputs, labels, costs, margin=0.2)
+    with jax.enable_x64(True):
+        brief = dataclasses.replace(config, max_rounds=1)
+        wide = l0.solve_relaxation(*(np.asarray(part, np.float64) for part in (outputs, labels, costs)), **program, config=brief, initial=narrow)
+    assert float(wide.lower_bound) >= float(narrow.lower_bound) - 1e-6
+    assert float(wide.upper_bound) <= float(narrow.upper_bound) + 1e-6

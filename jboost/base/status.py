@@ -114,7 +114,8 @@ _EXPLANATIONS = {
     ),
     Status.CAPACITY_LIMIT: (
         "the capacity for nodes, columns or cuts is used up: what is returned and its bounds are valid, and further apart than asked for",
-        "raise `capacity` in the config (`max_columns` of a booster), or widen the tolerance",
+        "raise `capacity` in the config, `max_columns` of a booster or `max_in_play` of l0.fit_exact (--capacity, --max-columns and --max-in-play of "
+        "the command line), or widen the tolerance",
     ),
     Status.LOCAL_OPTIMUM: (
         "the heuristic came to its end: what it returned, a loss or a bound, is as it says, and nothing proves that there is no better one",

@@ -185,7 +185,12 @@ def fit(
         merged = merged._replace(dataset=pad_dataset(merged.dataset, num_examples=sizes.superlinear(most_rows)))
         dataset = merged.dataset._replace(features=merged.dataset.features[:, : bits.shape[1]])
         make_learner = Partial(_maker(settings.max_order, has_gaps), num_attributes, int(chosen.sum()))
-        room: dict[str, Any] = {"tolerance": settings.tolerance, "max_rounds": settings.rounds, "config": _CONFIG}
+        room: dict[str, Any] = {
+            "tolerance": settings.tolerance,
+            "max_rounds": settings.rounds,
+            "max_columns": settings.max_columns,
+            "config": dataclasses.replace(_CONFIG, capacity=settings.capacity),
+        }
         rhos = margins(settings, int(chosen.sum()))
         if inner is None:
             fit_one = _prove if settings.exact > 0 else _fit_one
@@ -240,6 +245,7 @@ def _prove(dataset: Dataset, make_learner: Partial, settings: Settings, room: di
         return goes_on and (not is_search or bool(limit()(state, info)))
 
     ((kappa,), (margin,)) = settings.kappa, settings.margin
+    room = room | {"max_in_play": settings.max_in_play}
     proven = jax.block_until_ready(l0.fit_exact(dataset, make_learner(kappa), margin=float(margin), on_step=watch, **room))
     fitted = proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate)
     return Found(fitted, settings, (), report_room.describe_search(proven))

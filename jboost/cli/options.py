@@ -63,6 +63,9 @@ class Settings:
     vote: tuple[str, ...]
     max_rules: int | None
     exact: float  # seconds, 0 for none
+    max_columns: int
+    capacity: int | None
+    max_in_play: int
     rounds: int
     solver: str
     nu: tuple[float, ...]
@@ -216,6 +219,34 @@ OPTIONS = (
         commands=("fit",),
         metavar="SECONDS",
         low=0,
+    ),
+    Option(
+        "max_columns",
+        int,
+        256,
+        "How many rules are held at a time while new ones are sought; more where the status is CAPACITY_LIMIT, and memory grows with it.",
+        methods=(L0,),
+        low=1,
+        metavar="N",
+    ),
+    Option(
+        "capacity",
+        int,
+        None,
+        "How many cuts of pairs are held at a time; without it enough for most data. More where the status is CAPACITY_LIMIT.",
+        methods=(L0,),
+        low=1,
+        metavar="N",
+    ),
+    Option(
+        "max_in_play",
+        int,
+        128,
+        "How many rules --exact branches on, at most; more where its status is CAPACITY_LIMIT.",
+        methods=(L0,),
+        commands=("fit",),
+        low=1,
+        metavar="N",
     ),
     Option(
         "rounds",

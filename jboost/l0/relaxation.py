@@ -63,7 +63,8 @@ def solve_relaxation(
         float64 and 3e-4 in float32, which as a rule can prove 1e-4 (from 1,024 examples on, where it ends in 64 bits, 3e-5).
       features: [m, N] of 0 and 1, NaN where not known: what the distance of two examples is counted in, for `config.distance_factor`.
       config: static.
-      initial: a solution with as many examples, as many columns or fewer, and any capacity up to this one: the columns it knows come first.
+      initial: a solution with as many examples, as many columns or fewer, and any capacity up to this one: the columns it knows come first. Of
+        the same columns the bounds are no worse than its own, but for rounding: so a float64 call can go on from a float32 solution.
 
     Returns:
       An `L0Relaxation`. lower_bound <= optimum over this pool <= upper_bound: `certify.lower_bound` proves the one from example_weights and
@@ -168,7 +169,7 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> War
     """`initial` with room for all columns and cuts. ValueError where it does not fit."""
     if initial is None:
         return None
-    warm = initial.warm if isinstance(initial, L0Relaxation) else initial
+    warm = _of_proof(initial) if isinstance(initial, L0Relaxation) else initial
     if not isinstance(warm, WarmStart):
         raise ValueError(f"initial is a {type(initial).__name__}: expected an L0Relaxation or its `warm`")
     capacity, dtype = capacity_of(config, shape), jnp.result_type(float)
@@ -189,6 +190,17 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> War
         extended("cuts", warm.pairs, capacity, -1),
         warm.convexity.astype(dtype),
         warm.primal_weight.astype(dtype),
+    )
+
+
+def _of_proof(solution: L0Relaxation) -> WarmStart:
+    """A warm start from the sides that prove the bounds, rather than from the last ones: so the first look proves as much."""
+    return WarmStart(
+        Primal(solution.coefficients, solution.selected, solution.slacks),
+        Dual(solution.example_weights, solution.pair_weights),
+        solution.pairs,
+        solution.convexity,
+        solution.warm.primal_weight,
     )
 
 
