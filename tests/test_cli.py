@@ -347,7 +347,7 @@ def assert_refused(code, out, err, message):
         (("fit", "--data", "data.csv", "--label", "ill", "--scores", "a", "gaps"), "column 'gaps' has no value in row 4"),
         (("fit", "--data", "data.csv", "--label", "ill", "--scores", "a", "a"), "the column 'a' is named twice"),
         (("fit", "--data", "data.csv", *SCORES, "--weights", "b"), "the column 'b' is named twice"),
-        (("fit", "--data", "data.csv", "--label", "ill", "--weights", "b"), "weights are positive"),
+        (("fit", "--data", "data.csv", "--label", "ill", "--weights", "b"), "weights are not negative"),
         (("fit", "--data", "data.csv", *SCORES, "--classifiers", "lda", "tree"), "both score columns and classifiers are given"),
         (("fit", "--data", "data.csv", "--label", "ill", "--classifiers", "lda", "tre"), "there is no base classifier 'tre'; did you mean 'tree'?"),
         (("fit", "--data", "data.csv", "--label", "ill", "--folds", "30"), "folds is 30, but the smaller class has 24 rows"),

@@ -236,3 +236,21 @@ def test_a_model_of_an_older_jboost_still_predicts(folder, run):
         assert frame["prediction"].to_list() == ["no", "yes"]
     finally:
         path.write_bytes(before)
+
+
+def test_rows_of_weight_0_count_as_absent(tmp_path, capsys):
+    head, *rows = people().splitlines()
+    idle = [row.rpartition(";")[0] + ";no" for row in rows[:9]]
+    (tmp_path / "plain.csv").write_text("\n".join([f"{head};w", *(f"{row};1" for row in rows)]) + "\n", encoding="utf-8")
+    (tmp_path / "idle.csv").write_text(
+        "\n".join([f"{head};w", *(f"{row};1" for row in rows), *(f"{row};0" for row in idle)]) + "\n", encoding="utf-8"
+    )
+    votes = {}
+    for name in ("plain", "idle"):
+        arguments = ("fit", "--data", f"{name}.csv", *FIT, "--id", "key", "--date", "seen", "--weights", "w", "--output", name)
+        code, _, err = run_in(tmp_path, arguments, capsys)
+        assert code == 0, err
+        report = json.loads((tmp_path / name / "report.json").read_text(encoding="utf-8"))
+        votes[name] = report["losses"]
+    assert votes["plain"] == votes["idle"]
+    assert "rows left out whose weight 'w' is 0: 9" in report["data"]["notes"]

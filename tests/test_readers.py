@@ -231,8 +231,12 @@ def test_numbers_names_the_first_bad_row(people):
         table.numbers("colour")
     with pytest.raises(ValueError, match="there is no column 'colur'; did you mean 'colour'?"):
         table.numbers("colur")
-    with pytest.raises(ValueError, match="column 'smokes' holds 0 in row 2: weights are positive"):
-        table.numbers("smokes", positive=True)
+    assert table.weights("smokes").tolist() == [1, 0, 1, 0]
+    costs = Table("memory", 2, {"cost": np.array([1.0, -2.0]), "none": np.zeros(2)}, {}, {})
+    with pytest.raises(ValueError, match="column 'cost' holds -2 in row 2: weights are not negative; a weight of 0 leaves the row out"):
+        costs.weights("cost")
+    with pytest.raises(ValueError, match="column 'none' is 0 in all rows: at least one weight must be above 0"):
+        costs.weights("none")
     mixed = Table("memory", 3, {}, {"a": np.array(["1", None, "x1"], dtype=object)}, {"a": 1})
     with pytest.raises(ValueError, match="row 3 holds 'x1'"):
         mixed.numbers("a")

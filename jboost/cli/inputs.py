@@ -65,8 +65,21 @@ def read_source(settings: Settings) -> Source:
     device = devices.choose(settings.device, table.num_rows, len(table.columns))
     if settings.weights is None:
         return Source(table, None, device)
-    weights = table.numbers(settings.weights, positive=True)
-    return Source(table.without([settings.weights]), weights, device)
+    weights = table.weights(settings.weights)
+    source = Source(table.without([settings.weights]), weights, device)
+    return source if weights.all() else _without_idle_rows(source, settings.weights)
+
+
+def _without_idle_rows(source: Source, name: str) -> Source:
+    """The rows whose weight is above 0; ValueError where these are of one class."""
+    assert source.weights is not None
+    counts = source.weights > 0
+    note = f"rows left out whose weight '{name}' is 0: {int((~counts).sum())}"
+    kept = source.rows(counts)
+    assert kept.table.labels is not None
+    if len(np.unique(kept.table.labels)) < 2:
+        raise ValueError(f"{source.table.source}: the rows whose weight '{name}' is above 0 are of one class: give rows of both")
+    return dataclasses.replace(kept, table=dataclasses.replace(kept.table, notes=(*kept.table.notes, note)))
 
 
 def split_rows(labels: np.ndarray, fraction: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

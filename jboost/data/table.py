@@ -64,12 +64,11 @@ class Table:
         """The names of the columns that are not the label: numeric ones first."""
         return (*self.numeric, *self.categorical)
 
-    def numbers(self, name: str, *, positive: bool = False) -> np.ndarray:
+    def numbers(self, name: str) -> np.ndarray:
         """A column as numbers [m], none missing.
 
         Raises:
-          ValueError: naming the first bad row and its value, if there is no such column, a value is missing or is not a number,
-            or, with `positive`, is not above 0.
+          ValueError: naming the first bad row and its value, if there is no such column, or a value is missing or is not a number.
 
         >>> table = Table("memory", 2, {"a": np.array([1.0, np.nan])}, {}, {"a": 1})
         >>> table.numbers("a")
@@ -83,12 +82,23 @@ class Table:
             raise ValueError(
                 f"{self.source}: column '{name}' has no value in {where(int(np.isnan(values).argmax()), self.lines)}: fill it in or drop the row"
             )
-        if positive and not (values > 0).all():
-            row = int((values <= 0).argmax())
+        return values
+
+    def weights(self, name: str) -> np.ndarray:
+        """A column as weights [m]; 0 for rows that do not count.
+
+        Raises:
+          ValueError: as `numbers`, and for a negative weight, or where all are 0.
+        """
+        values = self.numbers(name)
+        if (values < 0).any():
+            row = int((values < 0).argmax())
             raise ValueError(
                 f"{self.source}: column '{name}' holds {values[row]:g} in row {row + 1}: "
-                f"weights are positive; drop rows that are not to count{self.line(row)}"
+                f"weights are not negative; a weight of 0 leaves the row out{self.line(row)}"
             )
+        if len(values) and not values.any():
+            raise ValueError(f"{self.source}: column '{name}' is 0 in all rows: at least one weight must be above 0; or leave --weights out")
         return values
 
     def matrix(self, numeric: Sequence[str], categorical: Sequence[str]) -> np.ndarray:
