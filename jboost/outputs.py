@@ -69,7 +69,7 @@ def file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> Iterat
     ('1 2 3', 1)
     """
     check_file(path, endings=endings)
-    if _is_stream(path):
+    if is_stream(path):
         with tempfile.TemporaryDirectory(prefix="jboost-") as folder:
             temporary = Path(folder) / f"output{Path(path).suffix}"
             yield temporary
@@ -125,7 +125,7 @@ def _descriptor(path: str | os.PathLike[str]) -> int | None:
     return int(number[1]) if number else _STANDARD.get(name)
 
 
-def _is_stream(path: str | os.PathLike[str]) -> bool:
+def is_stream(path: str | os.PathLike[str]) -> bool:
     """Whether a path is written to as it stands: a descriptor, or what exists and is no regular file."""
     return _descriptor(path) is not None or (os.path.exists(path) and not os.path.isfile(path))
 
@@ -134,5 +134,8 @@ def _send(content: Path, path: str | os.PathLike[str]) -> None:
     """Writes the content of a file to a stream; what exists is opened as it is, never made anew."""
     number = _descriptor(path)
     stream = os.open(path, os.O_WRONLY) if number is None else os.dup(number)
-    with content.open("rb") as source, os.fdopen(stream, "wb") as target:
-        shutil.copyfileobj(source, target)
+    try:
+        with content.open("rb") as source, os.fdopen(stream, "wb") as target:
+            shutil.copyfileobj(source, target)
+    except OSError as error:
+        raise type(error)(error.errno, error.strerror, os.fspath(path)) from None  # with the name that was given

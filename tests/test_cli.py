@@ -375,7 +375,7 @@ def assert_refused(code, out, err, message):
         ),
         (("fit", "--data", "sklearn:moons"), "'breast_cancer', 'digits', 'wine'"),
         (("evaluate", "--data", "data.csv", *SCORES, "--folds", "25"), "folds is 25"),
-        (("predict", "nowhere", "--data", "data.csv"), "nowhere: no output folder of jboost fit: it has no model.npz"),
+        (("predict", "nowhere", "--data", "data.csv"), "nowhere: there is no such folder"),
         (("predict", "out"), "--data"),
         (("inspect", "."), ".: no output folder of jboost fit"),
         (("inspect",), "MODEL_DIR"),

@@ -456,3 +456,24 @@ def test_new_rows_are_read_as_the_training_data(tmp_path):
     assert new_rows(tmp_path, "v\n1\n", {"v": Kind("number")}, like=trained).ids is None
     with pytest.raises(ValueError, match="there is no column 'who'"):
         new_rows(tmp_path, "v\n1\n", {"v": Kind("number")}, reading=Reading(id="who"))
+
+
+@pytest.mark.parametrize(
+    ("content", "values"),
+    [
+        ("a;ill\n1,100;no\n1,200;no\n3,300;yes\n3,400;yes\n", [1.1, 1.2, 3.3, 3.4]),  # beside semicolons a comma is decimal
+        ("a;ill\n1,100,000;no\n1,200;no\n3,300;yes\n3,400;yes\n", [1_100_000, 1200, 3300, 3400]),
+        ("a;b;ill\n1,100;0.5;no\n1,200;1;no\n3,300;2;yes\n3,400;1;yes\n", [1100, 1200, 3300, 3400]),  # the other column shows the sign
+    ],
+)
+def test_three_digits_behind_a_comma(content, values, tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text(content, encoding="utf-8")
+    assert readers.read_table(path, label="ill").numeric["a"].tolist() == values
+
+
+def test_leading_zeros_are_told(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("zip,ill\n01234,no\n1234,yes\n0.5,yes\n0,no\n", encoding="utf-8")
+    notes = readers.read_table(path, label="ill").notes
+    assert "column 'zip' has numbers such as 01: they are read as 1; --categorical zip keeps them apart" in notes

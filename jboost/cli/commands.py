@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from jboost import files
+from jboost import files, outputs
 from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_fit, programs
 from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
@@ -105,7 +105,7 @@ def _predict_command() -> Any:
         for note in notes:
             click.echo(f"jboost: note: {note}", err=True)
         if output != "-":
-            say(f"{output}: {rows} predictions")
+            click.echo(f"{output}: {rows} predictions", err=outputs.is_stream(output))
 
     return click.Command(
         "predict",

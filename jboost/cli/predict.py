@@ -40,13 +40,20 @@ def read_folder(folder: str) -> tuple[ModuleType, Any, dict[str, Any]]:
     if something is missing or damaged."""
     path = Path(folder) / MODEL
     if not path.is_file():
-        raise ValueError(f"{folder}: no output folder of jboost fit: it has no {MODEL}")
+        raise ValueError(f"{folder}: {_flaw(Path(folder))}")
     metadata = files.load_metadata(path)
     room = _ROOMS.get(metadata.get("method", PAIR), pair_predict)
     try:
         return room, room.read(path, metadata), metadata
     except (KeyError, TypeError):
         raise ValueError(f"{path}: the model was not written by jboost fit: use jboost.files.load") from None
+
+
+def _flaw(folder: Path) -> str:
+    """Why a path is no output folder."""
+    if folder.is_dir():
+        return f"no output folder of jboost fit: it has no {MODEL}"
+    return f"is a file: name the folder that jboost fit wrote, as {folder.parent}" if folder.exists() else "there is no such folder"
 
 
 def predict(folder: str, data: str, output: str, *, explain: bool = False, reading: Reading = Reading()) -> tuple[int, tuple[str, ...]]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+import shlex
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -135,6 +136,8 @@ def to_texts(column: Column) -> np.ndarray:
 
 def describe(column: Column, kind: Kind) -> str | None:
     """What a report should say of how a column was read; None where it is plain."""
+    if kind.name == NUMBER and column.cells.str.contains(r"^\s*0[0-9]+\s*$").any():
+        return f"column '{column.name}' has numbers such as 01: they are read as 1; --categorical {shlex.quote(column.name)} keeps them apart"
     if kind.name == PERCENT:
         return f"column '{column.name}' is written in percent: 5% is read as 0.05"
     if kind.name == GROUPED:

@@ -180,7 +180,7 @@ def sniff(data: bytes, given: Reading, default: str, decimal: str | None = None)
     if separator is None:
         separator = _sniff_separator(kept, candidates)
     if given.decimal is None:
-        decimal = _sniff_decimal(split_fields(kept, separator)[1:], decimal or ".")
+        decimal = _sniff_decimal(split_fields(kept, separator)[1:], decimal, separator)
     return dataclasses.replace(given, separator=separator, comment=comment, decimal=given.decimal or decimal)
 
 
@@ -238,10 +238,16 @@ def _sniff_separator(lines: Sequence[str], candidates: Sequence[str]) -> str:
     return candidates[scores.index(best)] if best[0] else candidates[0]
 
 
-def _sniff_decimal(rows: Sequence[Sequence[str]], default: str) -> str:
+def _sniff_decimal(rows: Sequence[Sequence[str]], default: str | None, separator: str) -> str:
     """A comma where numbers are written with it and none with a point; the other way round a point;
-    else the default."""
+    else the default, and without one a point. Only 1,100 and the like, beside semicolons: a comma,
+    as programs write both where the comma is the decimal sign."""
     cells = [cell.strip().rstrip("%").rstrip() for row in rows for cell in row]
+    grouped = [cell for cell in cells if _GROUPED.fullmatch(cell)]
     cells = [cell for cell in cells if not _GROUPED.fullmatch(cell)]
     commas, points = (any(form.fullmatch(cell) for cell in cells) for form in (_COMMA_DECIMAL, _POINT_DECIMAL))
-    return default if commas == points else "," if commas else "."
+    if commas != points:
+        return "," if commas else "."
+    looks_decimal = separator == ";" and not commas and any("," in cell for cell in grouped)
+    is_plain = all("." not in cell and cell.count(",") < 2 for cell in grouped)
+    return default or ("," if looks_decimal and is_plain else ".")

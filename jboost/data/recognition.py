@@ -154,7 +154,7 @@ def _refuse_mixture(column: Column, known: Set[str], num_plain: int) -> None:
     raise column.refusal(
         row,
         f"most of the column is {_STYLES[usual]}, and this is not: correct the cell, leave it empty if it is "
-        f"unknown, or take the column as categories with --categorical {name}"
+        f"unknown (or name its spelling with --missing-values), or take the column as categories with --categorical {name}"
         if usual != _OTHER_DECIMAL
         else f"the decimal sign of the file is {column.reading.decimal}, and this has another: name it with --decimal, "
         f"or take the column as categories with --categorical {name}",

@@ -15,6 +15,7 @@ STANDARD_INPUT = "-"
 SEPARATORS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}  # what a name speaks for; the content decides
 _TEXTS = (*SEPARATORS, ".txt", ".txt.gz", ".tab", ".dat", ".data")
 _FRAMES = (".parquet", ".feather", ".arrow")
+_SHEETS = (".xlsx", ".xls", ".ods")
 KINDS = (*SEPARATORS, *_FRAMES[:2], ".txt")  # that messages name
 _GZIP, _PARQUET, _ARROW, _ZIP, _OLD_EXCEL = b"\x1f\x8b", b"PAR1", b"ARROW1", b"PK\x03\x04", b"\xd0\xcf\x11\xe0"
 
@@ -58,7 +59,10 @@ def kind_of(path: str) -> str:
     for kind in sorted((*_TEXTS, *_FRAMES), key=len, reverse=True):
         if Path(path).name.lower().endswith(kind):
             return kind
-    raise ValueError(f"{path}: the kind of file is told by its name: it ends in {', '.join(KINDS)}; - is the standard input")
+    if Path(path).is_dir():
+        raise ValueError(f"{path}: is a folder, not a file")
+    sheet = "save the sheet as .csv; " if Path(path).suffix.lower() in _SHEETS else ""
+    raise ValueError(f"{path}: {sheet}the kind of file is told by its name: it ends in {', '.join(KINDS)}; - is the standard input")
 
 
 def _read(path: Path) -> bytes:
