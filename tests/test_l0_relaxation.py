@@ -506,7 +506,7 @@ def test_what_is_not_allowed():
         "labels": ([1, 0], [1], [1, np.nan]),
         "costs": ([-1, 0.5], [np.nan, 0.5], [np.inf, 1], [1]),
         "margin": (0.0, 1.5, np.nan, [0.1]),
-        "weights": ([0, 1], [np.nan, 1], [1]),
+        "weights": ([-1, 1], [0, 0], [np.nan, 1], [1]),
         "mask": ([1, 0], [True]),
         "column_mask": ([1, 0], [True]),
         "tolerance": (0.0,),
