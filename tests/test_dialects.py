@@ -9,7 +9,7 @@ import polars
 import pytest
 
 from jboost.data import dates, readers
-from jboost.data.cells import Kind
+from jboost.data.kinds import Kind
 from jboost.data.readers import Reading
 
 NAN = math.nan
@@ -345,7 +345,7 @@ FAULTS = [
     ("a,y\n1,größe\n".encode("latin-1"), {"encoding": "ascii"}, "line 2, character 5: the byte 0xf6 is not ASCII: name another --encoding"),
     (b"a,y\n1,x\0\n", {}, "line 2 holds a NUL character"),
     (b"PK\x03\x04...", {}, "the file is a workbook or a zip archive, and not text: save the sheet as .csv"),
-    ("1,2\n3,4\n", {}, "the first line holds numbers (1, 2, ...): a line of column names is wanted there (line 1)"),
+    ("1,2\n3,4\n", {}, "the first line holds numbers (1, 2, ...): expected a line of column names (line 1)"),
     ("a,b,a,y\n1,2,3,x\n", {}, "two columns are named 'a': rename one (columns 1 and 3 of line 1)"),
     ("a,y\n", {}, "the file has column names but no rows"),
     ("# only\n# comments\n", {}, "the file holds no data"),

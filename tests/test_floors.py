@@ -107,7 +107,6 @@ def find_violations(sources: Mapping[str, str], same_floor: frozenset[tuple[str,
     return violations
 
 
-@pytest.mark.slow
 def test_jboost_keeps_its_floors():
     root = Path(__file__).parents[1]
     sources = {path.relative_to(root).as_posix(): path.read_text(encoding="utf-8") for path in sorted(root.glob("jboost/**/*.py"))}

@@ -17,8 +17,8 @@ from jboost.cli.options import EMBEDDED
 from jboost.cli.output import MODEL
 from jboost.cli.reading import recall_reading
 from jboost.data import embedded, readers
-from jboost.data.cells import NUMBER, TEXT, Kind
 from jboost.data.dialect import Reading
+from jboost.data.kinds import NUMBER, TEXT, Kind
 from jboost.data.readers import NewRows
 from jboost.data.table import UsedColumns
 

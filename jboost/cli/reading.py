@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from jboost.cli.option import ANY_NUMBER, Option
-from jboost.data.cells import Kind
 from jboost.data.dialect import DECIMALS, Reading
+from jboost.data.kinds import Kind
 from jboost.data.table import Table
 
 _ALL = ("fit", "evaluate", "predict")

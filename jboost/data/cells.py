@@ -7,18 +7,15 @@ import dataclasses
 import functools
 import re
 import shlex
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from jboost.data import dates
 from jboost.data.dialect import Reading
+from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TRUTH, Kind
 from jboost.data.table import where
 
-if TYPE_CHECKING:
-    import polars
-
-NUMBER, PERCENT, GROUPED, TRUTH, DATE, TEXT = "number", "percent", "grouped", "truth", "date", "text"
 _DASH = "-"  # stands for a missing value among numbers
 NUMERAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _INFINITE = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -29,27 +26,12 @@ _LONGEST_SHOWN = 60  # characters of a cell in a message
 
 
 @dataclasses.dataclass(frozen=True)
-class Kind:
-    """How the cells of a column are read."""
-
-    name: str  # NUMBER, PERCENT, GROUPED, TRUTH, DATE or TEXT
-    group: str = ""  # the thousands separator of GROUPED
-    order: str = ""  # of the parts of a DATE
-    origin: float = 0.0  # the day that is 0, from the first of January 1970
-    categories: tuple[str, ...] = ()  # of TEXT: those that training saw, where that is known
-
-    @property
-    def is_text(self) -> bool:
-        return self.name == TEXT
-
-
-@dataclasses.dataclass(frozen=True)
 class Column:
     """The cells of a column and where they stand."""
 
     source: str
     name: str
-    cells: polars.Series  # [m] text, "" where there is nothing
+    cells: Any  # polars.Series [m] of text, "" where there is nothing
     lines: np.ndarray | None  # [m] of the file, None where it has no lines
     reading: Reading
 
@@ -159,7 +141,7 @@ def plain_number(text: str, decimal: str | None) -> float | None:
     return float(text) if NUMERAL.fullmatch(text) or _INFINITE.fullmatch(text) else None
 
 
-def _numbers_of(cells: polars.Series, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
+def _numbers_of(cells: Any, reading: Reading) -> tuple[np.ndarray, np.ndarray]:
     """The cells [m] as polars reads numbers, NaN for others; and which of them [m] hold what it
     does not read or is not to read."""
     import polars

@@ -6,18 +6,16 @@ import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from jboost.data import cells, dates, dialect, recognition, sources
-from jboost.data.cells import Column, Kind
+from jboost.data import cells, dates, dialect, kinds, recognition, sources
+from jboost.data.cells import Column
 from jboost.data.dialect import Reading
+from jboost.data.kinds import Kind
 from jboost.data.records import Records, read_records
 from jboost.data.table import label_text, where
-
-if TYPE_CHECKING:
-    import polars
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +26,7 @@ class DataFile:
     source: str
     kind: str  # the ending of its name
     names: tuple[str, ...]  # some may be empty
-    frame: polars.DataFrame
+    frame: Any
     reading: Reading
     records: Records | None  # of a text file
     notes: tuple[str, ...]
@@ -109,7 +107,7 @@ class DataFile:
         except ValueError:
             if not is_lenient:
                 raise
-            kind, values = Kind(cells.TEXT), cells.to_texts(column)
+            kind, values = Kind(kinds.TEXT), cells.to_texts(column)
         return kind, values, cells.describe(column, kind)
 
     def read(self, name: str, kind: Kind) -> np.ndarray:
@@ -162,23 +160,23 @@ class DataFile:
         dtype = series.dtype
         if name in self.reading.categorical and (dtype.is_numeric() or dtype == polars.Boolean):
             values = _typed_texts(series)
-            return Kind(cells.TEXT), values, None
+            return Kind(kinds.TEXT), values, None
         if dtype.is_numeric() or dtype in (polars.Boolean, polars.Null):
-            kind = Kind(cells.TRUTH if dtype == polars.Boolean else cells.NUMBER)
+            kind = Kind(kinds.TRUTH if dtype == polars.Boolean else kinds.NUMBER)
             return kind, self._typed_numbers(name, kind), None
         if dtype not in (polars.Date, polars.Datetime) or name not in self.reading.dates:
             return None
         days = _days_of(series)
-        kind = Kind(cells.DATE, order=dates.YEAR_FIRST, origin=float(np.floor(np.nanmin(days))) if not np.isnan(days).all() else 0.0)
+        kind = Kind(kinds.DATE, order=dates.YEAR_FIRST, origin=float(np.floor(np.nanmin(days))) if not np.isnan(days).all() else 0.0)
         return kind, days - kind.origin, f"column '{name}' is read as days since {dates.text(kind.origin)}"
 
     def _typed_numbers(self, name: str, kind: Kind) -> np.ndarray:
         import polars
 
         series = self.frame[name]
-        if series.dtype in (polars.Date, polars.Datetime) and kind.name == cells.DATE:
+        if series.dtype in (polars.Date, polars.Datetime) and kind.name == kinds.DATE:
             return _days_of(series) - kind.origin
-        if not (series.dtype.is_numeric() or series.dtype in (polars.Boolean, polars.Null)) or kind.name == cells.DATE:
+        if not (series.dtype.is_numeric() or series.dtype in (polars.Boolean, polars.Null)) or kind.name == kinds.DATE:
             raise ValueError(f"{self.source}: column '{name}' holds values of the type {series.dtype}: numbers are expected, as in training")
         values: np.ndarray = series.cast(polars.Float64).to_numpy()
         if np.isinf(values).any():
@@ -215,8 +213,7 @@ def _check_names(source: str, records: Records, reading: Reading) -> None:
     names = [name for name in records.names if name]
     if names and all(cells.plain_number(name, reading.decimal) is not None for name in names):
         raise ValueError(
-            f"{source}: the first line holds numbers ({', '.join(names[:3])}, ...): "
-            f"a line of column names is wanted there (line {records.header_line})"
+            f"{source}: the first line holds numbers ({', '.join(names[:3])}, ...): expected a line of column names (line {records.header_line})"
         )
     if len(records.names) == len(names) == 1:
         for separator, word in ((";", "semicolons"), ("\t", "tabs"), (",", "commas")):
@@ -241,11 +238,11 @@ def _notes(records: Records, reading: Reading, separator: str) -> tuple[str, ...
     return tuple(notes)
 
 
-def _is_empty(series: polars.Series) -> bool:
+def _is_empty(series: Any) -> bool:
     return bool((series.str.strip_chars() == "").all())
 
 
-def _days_of(series: polars.Series) -> np.ndarray:
+def _days_of(series: Any) -> np.ndarray:
     """Days since the first of January 1970 of a column of dates, NaN where missing."""
     import polars
 
@@ -253,7 +250,7 @@ def _days_of(series: polars.Series) -> np.ndarray:
     return np.array(moments.fill_null(np.nan).to_numpy()) / 86_400e6
 
 
-def _typed_texts(series: polars.Series) -> np.ndarray:
+def _typed_texts(series: Any) -> np.ndarray:
     """The values of a column of any type as text, whole numbers without a fraction; None where
     missing."""
     return np.array([None if value is None else label_text(value) for value in series.to_list()], dtype=object)
@@ -263,7 +260,7 @@ def _typed_texts(series: polars.Series) -> np.ndarray:
 # -----------------------------
 
 
-def _check_label_type(series: polars.Series, source: str) -> None:
+def _check_label_type(series: Any, source: str) -> None:
     import polars
 
     dtype = series.dtype

@@ -44,8 +44,8 @@ class Reading:
       comment: what lines begin with that are left out.
       encoding: as Python names it, such as utf-8, utf-16, cp1252, latin-1.
       missing_values: the spellings of a missing value beside the empty field, compared without
-        case, in place of `MISSING` and of a lone "-" among
-        numbers. They hold for the label too, which `MISSING` does not.
+        case, in place of `MISSING` and of a lone "-" among numbers. They hold for the label too,
+        which `MISSING` does not.
       ignore: columns that are left out.
       id: a column that names the rows: it is no feature.
       categorical: columns that are categories, whatever is in them.

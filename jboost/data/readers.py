@@ -3,9 +3,8 @@
 polars reads them. Of the two libraries that people know it is the one that gives back the text of a
 cell as it stands in the file, which is needed to decide by whole columns; it parses with all cores,
 and brings no further dependency, where pandas needs pyarrow for .parquet. What polars leaves open
-is
-in `jboost.data.dialect` (how a file is written), `jboost.data.records` (where a record stands) and
-`jboost.data.cells` (what a column of text means).
+is in `jboost.data.dialect` (how a file is written), `jboost.data.records` (where a record stands)
+and `jboost.data.cells` (what a column of text means).
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from jboost.data import cells
-from jboost.data.cells import Kind
 from jboost.data.data_file import open_file
 from jboost.data.dialect import MISSING, Reading
+from jboost.data.kinds import Kind
 from jboost.data.table import Table, count_missing, map_labels, require_columns
 
 if TYPE_CHECKING:
@@ -56,13 +55,10 @@ def read_table(
 
     Args:
       path: a text file such as .csv, .csv.gz, .tsv or .txt, which begins with a line of column
-        names;
-        .parquet or .feather; or "-", the standard input.
+        names; .parquet or .feather; or "-", the standard input.
       label: the column with the labels, which take two values: any two numbers or texts, the
-        smaller
-        of which becomes -1 (the mapping is in the table and its notes; it spells them as a text
-        file
-        does). None where there are none.
+        smaller of which becomes -1 (the mapping is in the table and its notes; it spells them as a
+        text file does). None where there are none.
       text: columns that are categories whatever is in them, as in `reading.categorical`; those that
         are not there are not missed.
       reading: how the file is written, as far as its first lines do not show it, and which columns
@@ -72,16 +68,13 @@ def read_table(
     Returns:
       A `Table`. Columns of numbers, percentages, dates (of `reading.dates`) or true and false are
       numeric, text is categorical. Blank lines of a file of several columns are left out, and a
-      note
-      says how many; rows are counted without them.
+      note says how many; rows are counted without them.
 
     Raises:
       ValueError: in one line that says where and what to do: column, line and cell for what does
-        not
-        fit its column or is infinite; the column where it holds dates or identifiers; the line
-        where
-        fields are missing or there are too many; and where labels are missing or do not take two
-        values.
+        not fit its column or is infinite; the column where it holds dates or identifiers; the line
+        where fields are missing or there are too many; and where labels are missing or do not take
+        two values.
 
     >>> import pathlib, tempfile
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "people.csv"

@@ -15,23 +15,8 @@ from collections.abc import Mapping, Set
 import numpy as np
 
 from jboost.data import dates
-from jboost.data.cells import (
-    DATE,
-    GROUPED,
-    NUMBER,
-    PERCENT,
-    TEXT,
-    THOUSANDS,
-    TRUTH,
-    TRUTHS,
-    Column,
-    Kind,
-    expected,
-    is_grouped,
-    percentage,
-    plain_number,
-    to_numbers,
-)
+from jboost.data.cells import THOUSANDS, TRUTHS, Column, expected, is_grouped, percentage, plain_number, to_numbers
+from jboost.data.kinds import DATE, GROUPED, NUMBER, PERCENT, TEXT, TRUTH, Kind
 
 _OTHER_DECIMAL = "other decimal"
 _STYLES = {  # of cells that are numbers to a reader
@@ -50,8 +35,8 @@ def recognise(column: Column) -> Kind:
 
     Raises:
       ValueError: with the column, the line and the cell, for a number that is infinite, for a cell
-        that is none in a column of numbers, and where a
-        category would have nearly as many values as there are rows, or is a date.
+        that is none in a column of numbers, and where a category would have nearly as many values
+        as there are rows, or is a date.
     """
     reading = column.reading
     if column.name in reading.categorical:

@@ -1,8 +1,7 @@
 """Text files as records of text, by polars, with the number of the line where each begins.
 
 polars parses the fields. What it does not tell is told here, from the lines that it splits a file
-into: which of them are blank, too short or too
-long, and where each record stands in the file.
+into: which of them are blank, too short or too long, and where each record stands in the file.
 """
 
 from __future__ import annotations
@@ -11,14 +10,11 @@ import csv
 import dataclasses
 import io
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jboost.data.dialect import Reading, is_excel_line
-
-if TYPE_CHECKING:
-    import polars
 
 _QUOTED = '"[^"]*"'
 _BLANKS = re.compile(r'("[^"]*")|[ \t]+')
@@ -29,7 +25,7 @@ class Records:
     """The records of a text file below its line of column names."""
 
     names: tuple[str, ...]  # of the columns, without blanks around them; some may be empty or equal
-    cells: polars.DataFrame  # [k] text, of the records that are whole; columns are numbered
+    cells: Any  # [k] text, of the records that are whole; columns are numbered
     lines: np.ndarray  # [m] int64, the line on which each record begins, the first of the file being 1
     header_line: int
     is_blank: np.ndarray  # [m] bool
@@ -73,7 +69,7 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
     texts, lines = _split_records(data, source, reading.comment)
     is_text = ~_are_blank(texts, reading.separator)
     if not is_text.any():
-        raise ValueError(f"{source}: the file holds no data: a line of column names and at least one row are wanted")
+        raise ValueError(f"{source}: the file holds no data: expected a line of column names and at least one row")
     first = int(is_text.argmax())
     if is_excel_line(texts[first]) and is_text[first + 1 :].any():
         first += 1 + int(is_text[first + 1 :].argmax())
@@ -96,7 +92,7 @@ def read_records(data: bytes, source: str, reading: Reading) -> Records:
     return Records(tuple(names), cells, lines, header_line, is_blank, num_fields, others, reading.separator, notes)
 
 
-def _split_records(data: bytes, source: str, comment: str | None) -> tuple[polars.Series, np.ndarray]:
+def _split_records(data: bytes, source: str, comment: str | None) -> tuple[Any, np.ndarray]:
     """The records, with the breaks of lines that stand within quotes, and the line on which each
     begins; without comments."""
     import polars
@@ -132,12 +128,12 @@ def _within_quotes(looks_like_comment: np.ndarray, has_odd_quotes: np.ndarray) -
     return is_comment, np.cumsum(turns) % 2 == 1
 
 
-def _are_blank(texts: polars.Series, separator: str) -> np.ndarray:
+def _are_blank(texts: Any, separator: str) -> np.ndarray:
     """Which lines hold nothing; one of tabs that are separators holds empty fields."""
     return (texts.str.strip_chars(" " if separator == "\t" else None) == "").to_numpy()
 
 
-def _count_fields(texts: polars.Series, separator: str) -> np.ndarray:
+def _count_fields(texts: Any, separator: str) -> np.ndarray:
     """How many fields each record has."""
     unquoted = texts.str.replace_all(_QUOTED, "") if texts.str.contains('"', literal=True).any() else texts
     return unquoted.str.count_matches(separator, literal=True).cast(int).to_numpy() + 1
@@ -150,7 +146,7 @@ def _split_one(text: str, separator: str) -> list[str]:
         return text.split(separator)
 
 
-def _fit_names(names: list[str], texts: polars.Series, num_fields: np.ndarray, separator: str) -> tuple[list[str], tuple[str, ...]]:
+def _fit_names(names: list[str], texts: Any, num_fields: np.ndarray, separator: str) -> tuple[list[str], tuple[str, ...]]:
     """The names of the columns that the records have: R leaves out that of the row names, and some
     programs end each line with a separator."""
     width = len(names)

@@ -41,7 +41,7 @@ def open_source(path: str) -> tuple[bytes | Any, str]:
     else:
         kind, data = kind_of(path), _read(Path(path))
     if not data:
-        raise ValueError(f"{source}: the file is empty: a line of column names and at least one row are wanted")
+        raise ValueError(f"{source}: the file is empty: expected a line of column names and at least one row")
     if kind in _FRAMES or data.startswith((_PARQUET, _ARROW)):
         return _read_frame(data, source, kind), kind
     if data.startswith(_GZIP):

@@ -6,13 +6,12 @@ import dataclasses
 import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from jboost.data.cells import Kind
-    from jboost.data.dialect import Reading
+from jboost.data.dialect import Reading
+from jboost.data.kinds import Kind
 
 
 @dataclasses.dataclass(frozen=True)
