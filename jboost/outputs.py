@@ -17,7 +17,6 @@ from pathlib import Path
 
 _DESCRIPTOR = re.compile(r"(?:/dev/fd|/proc/self/fd)/([0-9]+)")
 _STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
-_KINDS = {stat.S_ISBLK: "a block device", stat.S_ISSOCK: "a socket"}
 
 
 def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> None:
@@ -45,9 +44,9 @@ def check_file(path: str | os.PathLike[str], *, endings: Sequence[str] = ()) -> 
         if endings and final.suffix and not final.name.lower().endswith(tuple(endings)):
             raise ValueError(f"{path}: exists and is no {' or '.join(endings)} file by its name, so it is not replaced: choose another name")
         return
-    kind = next((name for is_of_kind, name in _KINDS.items() if final.exists() and is_of_kind(final.stat().st_mode)), None)
-    if kind is not None:
-        raise ValueError(f"{path}: is {kind}: name a file, a pipe or a character device")
+    mode = final.stat().st_mode if final.exists() else 0
+    if stat.S_ISBLK(mode) or stat.S_ISSOCK(mode):
+        raise ValueError(f"{path}: is a {'socket' if stat.S_ISSOCK(mode) else 'block device'}: name a file, a pipe or a character device")
 
 
 @contextlib.contextmanager

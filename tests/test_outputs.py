@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import socket
 import stat
 import threading
 
@@ -110,6 +111,15 @@ def test_what_is_no_place_for_a_file_is_named(make, message, tmp_path):
     path = make(tmp_path)
     with pytest.raises(ValueError, match=message), outputs.file(path, endings=(".csv", ".tsv")):
         raise AssertionError("nothing is to be computed for it")
+
+
+def test_a_socket_is_left_alone(tmp_path):
+    path = tmp_path / "s"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        with pytest.raises(ValueError, match="is a socket: name a file"):
+            outputs.check_file(path)
+    assert path.is_socket()
 
 
 def _existing(path):
