@@ -202,6 +202,25 @@ def test_bracket_dot_holds_the_exact_sum():
     assert np.max(high - low) < 1e-4
 
 
+@pytest.mark.parametrize("wide", [False, True])
+def test_sharp_bracket_dot_is_exact_where_nothing_is_rounded_and_valid_elsewhere(wide):
+    """Rows of small fractions, of long numbers, of large ones, of infinitesimal ones and of zeros beside long numbers."""
+    rng = np.random.default_rng(1)
+    dtype = np.float64 if wide else np.float32
+    tiny = np.finfo(dtype).smallest_subnormal
+    left = np.stack([rng.integers(-9, 9, 6) / 4, rng.normal(size=6), rng.integers(-9, 9, 6) * 2.0**30, np.eye(6)[0], np.eye(6)[1]]).astype(dtype)
+    right = np.stack([rng.integers(-9, 9, 6) / 8, rng.normal(size=6), np.ones(6), np.full(6, tiny), np.where(np.arange(6) == 1, 3, 0.1)]).astype(
+        dtype
+    )
+    with jax.enable_x64(wide):
+        low, high = jax.device_get(jax.jit(brackets.sharp_bracket_dot)(left, right))
+    exact = [sum(Fraction(float(a)) * Fraction(float(b)) for a, b in zip(*rows, strict=True)) for rows in zip(left, right, strict=True)]
+    for number, (below, above) in zip(exact, zip(low, high, strict=True), strict=True):
+        assert Fraction(float(below)) <= number <= Fraction(float(above))
+    assert [Fraction(float(low[row])) == exact[row] == Fraction(float(high[row])) for row in (0, 1, 4)] == [True, False, True]
+    assert low[3] < high[3]
+
+
 def test_rounding_outwards_of_negative_numbers(x64):
     value = jnp.float64(-1.0000000001)
     assert float(numerics.round_down(value, jnp.dtype("float32"))) < -1.0000000001 < float(numerics.round_up(value, jnp.dtype("float32")))

@@ -282,11 +282,11 @@ def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
         shape, a learner's state whose shapes change from one round to the next. Where their values are known, for labels and weights that are
         not allowed.
     """
-    return begin(booster, learner, judge_arguments(learner, dataset, max_rounds), key=key, max_rounds=max_rounds)
+    return begin(booster, learner, check_arguments(learner, dataset, max_rounds), key=key, max_rounds=max_rounds)
 
 
 def begin(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
-    """`start`, of arguments that `judge_arguments` has seen."""
+    """`start`, of arguments that `check_arguments` has seen."""
     state = learner.init(key, dataset)
     num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
@@ -309,7 +309,7 @@ def begin(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     )
 
 
-def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Dataset:
+def check_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Dataset:
     """The data set as it counts, with examples of weight 0 masked out.
 
     Raises:
@@ -317,7 +317,7 @@ def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Data
         and for features that the learner does not take.
     """
     check.count("max_rounds", max_rounds, low=1)
-    dataset = judge_kinds(learner, dataset)
+    dataset = check_kinds(learner, dataset)
     check.pytree_of_numbers(
         "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
     )
@@ -327,7 +327,7 @@ def judge_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Data
     return dataset
 
 
-def judge_kinds(learner: Learner, dataset: Dataset) -> Dataset:
+def check_kinds(learner: Learner, dataset: Dataset) -> Dataset:
     """The data set as it counts. Raises ValueError unless these are a learner and a data set of labels and weights that are allowed, where known."""
     missing = [name for name in ("init", "propose", "outputs") if not hasattr(learner, name)]
     if missing:
@@ -429,7 +429,7 @@ Finish = Callable[[State, Dataset], Fit]
 
 def run(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int, finish: Finish = finish) -> Fit:
     """`start`, rounds until none is left or the booster stops, `finish`: one compiled program. Raises what `start` raises."""
-    dataset = judge_arguments(learner, dataset, max_rounds)
+    dataset = check_arguments(learner, dataset, max_rounds)
     return _run(booster, learner, dataset, key, max_rounds=max_rounds, finish=finish)
 
 
@@ -462,7 +462,7 @@ def drive(
     Raises:
       ValueError: what `start` raises; for traced data, which no host can look at.
     """
-    dataset = judge_arguments(learner, dataset, max_rounds)
+    dataset = check_arguments(learner, dataset, max_rounds)
     check.can_be_watched(on_step, (booster, dataset, key), between="rounds")
     state, finish_on_host = _start(booster, learner, dataset, key, max_rounds=max_rounds), _on_host(finish)
     if bool(unfinished(state)):

@@ -106,8 +106,8 @@ def sharp_bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
 
 
 def _is_short(values: Array) -> Array:
-    """Whether float32 holds numbers of 64 bits, and none is below its normal range."""
-    return numerics.held_in(values, jnp.float32) == values
+    """Whether float32 holds 64-bit numbers, and none is below the normal range (processors may read such numbers as 0)."""
+    return (numerics.held_in(values, jnp.float32) == values) & ~numerics.is_subnormal(values)
 
 
 def add_brackets(brackets: list[tuple[Array, Array]]) -> tuple[Array, Array]:

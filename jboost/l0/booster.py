@@ -346,7 +346,7 @@ def judge_learner(learner: Any) -> None:
 def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any) -> tuple[L0, Dataset]:
     """The booster of these options, for a learner and data that suit it, and the data set as it counts. Raises ValueError, naming the argument."""
     judge_learner(learner)
-    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.check_arguments(learner, dataset, max_rounds)
     boosting.judge_size(dataset)
     booster = make_booster(learner, **options)
     relaxation.judge_features(dataset.features, dataset.mask, booster.config)

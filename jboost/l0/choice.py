@@ -170,7 +170,7 @@ def _judge_fold_features(given: ArrayLike, held_out: Array, dataset: Dataset, bo
     for fold, (of_fold, share) in enumerate(zip(features, held_out, strict=True)):
         rows = _what_is_left(dataset._replace(features=of_fold), share)
         try:
-            boosting.judge_arguments(learner, rows, max_rounds=1)
+            boosting.check_arguments(learner, rows, max_rounds=1)
             judge_features(rows.features, rows.mask, booster.config)
             jax.eval_shape(functools.partial(learner.init, None), rows)
         except ValueError as error:

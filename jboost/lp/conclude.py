@@ -39,38 +39,23 @@ def conclude(
     inside = certify.within_bounds(problem, primal)
     within = jnp.where(is_unbounded, primal, inside)
     repaired = repair.repair(problem, within, max_rows=proof.max_repaired_rows)
-    allowed = certify.allowed_dual(problem, dual)
-    paid = jnp.where(is_infeasible, 0.0, problem.objective)  # a ray proves what it does whatever the objective is
-    mended = repair_dual.repair_dual(
-        problem._replace(objective=paid),
-        tight._replace(objective=paid),
-        allowed,
-        least=jnp.where(is_infeasible, 0.0, -jnp.inf).astype(dual.dtype),
-        max_columns=proof.max_repaired_columns,
-    )
-    snapped = certify.allowed_dual(problem, jnp.where(is_infeasible, snap_ray(allowed), snap(allowed)))
-    dual_points = jnp.stack([allowed, mended, snapped])
-    proven = _proven(tight, dual_points, is_infeasible)
-    takes_snapped = proven[2] > proven[1]
-    other = dual_points[jnp.where(takes_snapped, 2, 1)]
-    dual_points = jnp.stack([jnp.where(is_infeasible, other, allowed), other])
-
+    dual_points, proven = _dual_candidates(problem, tight, dual, is_infeasible, proof)
     points = jnp.stack([within, jnp.where(is_unbounded, inside, repaired.primal)])
     primals = jax.vmap(functools.partial(primal_side, problem))(points)
     duals = jax.vmap(functools.partial(dual_side, problem))(dual_points)
     qualities = jax.vmap(lambda one: jax.vmap(functools.partial(assess, problem, one))(duals))(primals)
     takes_repaired, takes_other = lax.optimization_barrier(_choose(qualities.error, dual.shape[0], ~is_unbounded))
-    takes_other = takes_other | is_infeasible
-    lower = jnp.where(takes_other, jnp.maximum(proven[1], proven[2]), proven[0])
+    which_dual = takes_other.astype(jnp.int32)
+    lower = proven[which_dual]
     is_feasible = is_infeasible & jnp.isfinite(repaired.upper_bound)  # after all: a feasible point is next to this one
     is_bounded = is_unbounded & jnp.isfinite(lower)  # a ray no more: the point within its bounds
-    which, dual_which = (takes_repaired | is_bounded).astype(jnp.int32), takes_other.astype(jnp.int32)
-    quality = jax.tree.map(lambda leaf: leaf[which, dual_which], qualities)
+    which = (takes_repaired | is_bounded).astype(jnp.int32)
+    quality = jax.tree.map(lambda leaf: leaf[which, which_dual], qualities)
     status = jnp.where(is_feasible | is_bounded, int(Status.NUMERICAL_ERROR), status).astype(jnp.int32)
     is_invalid = status == int(Status.INVALID_INPUT)
     return LPSolution(
         primal=points[which],
-        dual=dual_points[dual_which],
+        dual=dual_points[which_dual],
         reduced_costs=quality.reduced_costs,
         primal_objective=quality.primal_objective,
         dual_objective=quality.dual_objective,
@@ -85,10 +70,27 @@ def conclude(
     )
 
 
-def _proven(tight: LinearProgram, duals: Array, is_infeasible: Array) -> Array:
-    """The lower bounds [k] that the duals [k, m] prove: of an infeasible program inf where one refutes it as a ray."""
+def _dual_candidates(problem: LinearProgram, tight: LinearProgram, dual: Array, is_infeasible: Array, proof: ProofConfig) -> tuple[Array, Array]:
+    """The dual as it is and the one that proves most of the repaired and the rounded dual, [2, m], and the lower bounds [2] that they prove.
+
+    Of an infeasible program both are the ray that proves most, and a bound is inf where the ray proves infeasibility.
+    """
+    allowed = certify.allowed_dual(problem, dual)
+    objective = jnp.where(is_infeasible, 0.0, problem.objective)  # what a ray proves does not depend on the objective
+    repaired = repair_dual.repair_dual(
+        problem._replace(objective=objective),
+        tight._replace(objective=objective),
+        allowed,
+        least=jnp.where(is_infeasible, 0.0, -jnp.inf).astype(dual.dtype),
+        max_columns=proof.max_repaired_columns,
+    )
+    rounded = certify.allowed_dual(problem, jnp.where(is_infeasible, snap_ray(allowed), snap(allowed)))
+    duals = jnp.stack([allowed, repaired, rounded])
     lower, is_refuted = jax.vmap(functools.partial(certify.prove_lower, tight))(duals)
-    return jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
+    lower = jnp.where(is_infeasible & is_refuted, jnp.inf, lower)
+    best = jnp.where(lower[2] > lower[1], 2, 1)
+    chosen = jnp.stack([jnp.where(is_infeasible, best, 0), best])
+    return duals[chosen], lower[chosen]
 
 
 def _choose(error: Array, num_rows: int, is_allowed: Array) -> tuple[Array, Array]:

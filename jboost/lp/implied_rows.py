@@ -1,8 +1,9 @@
-"""Equalities that follow from other equalities, to the bit: such as one of the rows of a transport problem, whose supplies add up to its demands.
+"""Equality rows that are exact linear combinations of other equality rows, as one row of a transport problem is.
 
-Rows that depend on one another have a singular normal matrix, from which no feasible point can be proven. So those that follow are found and left
-out: a reduction of the normal matrix tells which, and with what coefficients; these are rounded to ratios of small integers, and what they claim is
-tested without rounding. Where the test fails nothing is claimed.
+Linearly dependent rows have a singular normal matrix, so that `repair` can prove nothing with it. Here the dependent rows are
+found, and `repair` leaves them out. Gauss-Jordan elimination of the normal matrix gives the rows and their coefficients. The
+coefficients are rounded to ratios of small integers, and the combination is then tested in exact arithmetic. A row that fails the
+test is kept.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from jboost.base import brackets, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
 
-_MAX_DENOMINATOR = 16  # of the coefficients
-_NEARLY = 0.02  # from an integer that a coefficient times its denominator may be: the test decides
-_MAX_NUMERATOR = 2.0**10
+_MAX_DENOMINATOR = 16  # of the coefficients; memory is so many k x k matrices
+_NEARLY = 0.02  # largest distance of a coefficient times its denominator from an integer; found by trial, the exact test decides
+_MAX_NUMERATOR = 2.0**10  # so that sums stay exact
 
 
 class Implied(NamedTuple):
@@ -61,7 +62,11 @@ def _combine(coefficients: Array, rows: Array) -> tuple[Array, Array]:
 
 
 def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Array, Array]:
-    """Integers [k, k], for each row that may follow a line with minus a denominator for itself and numerators for the others; and which [k]."""
+    """For each row that may depend on others, integers [k]: minus a denominator for itself, numerators for the others. 0 for other rows.
+
+    Returns:
+      The integers [k, k], and which rows [k] may depend on others.
+    """
     root = jnp.sqrt(weights)
     scaled = jnp.where(is_equality[:, None], rows * root[None, :], 0.0)
     normal = jnp.matmul(scaled, scaled.T, precision=lax.Precision.HIGHEST)
@@ -78,7 +83,7 @@ def _combinations(rows: Array, weights: Array, is_equality: Array) -> tuple[Arra
 
 
 def _reduce(normal: Array) -> tuple[Array, Array]:
-    """The reduced row echelon form [k, k] of a normal matrix, with pivots on its diagonal, that with the largest share left first; and which."""
+    """The reduced row echelon form [k, k] of a normal matrix, with diagonal pivots, the relatively largest first; and the pivots [k] bool."""
     diagonal = jnp.diagonal(normal)
     size = jnp.where(diagonal > 0, diagonal, 1.0)
     least = float(jnp.finfo(normal.dtype).eps) ** 0.5

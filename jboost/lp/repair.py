@@ -69,11 +69,11 @@ def repair(problem: LinearProgram, primal: Array, *, max_rows: int) -> Repaired:
     implied = find_implied(problem, matrix, guess, _weights(problem, guess), num_chosen)
 
     def improve(number: Array, point: Array, best: Repaired, num_refused: Array) -> tuple[Array, Repaired, Array]:
-        follows = jnp.where(number < 0, implied.here, implied.everywhere)
+        is_first = number < 0  # the rounded point, a guess: if it proves nothing, the moves begin at the given point
+        follows = jnp.where(is_first, implied.here, implied.everywhere)
         moved, upper, is_refused = _prove_and_move(problem, matrix, point, follows, num_chosen, _nearness(number))
         best = loops.cond(upper < best.upper_bound, lambda: Repaired(point, upper), lambda: best)
-        is_first = number < 0
-        moved = loops.cond(is_first, lambda: primal, lambda: moved)  # a bad guess is no place to go on from
+        moved = loops.cond(is_first, lambda: primal, lambda: moved)
         return moved, best, jnp.where(is_refused & ~is_first, num_refused + 1, 0)
 
     def turn(number: Array, carry: tuple[Array, Repaired, Array]) -> tuple[Array, Repaired, Array]:

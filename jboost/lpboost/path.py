@@ -58,7 +58,7 @@ def path(
     """
     nus = check.numbers("nus", nus, low=float(jnp.finfo(jnp.result_type(float)).tiny), high=1)
     booster = make_booster(learner, tolerance=tolerance, stop_on=stop_on, config=config)
-    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.check_arguments(learner, dataset, max_rounds)
     return _path(booster, learner, dataset, key, nus, max_rounds=max_rounds)
 
 

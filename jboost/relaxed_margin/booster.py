@@ -150,7 +150,7 @@ def _certificate(proven: Proven) -> Certificate:
 
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
-    dataset = boosting.judge_kinds(learner, dataset)
+    dataset = boosting.check_kinds(learner, dataset)
     _judge_learner(learner)
     return boosting.start(_booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds)
 
@@ -199,7 +199,7 @@ def fit(
     >>> bool(fitted.certificate.lower_bound <= 1 / 3 <= fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
     (True, [1, 1, -1, 1])
     """
-    dataset = boosting.judge_kinds(learner, dataset)
+    dataset = boosting.check_kinds(learner, dataset)
     _judge_learner(learner)
     booster = _booster(dataset, relaxation=relaxation, tolerance=tolerance, update=update, votes=votes, stop_on=stop_on, config=config)
     return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)

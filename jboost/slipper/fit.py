@@ -63,7 +63,7 @@ def fit(
     -1.233 * [always]
     """
     learner = rules() if learner is None else learner
-    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.check_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
     key = check.key("key", key)
     booster = _booster(max_rounds, num_rounds)

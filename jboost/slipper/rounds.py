@@ -49,7 +49,7 @@ def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, m
     (True, 0.0)
     """
     learner = rules() if learner is None else learner
-    dataset = boosting.judge_arguments(learner, dataset, max_rounds)
+    dataset = boosting.check_arguments(learner, dataset, max_rounds)
     check.count("num_folds", num_folds, low=2)
     return _choose(learner, dataset, check.key("key", key), max_rounds=max_rounds, num_folds=num_folds)
 
