@@ -5,6 +5,7 @@ from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
 from jboost.l0.exact_fit import ExactFit, fit_exact
 from jboost.l0.integer import SearchConfig
+from jboost.l0.large import LargeCertificate, RelaxedPoint, fit_large
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.relaxed import RelaxedConfig
@@ -21,9 +22,11 @@ __all__ = [
     "ExactFit",
     "L0Certificate",
     "L0Relaxation",
+    "LargeCertificate",
     "MarginSearch",
     "RelaxationConfig",
     "RelaxedConfig",
+    "RelaxedPoint",
     "SearchConfig",
     "StrengthenConfig",
     "Strengthened",
@@ -33,6 +36,7 @@ __all__ = [
     "finish",
     "fit",
     "fit_exact",
+    "fit_large",
     "init",
     "path",
     "search_margin",

@@ -64,16 +64,16 @@ class Monomials:
         if self.max_order is not None and self.max_order > num_attributes:
             check.has_columns(num_attributes)
             raise ValueError(f"max_order is {self.max_order}, above the {num_attributes} attributes: pass {num_attributes}, or None for any order")
-        prices = self._prices(num_attributes, jnp.sum(dataset.mask))
+        prices = self.price_list(num_attributes, jnp.sum(dataset.mask))
         prices = jnp.concatenate([jnp.asarray(self.constant_cost, prices.dtype).reshape(1), prices])
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float))
         labels = jnp.where(dataset.mask, signs(dataset), 1)
         return MonomialsState(features, labels, dataset.mask, prices)
 
-    def _prices(self, num_attributes: int, num_examples: Array) -> Array:
-        """Of orders from 1 to K."""
+    def price_list(self, num_attributes: int, num_examples: ArrayLike) -> Array:
+        """What monomials of 1 to K literals cost, [K]."""
         highest = num_attributes if self.max_order is None else self.max_order
-        prices = self.cost(jnp.arange(1, highest + 1), num_attributes, num_examples, highest)
+        prices = self.cost(jnp.arange(1, highest + 1), num_attributes, jnp.asarray(num_examples), highest)
         return check.numeric("cost(orders, ...)", prices, shape=(highest,), kinds="fiu").astype(jnp.result_type(float))
 
     def propose(self, state: MonomialsState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
@@ -160,7 +160,7 @@ def judge_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
 @functools.partial(jax.jit, static_argnames="num_attributes")
 def _prices_of(learner: Monomials, num_attributes: int, mask: Array) -> Array:
     """Prices of a learner [K], as one program: outside of one every operation is compiled by itself."""
-    return learner._prices(num_attributes, jnp.sum(mask))
+    return learner.price_list(num_attributes, jnp.sum(mask))
 
 
 def _judge_prices(prices: Array) -> None:

@@ -1,0 +1,477 @@
+"""`jboost.l0.fit_large`: a first vote in seconds, then better votes and bounds until they meet or the time is up."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import check, loops
+from jboost.base.boosting import Ensemble, Fit, Trace
+from jboost.base.loops import OnStep
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.l0 import integer, relaxed
+from jboost.l0.booster import L0Certificate, VoteConfig, judge_search
+from jboost.l0.large import greedy, relax, votes
+from jboost.l0.large.greedy import Rules
+from jboost.l0.large.pool import Pool
+from jboost.l0.large.proof import Proven, Table
+from jboost.l0.large.relax import Relaxation
+from jboost.l0.large.votes import Columns, Vote
+from jboost.l0.pricing import Proof
+from jboost.learners.monomials import Monomial, Monomials
+from jboost.monomials import products
+
+_MOST_ORDER = 2
+_MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limited
+_VAIN_RULES = 4  # rules in a row that do not better the first vote, after which it ends
+_ENTRIES = 1 << 24  # of the master, rows times columns
+_LEAST_COLUMNS = 64
+_CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 4096
+_SHARE_ENTERING = 8  # of the capacity, the columns of a sign that enter in a round
+_MOST_ENTERING = 128
+_SHARE_OF_VOTES = 0.25  # of the time, what the search for votes may take
+_RESERVED = 0.1  # of the time limit, for the last search
+_STARTS_AT_ONCE, _ALL_STARTS = 2, 16  # of a search for votes after a round, and of the last one
+_NUM_VOTING = 46  # columns among which votes are looked for, beside those of the best vote
+_MOST_IDLE = 12  # rounds without a new column or cut or a smaller gap
+_MOST_REFINED = 3  # passes over the rules of the first vote
+
+
+class Info(NamedTuple):
+    """What a watcher sees after each step."""
+
+    phase: str  # "vote", "relaxation" or "integer"
+    num_rounds: int
+    lower_bound: float  # of the relaxation
+    upper_bound: float
+    integer_lower_bound: float  # of (15)
+    best_loss: float  # of the best vote
+    num_rules: int
+    num_columns: int
+    num_evicted: int  # columns that made room for others
+    num_returned: int  # of those, columns that came back
+
+
+class RelaxedPoint(NamedTuple):
+    """The point that attains the upper bound of the relaxation."""
+
+    hypotheses: Monomial  # [k] literals [k, N], sign [k]
+    coefficients: np.ndarray  # [k] lambda
+    constants: np.ndarray  # [2] of the constants +1 and -1
+    selected: np.ndarray  # [k] mu
+    slacks: np.ndarray  # [m] xi
+
+
+class LargeCertificate(NamedTuple):
+    """An `L0Certificate` in float64 NumPy arrays, and the point that attains its upper bound."""
+
+    lower_bound: np.ndarray  # [] of (18), proven by `proof`
+    upper_bound: np.ndarray  # [] of (18), attained by `point`
+    seen_upper_bound: np.ndarray  # [] the same
+    example_weights: np.ndarray  # [m] w
+    integer_lower_bound: np.ndarray  # [] of (15), proven by `integer_proof`
+    integer_upper_bound: np.ndarray  # [] of (15), attained by the votes of the ensemble
+    proof: Proof
+    integer_proof: Proof
+    point: RelaxedPoint
+
+
+def fit_large(
+    dataset: Dataset,
+    learner: Monomials,
+    *,
+    margin: ArrayLike,
+    tolerance: float = 1e-2,
+    max_rounds: int = 100,
+    max_columns: int = 1024,
+    search: VoteConfig | None = None,
+    time_limit: float | None = None,
+    on_step: OnStep | None = None,
+) -> Fit:
+    """`fit` for tables of up to a million rows and monomials of up to two literals; host-driven, not under jit or vmap.
+
+    Goldberg and Eckstein 2009, with other means than `fit`: all monomials are valued at once by products of matrices
+    (`jboost.monomials.products`), so every round proves a lower bound over all of them; the master works on distinct
+    patterns of its columns and is solved as far as its duals are of use; and a first vote is there before the first
+    master. Memory is about m (B + U) bytes and 8 L^2, with B bits and L = 2 B literals and U columns held, and
+    20 n U bytes for the master of n <= m patterns.
+
+    Args:
+      dataset: features [m, N] of 0 and 1, and NaN where neither literal holds; any dtype, bool and uint8 take least
+        memory. Equal rows are best merged before (`jboost.data.merging`).
+      learner: `jboost.learners.monomials(1 or 2, ...)`, whose costs count.
+      margin: [] rho in (0, 1].
+      tolerance: the gap between the bounds on the relaxation at which to stop, relative to the upper one.
+      max_rounds: after which it ends with ROUND_LIMIT.
+      max_columns: columns held at a time; with many rows fewer are.
+      search: how the final vote is found, as of `fit`: `SearchConfig()`, whose `max_hypotheses` counts and whose
+        `max_moves` is ignored, or `RelaxedConfig()`.
+      time_limit: seconds from the call on, compilation included; None for none. A running step ends first.
+      on_step: called with (None, `Info`) after each rule of the first vote and each round; False ends with TIME_LIMIT.
+
+    Returns:
+      A `Fit` whose ensemble holds the rules that vote, with a `LargeCertificate`. Statuses: OPTIMAL, where the bounds on
+      the relaxation have met; TIME_LIMIT; ROUND_LIMIT; PRECISION_LIMIT, where no column and no cut is missing and the
+      gap is still open.
+
+    Raises:
+      ValueError: naming the argument.
+
+    >>> import jboost
+    >>> dataset = jboost.make_dataset([[1, 1], [1, 0], [0, 1], [0, 0]] * 3, [1, -1, -1, -1] * 3)
+    >>> fitted = jboost.l0.fit_large(dataset, jboost.learners.monomials(2, kappa=0.1), margin=0.1)
+    >>> jboost.predict(fitted.ensemble, dataset.features).tolist()[:4]
+    [1, -1, -1, -1]
+    >>> bool(fitted.certificate.lower_bound <= fitted.certificate.upper_bound)
+    True
+    """
+    clock = _Clock(time_limit)
+    rho, config = _check_options(learner, margin, tolerance, max_rounds, max_columns, search, time_limit, on_step)
+    table, rows = make_table(dataset, learner, rho)
+    run = _Run(table, config, tolerance, max_rounds, clock, on_step)
+    run.find_first_vote()
+    held = _begin_pool(table, run, max_columns)
+    status = run.close_gap(held)
+    run.finish()
+    return _conclude(run, learner, rows, len(np.asarray(dataset.labels)), status)
+
+
+def _check_options(
+    learner: Any, margin: ArrayLike, tolerance: float, max_rounds: int, max_columns: int,
+    search: Any, time_limit: float | None, on_step: Any,
+) -> tuple[float, VoteConfig]:
+    """The margin and the kind of vote. Raises ValueError, naming the argument."""
+    if not isinstance(learner, Monomials):
+        raise ValueError(f"learner is a {type(learner).__name__}: expected jboost.learners.monomials(1) or (2)")
+    if learner.max_order not in range(1, _MOST_ORDER + 1):
+        raise ValueError(
+            f"learner.max_order is {learner.max_order}: fit_large values monomials of one or two literals; "
+            "pass jboost.learners.monomials(2), or use jboost.l0.fit"
+        )
+    check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", margin=margin, tolerance=tolerance)
+    rho = float(check.number("margin", margin, low=0, high=1, open_low=True))
+    check.number("tolerance", tolerance, low=0)
+    check.count("max_rounds", max_rounds, low=1)
+    check.count("max_columns", max_columns, low=1)
+    if time_limit is not None:
+        check.number("time_limit", time_limit, low=0)
+    check.watcher("on_step", on_step)
+    return rho, judge_search(search)
+
+
+def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Table, np.ndarray]:
+    """Every monomial over the rows that count, and which rows those are. Raises ValueError for values that are not allowed."""
+    check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", dataset=dataset)
+    features, labels, weights = (np.asarray(part) for part in dataset[:3])
+    is_kept = np.asarray(dataset.mask) & (weights != 0)
+    _check_values(features, labels, weights, is_kept)
+    rows = np.flatnonzero(is_kept)
+    literals = products.literals_of(features[rows] if len(rows) < len(labels) else features)
+    counts = products.sums(literals, np.ones(len(rows)))
+    listed = products.every_monomial(literals, counts, learner.max_order or _MOST_ORDER)
+    prices = np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
+    costs = prices[listed.orders - 1]
+    is_priced = costs < np.inf
+    listed = products.Listed(listed.first[is_priced], listed.second[is_priced])
+    table = Table(
+        literals, listed, costs[is_priced], np.sign(labels[rows]).astype(np.int8),
+        weights[rows].astype(np.float64), margin, float(learner.constant_cost),
+    )
+    return table, rows
+
+
+def _check_values(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, is_kept: np.ndarray) -> None:
+    if not is_kept.any():
+        raise ValueError("dataset has no examples that count: pass one at least with mask True and weight above 0")
+    bad = is_kept & ~((weights > 0) & (weights < np.inf))
+    for row in np.flatnonzero(bad)[:1]:
+        raise ValueError(f"weights[{row}] is {weights[row]}: expected a finite number from 0 up")
+    for row in np.flatnonzero(is_kept & (np.abs(labels) != 1))[:1]:
+        raise ValueError(f"labels[{row}] is {labels[row]}: expected +1 or -1")
+    for column in range(features.shape[1]):
+        values = features[:, column]
+        wrong = is_kept & (values != 0) & (values != 1)
+        if values.dtype.kind == "f":
+            wrong &= ~np.isnan(values)
+        for row in np.flatnonzero(wrong)[:1]:
+            raise ValueError(
+                f"features[{row}, {column}] is {values[row]:g}: expected 0, 1 or NaN; jboost.data.binarization makes such attributes"
+            )
+
+
+class _Clock:
+    """Seconds since the start, and how many are left."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = np.inf if limit is None else float(limit)
+        self._begin = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        return time.monotonic() - self._begin
+
+    @property
+    def left(self) -> float:
+        return self.limit - self.elapsed
+
+
+class _Run:
+    """One fit: the best vote, the relaxations, and what the watcher says."""
+
+    def __init__(
+        self, table: Table, search: VoteConfig, tolerance: float, max_rounds: int, clock: _Clock, on_step: OnStep | None
+    ) -> None:
+        self.table = table
+        self.search = search
+        self.most = search.max_hypotheses
+        self.tolerance = tolerance
+        self.max_rounds = max_rounds
+        self.clock = clock
+        self.on_step = on_step
+        self.vote = votes.constant(table)
+        self.rules = greedy.without_rules(table)
+        self.first: Relaxation | None = None  # with cuts of both orders
+        self.second: Relaxation | None = None  # with cuts that hold of (15)
+        self.trace: list[tuple[float, float]] = []
+        self.is_stopped = False  # by the watcher
+        self.spent_on_votes = 0.0
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether neither the watcher nor the clock ends the fit."""
+        return not self.is_stopped and self.clock.left > 0
+
+    def tell(self, phase: str) -> None:
+        """Shows where the fit stands, and notes whether the watcher ends it."""
+        relaxation = self.first
+        held = None if relaxation is None else relaxation.pool
+        info = Info(
+            phase,
+            len(self.trace),
+            0.0 if relaxation is None else relaxation.lower_bound,
+            np.inf if relaxation is None else relaxation.upper_bound,
+            0.0 if self.second is None else self.second.lower_bound,
+            self.vote.loss,
+            self.vote.num_rules,
+            0 if held is None else int(held.is_used.sum()),
+            0 if held is None else held.num_evicted,
+            0 if held is None else held.num_returned,
+        )
+        self.is_stopped |= not loops.goes_on(self.on_step, None, info)
+
+    def take(self, vote: Vote) -> bool:
+        """Keeps the better vote; whether it is the new one."""
+        if vote.loss < self.vote.loss and (self.most is None or vote.num_rules <= self.most):
+            self.vote = vote
+            return True
+        return False
+
+    def find_first_vote(self) -> None:
+        """Rules one by one, while they better the vote; then some in place of others."""
+        vain, best = 0, self.rules
+        size = min(_MOST_FIRST_RULES if self.most is None else self.most, len(self.table.costs))
+        while self.goes_on and len(self.rules.columns) < size and vain < _VAIN_RULES and len(self.table.costs):
+            self.rules = greedy.extend(self.table, self.rules)
+            is_better = self.take(votes.of_rules(self.table, self.rules, self.most))
+            vain = 0 if is_better else vain + 1
+            best = self.rules if is_better else best
+            self.tell("vote")
+        self.rules = best if self.most is None else self.rules
+        self._refine_rules()
+
+    def _refine_rules(self) -> None:
+        """Each rule in turn for the best one in its place, as long as that pays and a tenth of the time allows."""
+        for _ in range(_MOST_REFINED):
+            before = self.rules.loss
+            for _ in range(len(self.rules.columns)):  # the first one goes, and its successor comes last
+                if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
+                    return
+                self.rules = greedy.exchange(self.table, self.rules, 0)
+                self.take(votes.of_rules(self.table, self.rules, self.most))
+                self.tell("vote")
+            if self.rules.loss >= before:
+                return
+
+    def close_gap(self, held: Pool) -> Status:
+        """Rounds on the relaxation of both orders, then on the one that holds of (15)."""
+        self.first = relax.begin(self.table, held, is_either=False)
+        status = self._rounds(self.first, "relaxation")
+        if self.first.proven is not None:
+            self.second = relax.begin(self.table, held, is_either=True)
+            relax.prove_from(self.second, relax.as_either(self.first.proven.duals, self.table.labels))
+            if status is Status.OPTIMAL:
+                self._rounds(self.second, "integer")
+        return status
+
+    def _rounds(self, relaxation: Relaxation, phase: str) -> Status:
+        capacity = _CUTS if len(self.table.labels) <= _MANY_ROWS else _CUTS_OF_MANY_ROWS
+        per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
+        last, idle = 0.0, 0
+        while relaxation.gap > self.tolerance:
+            reserved = 0.0 if self.clock.limit == np.inf else _RESERVED * self.clock.limit
+            if not self.goes_on or self.clock.left < reserved + last:
+                return Status.TIME_LIMIT
+            if relaxation.num_rounds >= self.max_rounds:
+                return Status.ROUND_LIMIT
+            begin, before = self.clock.elapsed, relaxation.gap
+            num_new = relax.step(relaxation, capacity=capacity, per_sign=per_sign)
+            last = self.clock.elapsed - begin
+            if phase == "relaxation":
+                self.trace.append((relaxation.lower_bound, relaxation.upper_bound))
+            self.take_from_point(relaxation)
+            self.tell(phase)
+            if self.second is not None and integer.have_met(
+                jnp.asarray(self.second.lower_bound), jnp.asarray(self.vote.loss), jnp.asarray(self.tolerance)
+            ):
+                break
+            idle = 0 if relaxation.gap < before or num_new else idle + 1
+            if idle >= _MOST_IDLE:
+                return Status.PRECISION_LIMIT
+        return Status.OPTIMAL
+
+    def take_from_point(self, relaxation: Relaxation) -> None:
+        """A better vote from the columns of the relaxation, in a part of the time."""
+        if self.spent_on_votes > _SHARE_OF_VOTES * self.clock.elapsed or relaxation.point is None:
+            return
+        begin = self.clock.elapsed
+        self.improve_vote(relaxation, begin=_STARTS_AT_ONCE * relaxation.num_rounds, count=_STARTS_AT_ONCE)
+        self.spent_on_votes += self.clock.elapsed - begin
+
+    def improve_vote(self, relaxation: Relaxation, begin: int, count: int) -> None:
+        """The local search from the best vote, and from so many of the starting points that the relaxation and the first rules give."""
+        problem = self._problem(relaxation)
+        held = relaxation.pool
+        starts = [votes.start_from(problem, self.vote)]
+        for values in (held.coefficients[:-2], held.selected):
+            given = self._in_problem(problem, relaxation, values)
+            starts += [given, *integer.sparse_starts(given)]
+        others = [starts[1 + place % (len(starts) - 1)] for place in range(begin, begin + count)]
+        for start in [starts[0], *others]:
+            loss = np.inf
+            while self.goes_on:
+                found, start = votes.improve(problem, start, self.most)
+                self.take(found)
+                if found.loss >= loss:
+                    break
+                loss = found.loss
+
+    def _problem(self, relaxation: Relaxation) -> votes.Problem:
+        """(15) over the columns of the best vote, the first rules, and those of the largest lambda and the largest mu."""
+        held = relaxation.pool
+        slots = []
+        for values in (held.coefficients[:-2], held.selected):
+            largest = np.argsort(-values)[: _NUM_VOTING // 2]
+            slots.append(largest[held.is_used[largest] & (values[largest] > 0)])
+        parts = (self.vote.columns, *(held.columns(some) for some in slots), votes.columns_of(self.rules))
+        return votes.make_problem(self.table, _distinct(parts))
+
+    def _in_problem(self, problem: votes.Problem, relaxation: Relaxation, values: np.ndarray) -> Array:
+        """Values [U] of the columns of the pool as coefficients of a problem, [n]."""
+        held = relaxation.pool
+        slots = np.flatnonzero(held.is_used & (values > 0))
+        return votes.start_from(problem, Vote(held.columns(slots), values[slots], held.coefficients[-2:], np.inf))
+
+    def finish(self) -> None:
+        """The final vote, as the search asks for it."""
+        relaxation = self.first
+        if relaxation is None or relaxation.point is None:
+            return
+        if isinstance(self.search, relaxed.RelaxedConfig):
+            problem = self._problem(relaxation)
+            values = np.asarray(self._in_problem(problem, relaxation, relaxation.pool.coefficients[:-2]))
+            self.vote = votes.from_relaxation(problem, values, self.search)
+            return
+        self.improve_vote(relaxation, begin=0, count=_ALL_STARTS)
+
+
+def _distinct(parts: tuple[Columns, ...]) -> Columns:
+    """Columns one after another, each once."""
+    monomials = np.concatenate([part.monomials for part in parts])
+    signs = np.concatenate([part.signs for part in parts])
+    _, first = np.unique(np.stack([monomials, signs], axis=1), axis=0, return_index=True)
+    first = np.sort(first)
+    return Columns(monomials[first], signs[first])
+
+
+def _begin_pool(table: Table, run: _Run, max_columns: int) -> Pool:
+    """The rules of the first vote, and single literals as far as a part of the pool goes, the most telling first."""
+    most = max(_LEAST_COLUMNS, _ENTRIES // len(table.labels))
+    capacity = min(max_columns, 1 << (most.bit_length() - 1), max(2 * len(table.costs), 1))
+    held = Pool(table, capacity)
+    held.enter(_distinct((run.vote.columns, votes.columns_of(run.rules))), np.zeros(capacity))
+    singles = np.flatnonzero(table.monomials.orders == 1)
+    balance = np.where(table.labels > 0, table.weights[table.labels > 0].sum(), table.weights[table.labels < 0].sum())
+    edges = products.sums(table.literals, table.weights * table.labels / np.maximum(balance, 1e-300))
+    told = np.diagonal(edges)[table.monomials.first[singles]]
+    order = np.argsort(-np.abs(told))[: max(capacity // 4, 1)]
+    both = np.repeat(singles[order], 2), np.tile([1, -1], len(order)).astype(np.int8)
+    held.enter(Columns(*both), np.zeros(capacity))
+    return held
+
+
+def _conclude(run: _Run, learner: Monomials, rows: np.ndarray, num_rows: int, status: Status) -> Fit:
+    """The ensemble of the best vote, and the certificate, with arrays over all rows of the data set."""
+    table, vote = run.table, run.vote
+    dtype = jnp.result_type(float)
+    hypotheses = _hypotheses(table, vote.columns)
+    size = max(vote.num_rules, 1)
+    coefficients = np.zeros((size, 2))
+    coefficients[: vote.num_rules] = vote.coefficients[:, None]
+    padded = jax.tree.map(lambda leaf: np.pad(leaf, [(0, size - len(leaf))] + [(0, 0)] * (leaf.ndim - 1), constant_values=1), hypotheses)
+    ensemble = Ensemble(
+        learner,
+        jax.tree.map(jnp.asarray, padded),
+        jnp.asarray(coefficients, dtype),
+        jnp.asarray(vote.constants[0] - vote.constants[1], dtype),
+        jnp.asarray(vote.num_rules, jnp.int32),
+    )
+    first, second = run.first, run.second
+    assert first is not None
+    proof = _proof(first.proven, rows, num_rows)
+    integer_lower = 0.0 if second is None else second.lower_bound
+    upper = np.asarray(first.upper_bound)
+    certificate = LargeCertificate(
+        np.asarray(first.lower_bound), upper, upper, proof.example_weights, np.asarray(integer_lower),
+        np.asarray(vote.loss), proof, _proof(None if second is None else second.proven, rows, num_rows),
+        _point(first, rows, num_rows),
+    )
+    trace = np.asarray(run.trace or [(0.0, np.inf)], np.float64)
+    lower, above = (jnp.asarray(part, dtype) for part in trace.T)
+    shown = Trace(jnp.full_like(lower, jnp.nan), lower, above, above)
+    return Fit(ensemble, certificate, shown, jnp.asarray(len(run.trace), jnp.int32), jnp.asarray(int(status), jnp.int32))
+
+
+def _hypotheses(table: Table, columns: Columns) -> Monomial:
+    """Monomials [k] as literals [k, N] and signs [k]."""
+    literals = np.zeros((len(columns.signs), table.literals.num_literals // 2), np.int8)
+    places = np.arange(len(columns.signs))
+    for ends in table.monomials:
+        chosen = ends[columns.monomials]
+        literals[places, table.literals.attributes[chosen]] = table.literals.answers[chosen]
+    return Monomial(literals, columns.signs)
+
+
+def _proof(proven: Proven | None, rows: np.ndarray, num_rows: int) -> Proof:
+    """A proof by rows of the data set; without duals it proves that no cost is negative."""
+    weights, zero = np.zeros(num_rows), np.zeros(())
+    if proven is None or proven.bound <= 0:
+        return Proof(zero, weights, np.zeros((0, 2), np.int32), np.zeros(0), zero, zero, zero)
+    duals = proven.duals
+    weights[rows] = duals.example_weights
+    pairs = np.stack([rows[duals.cuts.inside], rows[duals.cuts.outside]], axis=1).astype(np.int32)
+    return Proof(np.asarray(proven.bound), weights, pairs, duals.cuts.weights, zero, np.asarray(proven.convexity), zero)
+
+
+def _point(relaxation: Relaxation, rows: np.ndarray, num_rows: int) -> RelaxedPoint:
+    slacks = np.zeros(num_rows)
+    point = relaxation.point
+    if point is None:
+        nothing = Columns(np.zeros(0, np.int64), np.zeros(0, np.int8))
+        return RelaxedPoint(_hypotheses(relaxation.table, nothing), np.zeros(0), np.full(2, 0.5), np.zeros(0), slacks)
+    slacks[rows] = point.slacks
+    return RelaxedPoint(_hypotheses(relaxation.table, point.columns), point.coefficients, point.constants, point.selected, slacks)

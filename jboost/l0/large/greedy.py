@@ -1,0 +1,83 @@
+"""A first vote in seconds: rules one by one, each the best of all monomials for the logistic loss, all votes refitted after each.
+
+The gain of a rule is the squared slope over the curvature of the loss (a Newton step, Friedman, Hastie
+and Tibshirani 2000), of which two products of matrices give the values of all monomials. Votes are
+refitted on the patterns of the rules, of which there are few.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jboost.l0.large import separation
+from jboost.l0.large.proof import Table
+from jboost.monomials import products
+
+_RIDGE = 1e-3
+_LEAST_GAIN = 1e-6
+_NUM_STEPS = 12  # of Newton's method, at most
+_LARGEST_STEP = 4.0
+
+
+class Rules(NamedTuple):
+    """Monomials and signed votes; a score is their sum over the rules that hold, and the constant."""
+
+    columns: np.ndarray  # [k] int64, places in the list of all monomials
+    votes: np.ndarray  # [k] signed
+    constant: float
+    loss: float  # logistic, of the votes
+
+
+def extend(table: Table, rules: Rules) -> Rules:
+    """The rules with the one of the greatest gain added, and all votes refitted."""
+    first, second = table.monomials
+    covered = _covered(table, rules.columns)
+    scores = covered @ rules.votes + rules.constant
+    wrong = 1 / (1 + np.exp(np.clip(table.labels * scores, -500, 500)))
+    slope = products.sums(table.literals, table.weights * table.labels * wrong)[first, second]
+    curvature = products.sums(table.literals, table.weights * wrong * (1 - wrong))[first, second]
+    gains = slope**2 / (np.maximum(curvature, 0) + 1)
+    gains[rules.columns] = -1
+    best = int(np.argmax(gains))
+    longer = Rules(np.append(rules.columns, best), np.append(rules.votes, 0.0), rules.constant, rules.loss)
+    return refit(table, longer)
+
+
+def without_rules(table: Table) -> Rules:
+    """The best constant score."""
+    return refit(table, Rules(np.zeros(0, np.int64), np.zeros(0), 0.0, np.inf))
+
+
+def refit(table: Table, rules: Rules) -> Rules:
+    """The votes of least logistic loss, by Newton's method on the patterns of the rules."""
+    covered = _covered(table, rules.columns)
+    both = np.concatenate([covered, (table.labels > 0)[:, None]], axis=1).astype(np.uint8)
+    side = separation.group(both, np.arange(len(both)))
+    weights = np.bincount(side.group_of, weights=table.weights, minlength=len(side.rows))
+    design = np.concatenate([side.covered[:, :-1], np.ones((len(weights), 1))], axis=1).astype(float)
+    labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
+    votes = np.append(rules.votes, rules.constant)
+    for _ in range(_NUM_STEPS):
+        wrong = 1 / (1 + np.exp(np.clip(labels * (design @ votes), -500, 500)))
+        slope = design.T @ (weights * labels * wrong) - _RIDGE * votes
+        curved = (design * (weights * wrong * (1 - wrong))[:, None]).T @ design
+        step = np.linalg.solve(curved + _RIDGE * np.eye(len(votes)), slope)
+        votes = votes + step * min(1.0, _LARGEST_STEP / max(float(np.abs(step).max()), 1e-300))
+        if float(np.abs(step).max()) < 1e-6:
+            break
+    loss = float(weights @ np.logaddexp(0, -labels * (design @ votes)))
+    return Rules(rules.columns, votes[:-1], float(votes[-1]), loss)
+
+
+def exchange(table: Table, rules: Rules, place: int) -> Rules:
+    """One rule replaced by the best one in its place, where that lowers the loss."""
+    kept = np.arange(len(rules.columns)) != place
+    fewer = refit(table, rules._replace(columns=rules.columns[kept], votes=rules.votes[kept]))
+    changed = extend(table, fewer)
+    return changed if changed.loss < rules.loss * (1 - _LEAST_GAIN) else rules
+
+
+def _covered(table: Table, columns: np.ndarray) -> np.ndarray:
+    return table.literals.covers(table.monomials.first[columns], table.monomials.second[columns])

@@ -1,0 +1,168 @@
+"""The restricted master: the relaxation over a pool and a working set of pair cuts, by a first-order method.
+
+Variables are lambda [U + 2] on the simplex (the two constants last), delta = mu - lambda [U] from 0 up,
+and xi [n] in [0, 1]; rows are the margins (duals w) and the cuts (duals v). The iteration is the
+reflected Halpern form of primal-dual hybrid gradient with restarts (Lu, Yang 2024), with the diagonal
+steps of Pock and Chambolle 2011. It is stopped long before it converges: what it needs to bring is
+duals from which pricing finds useful columns, and every bound is proven elsewhere.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import loops
+from jboost.base.types import Array
+
+_ENOUGH, _SOME, _TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 2021, Section 3.1
+_NUM_STEPS = 12  # of Newton's method for a threshold, which ends after as many steps as there are entries, mostly after 5
+
+
+class Program(NamedTuple):
+    """The master over n rows, U columns and K cuts; weights of rows are at most about 1."""
+
+    margins: Array  # [n, U] y_i H_iu
+    serves: Array  # [K, U] 1 where a hypothesis serves a cut
+    first: Array  # [K] int32, one row of a cut
+    second: Array  # [K] int32, the other
+    is_cut: Array  # [K] 1 for cuts, 0 for empty slots
+    costs: Array  # [U]
+    constant_cost: Array  # []
+    weights: Array  # [n] prices of slacks, 0 for padding
+    labels: Array  # [n] +1, -1, 0 for padding
+    is_column: Array  # [U] bool
+    margin: Array  # [] rho
+
+
+class Point(NamedTuple):
+    """Both sides."""
+
+    coefficients: Array  # [U + 2] lambda, the constants +1 and -1 last
+    extra: Array  # [U] mu - lambda
+    slacks: Array  # [n] xi
+    example_weights: Array  # [n] w
+    pair_weights: Array  # [K] v
+
+
+class _State(NamedTuple):
+    point: Array  # [.] a `Point` as one vector: few long operations compile faster than many short ones
+    anchor: Array  # [.] of the last restart
+    moved: Array  # [.] one step on from the last point
+    age: Array  # [] iterations since the restart
+    first_move: Array  # [] length of the first step since
+    last_move: Array  # []
+    count: Array  # [] int32
+
+
+@functools.partial(jax.jit, static_argnames=("num_iterations",))
+def improve(program: Program, start: Point, primal_weight: Array, *, num_iterations: int) -> Point:
+    """The point after so many iterations.
+
+    Args:
+      program: U columns, n rows, K cuts.
+      start: any point.
+      primal_weight: [] the ratio of dual to primal step sizes.
+      num_iterations: static.
+    """
+    sizes = _step_sizes(program, primal_weight)
+    dtype = program.margins.dtype
+
+    def turn(state: _State) -> _State:
+        moved = _iterate(program, sizes, state.point)
+        length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))  # in the norm in which the method contracts
+        first = jnp.where(state.age == 0, length, state.first_move)
+        restarts = (state.age > 0) & (
+            (length <= _ENOUGH * first)
+            | ((length <= _SOME * first) & (length > state.last_move))
+            | (state.age >= _TOO_LONG * state.count)
+        )
+        share = (state.age + 1) / (state.age + 2)
+        mean = share * (2 * moved - state.point) + (1 - share) * state.anchor
+        return _State(
+            jnp.where(restarts, moved, mean),
+            jnp.where(restarts, moved, state.anchor),
+            moved,
+            jnp.where(restarts, 0.0, state.age + 1).astype(dtype),
+            first,
+            jnp.where(restarts, jnp.inf, length),
+            state.count + 1,
+        )
+
+    vector = jnp.concatenate(start)
+    infinite, zero = jnp.full((), jnp.inf, dtype), jnp.zeros((), dtype)
+    begin = _State(vector, vector, vector, zero, infinite, infinite, jnp.zeros((), jnp.int32))
+    last = loops.while_loop(lambda state: state.count < num_iterations, turn, begin)
+    return Point(*_parts(program, last.moved))
+
+
+def _parts(program: Program, vector: Array) -> list[Array]:
+    """The parts of a `Point`."""
+    (num_rows, num_columns), num_cuts = program.margins.shape, program.is_cut.shape[0]
+    sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
+    return jnp.split(vector, [sum(sizes[: place + 1]) for place in range(4)])
+
+
+def _step_sizes(program: Program, primal_weight: Array) -> Array:
+    """One over the sums of sizes in a column or a row; one step for all of lambda, which is projected as a whole."""
+    sizes = jnp.abs(program.margins)
+    served, is_row = jnp.sum(program.serves, axis=0), jnp.abs(program.labels)
+    of_coefficients = jnp.maximum(jnp.max(jnp.sum(sizes, axis=0) + served, initial=1.0), jnp.sum(is_row))
+    of_slacks = _spread(program, program.is_cut) + 1 + program.margin
+    primal = jnp.concatenate([jnp.full((len(served) + 2,), of_coefficients), jnp.maximum(served, 1.0), of_slacks])
+    dual = jnp.concatenate([jnp.sum(sizes, axis=1) + 3 + program.margin, 2 * jnp.sum(program.serves, axis=1) + 2])
+    return jnp.concatenate([1 / (primal_weight * primal), primal_weight / dual])
+
+
+def _spread(program: Program, values: Array) -> Array:
+    """The sum of values [K] of the cuts of each row, [n]."""
+    empty = jnp.zeros(program.weights.shape, values.dtype)
+    return empty.at[program.first].add(values).at[program.second].add(values)
+
+
+def _iterate(program: Program, sizes: Array, vector: Array) -> Array:
+    """One step of primal-dual hybrid gradient."""
+    size = program.costs.shape[0]
+    coefficients, extra, slacks, weights, pair_weights = _parts(program, vector)
+    reduced = program.costs - pair_weights @ program.serves
+    balance = weights @ program.labels
+    ends = program.constant_cost + jnp.stack([-balance, balance])
+    price = program.weights - (1 + program.margin) * weights - _spread(program, pair_weights)
+    slope = jnp.concatenate([reduced - weights @ program.margins, ends, reduced, price])
+    primal = jnp.concatenate([coefficients, extra, slacks])
+    number = len(primal)
+    aim = primal - sizes[:number] * slope
+    allowed = jnp.concatenate([program.is_column, jnp.ones((2,), bool)])
+    rest = jnp.clip(aim[size + 2 :], 0.0, _upper(program))
+    moved = jnp.concatenate([_on_simplex(aim[: size + 2], allowed), rest])
+    ahead = 2 * moved - primal
+
+    mixed, over = ahead[:size], ahead[2 * size + 2 :]
+    reached = program.margins @ mixed + program.labels * (ahead[size] - ahead[size + 1])
+    missed = program.margin - reached - (1 + program.margin) * over
+    covered = program.serves @ (mixed + ahead[size + 2 : 2 * size + 2])
+    uncovered = 1 - covered - over[program.first] - over[program.second]
+    dual = jnp.concatenate([weights, pair_weights]) + sizes[number:] * jnp.concatenate([missed, uncovered])
+    is_row = jnp.concatenate([jnp.abs(program.labels), program.is_cut])
+    return jnp.concatenate([moved, jnp.maximum(dual, 0.0) * is_row])
+
+
+def _upper(program: Program) -> Array:
+    """Upper bounds of delta and xi."""
+    return jnp.concatenate([jnp.where(program.is_column, jnp.inf, 0.0), jnp.ones_like(program.weights)])
+
+
+def _on_simplex(values: Array, allowed: Array) -> Array:
+    """The nearest point of the simplex over the entries allowed: Newton's method on the threshold, which is exact after few steps."""
+    low = jnp.where(allowed, values, -jnp.inf)
+
+    def step(_: Array, threshold: Array) -> Array:
+        is_above = low > threshold
+        count = jnp.sum(is_above, dtype=values.dtype)
+        total = jnp.sum(jnp.where(is_above, low, 0.0))
+        return jnp.where(count > 0, (total - 1) / jnp.maximum(count, 1), threshold)
+
+    return jnp.maximum(low - loops.fori_loop(0, _NUM_STEPS, step, jnp.max(low) - 1), 0.0)

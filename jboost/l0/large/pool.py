@@ -1,0 +1,182 @@
+"""The columns and cuts that the master holds, on the host: arrays of fixed size, with what is known of each."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jboost.l0.large.proof import Prices, Table
+from jboost.l0.large.separation import Violated
+from jboost.l0.large.votes import Columns
+
+_MOST_IDLE = 3  # rounds without a dual after which a cut goes
+_LEAST_DUAL = 1e-6
+_MOST_OF_ROW = 20  # cuts of one row that enter in a round
+_LEAST_REDUCED = 1e-6
+
+
+class Pool:
+    """Columns with their coefficients: lambda and mu - lambda."""
+
+    def __init__(self, table: Table, capacity: int) -> None:
+        num_rows = len(table.labels)
+        self.table = table
+        self.monomials = np.full(capacity, -1, np.int64)
+        self.signs = np.ones(capacity, np.int8)
+        self.is_used = np.zeros(capacity, bool)
+        self.covered = np.zeros((num_rows, capacity), np.uint8)
+        self.coefficients = np.zeros(capacity + 2)
+        self.coefficients[-2:] = 0.5
+        self.extra = np.zeros(capacity)
+        self.num_evicted = 0
+        self.num_returned = 0
+        self._slots: dict[tuple[int, int], int] = {}
+        self._gone: set[tuple[int, int]] = set()
+
+    @property
+    def selected(self) -> np.ndarray:
+        """mu, [U]."""
+        return (self.coefficients[:-2] + self.extra) * self.is_used
+
+    @property
+    def costs(self) -> np.ndarray:
+        """[U], 0 for empty slots."""
+        costs = np.zeros(len(self.is_used))
+        costs[self.is_used] = self.table.costs[self.monomials[self.is_used]]
+        return costs
+
+    def known(self, row: int) -> np.ndarray:
+        """The monomials that are held with sign +1 (row 0) or -1 (row 1)."""
+        return self.monomials[self.is_used & (self.signs == (1, -1)[row])]
+
+    def columns(self, slots: np.ndarray) -> Columns:
+        """Those of slots [k]."""
+        return Columns(self.monomials[slots], self.signs[slots])
+
+    def enter(self, columns: Columns, reduced: np.ndarray) -> int:
+        """Takes columns [k] that are not held, the first ones first, into free slots and in place of those of no use.
+
+        Args:
+          columns: the new ones.
+          reduced: [U] reduced costs of the columns held; those without coefficient and with the largest go first.
+
+        Returns:
+          How many came in.
+        """
+        free = np.flatnonzero(~self.is_used)
+        idle = np.flatnonzero(self.is_used & (self.selected < _LEAST_REDUCED) & (reduced > 0))
+        idle = idle[np.argsort(-reduced[idle])]
+        slots = np.concatenate([free, idle])
+        count = 0
+        for key in zip(*map(np.ndarray.tolist, columns), strict=True):
+            if count == len(slots):
+                break
+            if key not in self._slots:
+                self._write(int(slots[count]), key)
+                count += 1
+        entered = slots[:count]
+        first, second = self.table.monomials
+        places = self.monomials[entered]
+        self.covered[:, entered] = self.table.literals.covers(first[places], second[places])
+        return count
+
+    def _write(self, slot: int, key: tuple[int, int]) -> None:
+        if self.is_used[slot]:
+            old = int(self.monomials[slot]), int(self.signs[slot])
+            del self._slots[old]
+            self._gone.add(old)
+            self.num_evicted += 1
+        self.num_returned += key in self._gone
+        self._slots[key] = slot
+        self.monomials[slot], self.signs[slot] = key
+        self.is_used[slot] = True
+        self.coefficients[slot] = self.extra[slot] = 0.0
+
+
+class Cuts:
+    """Cuts between rows, with their duals."""
+
+    def __init__(self) -> None:
+        self.inside = np.zeros(0, np.int32)
+        self.outside = np.zeros(0, np.int32)
+        self.duals = np.zeros(0)
+        self.idle = np.zeros(0, np.int32)
+
+    def keep(self, is_kept: np.ndarray) -> None:
+        """Drops the others."""
+        self.inside, self.outside = self.inside[is_kept], self.outside[is_kept]
+        self.duals, self.idle = self.duals[is_kept], self.idle[is_kept]
+
+    def set_duals(self, duals: np.ndarray) -> None:
+        """Those of the last master."""
+        self.duals = duals
+        self.idle = np.where(duals > _LEAST_DUAL, 0, self.idle + 1).astype(np.int32)
+
+    def enter(self, violated: Violated, capacity: int, num_rows: int) -> int:
+        """Takes the cuts that are violated most, a few of each row, after those that have long been idle went."""
+        self.keep(self.idle <= _MOST_IDLE)
+        keys = violated.inside.astype(np.int64) * num_rows + violated.outside
+        order = np.argsort(-violated.amounts, kind="stable")
+        _, first = np.unique(keys[order], return_index=True)
+        order = order[np.sort(first)]
+        held = self.inside.astype(np.int64) * num_rows + self.outside
+        order = order[~np.isin(keys[order], held)]
+        order = order[_rank_in_group(violated.inside[order]) < _MOST_OF_ROW]
+        order = order[_rank_in_group(violated.outside[order]) < _MOST_OF_ROW]
+        if len(held) + len(order) > capacity:  # room from the idle ones, longest first
+            spare = len(held) + len(order) - capacity
+            idle = np.argsort(-self.idle, kind="stable")[:spare]
+            is_kept = np.ones(len(held), bool)
+            is_kept[idle[self.idle[idle] > 0]] = False
+            self.keep(is_kept)
+        order = order[: capacity - len(self.inside)]
+        self.inside = np.concatenate([self.inside, violated.inside[order].astype(np.int32)])
+        self.outside = np.concatenate([self.outside, violated.outside[order].astype(np.int32)])
+        self.duals = np.concatenate([self.duals, np.zeros(len(order))])
+        self.idle = np.concatenate([self.idle, np.zeros(len(order), np.int32)])
+        return len(order)
+
+
+def _rank_in_group(owners: np.ndarray) -> np.ndarray:
+    """How many earlier entries have the same owner, [k]."""
+    order = np.argsort(owners, kind="stable")
+    ordered = owners[order]
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(ordered) else np.zeros(0, int)
+    counts = np.diff(np.append(starts, len(ordered)))
+    ranks = np.empty(len(owners), np.int64)
+    ranks[order] = np.arange(len(ordered)) - np.repeat(starts, counts)
+    return ranks
+
+
+def reduced_costs(table: Table, prices: Prices, convexity: float) -> np.ndarray:
+    """c_u - s_u - [alpha + g_u]_+ of all monomials, [2, n]; negative for those that may lower the optimum."""
+    return table.costs[None, :] - prices.rewards - np.maximum(convexity + prices.edges, 0.0)
+
+
+def pool_convexity(pool: Pool, prices: Prices) -> float:
+    """alpha over the columns held and the constants."""
+    table = pool.table
+    alpha = table.constant_cost - prices.of_constants
+    for row in (0, 1):
+        held = pool.known(row)
+        if len(held):
+            rest = table.costs[held] - prices.rewards[row, held] - prices.edges[row, held]
+            alpha = min(alpha, float(rest.min()))
+    return alpha
+
+
+def most_promising(pool: Pool, reduced: np.ndarray, per_sign: int) -> Columns:
+    """Columns not held of the least reduced costs, so many of a sign at most, best first."""
+    places, signs, values = [], [], []
+    for row, sign in enumerate((1, -1)):
+        values_of_sign = reduced[row].copy()
+        values_of_sign[pool.known(row)] = np.inf
+        count = min(per_sign, len(values_of_sign))
+        best = np.argpartition(values_of_sign, count - 1)[:count] if count else np.zeros(0, int)
+        best = best[values_of_sign[best] < -_LEAST_REDUCED]
+        places.append(best)
+        signs.append(np.full(len(best), sign, np.int8))
+        values.append(values_of_sign[best])
+    order = np.argsort(np.concatenate(values))
+    return Columns(np.concatenate(places)[order].astype(np.int64), np.concatenate(signs)[order])
+
+

@@ -1,0 +1,186 @@
+"""Votes of few rules: points of the sparse minimum disagreement problem (15), improved by the local search on patterns of the rules."""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base.types import Array
+from jboost.l0 import integer, relaxed
+from jboost.l0.large import separation
+from jboost.l0.large.greedy import Rules
+from jboost.l0.large.proof import Table
+
+_MOST_PATTERNS = 1 << 14
+_MOVES_AT_ONCE = 16
+_UNITS = 2.0**20  # coefficients are multiples of one over it, so that all margins are exact in float32
+_NUM_COLUMNS = 64  # that a compiled search takes
+_PATTERNS = (256, 1024, 4096, _MOST_PATTERNS)  # that it takes
+_CONSTANTS = (0, 1)
+
+
+class Columns(NamedTuple):
+    """Signed monomials that may vote."""
+
+    monomials: np.ndarray  # [k] int64, places in the list of all
+    signs: np.ndarray  # [k] +1 or -1
+
+
+class Vote(NamedTuple):
+    """A point of (15)."""
+
+    columns: Columns  # of the rules that vote
+    coefficients: np.ndarray  # [k] > 0
+    constants: np.ndarray  # [2] of +1 and -1
+    loss: float
+
+    @property
+    def num_rules(self) -> int:
+        """The constants do not count."""
+        return len(self.coefficients)
+
+
+def constant(table: Table) -> Vote:
+    """The better constant classifier."""
+    positive = float(table.weights[table.labels > 0].sum())
+    negative = float(table.weights.sum()) - positive
+    nothing = Columns(np.zeros(0, np.int64), np.zeros(0, np.int8))
+    constants = np.array([1.0, 0.0] if positive >= negative else [0.0, 1.0])
+    return Vote(nothing, np.zeros(0), constants, min(positive, negative) + table.constant_cost)
+
+
+class Problem(NamedTuple):
+    """(15) over few columns, on the patterns that these make of the rows."""
+
+    columns: Columns
+    instance: integer.Instance
+
+
+def make_problem(table: Table, columns: Columns) -> Problem:
+    """The problem over the first of the columns, as many as leave at most so many patterns."""
+    size = min(len(columns.signs), _NUM_COLUMNS)
+    while True:
+        columns = Columns(columns.monomials[:size], columns.signs[:size])
+        side, weights = _patterns(table, columns)
+        if len(weights) <= _MOST_PATTERNS:
+            break
+        size //= 2
+    return Problem(columns, _instance(table, columns, side, weights))
+
+
+def _patterns(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarray]:
+    places = columns.monomials
+    covered = table.literals.covers(table.monomials.first[places], table.monomials.second[places])
+    both = np.concatenate([covered, (table.labels > 0)[:, None].astype(np.uint8)], axis=1)
+    side = separation.group(both, np.arange(len(both)))
+    return side, np.bincount(side.group_of, weights=table.weights, minlength=len(side.rows))
+
+
+def _instance(table: Table, columns: Columns, side: separation.Side, weights: np.ndarray) -> integer.Instance:
+    """With sizes rounded up to powers of two, which share a compiled search."""
+    dtype = jnp.result_type(float)
+    num_columns = 2 + _NUM_COLUMNS
+    num_patterns = next(size for size in _PATTERNS if size >= len(weights))
+    labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
+    margins = np.zeros((num_columns, num_patterns))
+    margins[0, : len(labels)], margins[1, : len(labels)] = labels, -labels
+    used = 2 + len(columns.signs)
+    margins[2:used, : len(labels)] = columns.signs[:, None] * side.covered[:, :-1].T * labels[None, :]
+    costs, is_column = np.zeros(num_columns), np.zeros(num_columns, bool)
+    costs[:2], costs[2:used], is_column[:used] = table.constant_cost, table.costs[columns.monomials], True
+    padded = np.pad(weights, (0, num_patterns - len(weights)))
+    arrays = (jnp.asarray(part, dtype) for part in (margins, padded, costs))
+    return integer.Instance(*arrays, jnp.asarray(is_column), jnp.asarray(table.margin, dtype))
+
+
+def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:
+    """The vote next to real votes of rules, the largest ones where they are too many."""
+    sizes = np.abs(rules.votes)
+    if most is not None and len(sizes) > most:
+        sizes = np.where(sizes >= np.sort(sizes)[-most], sizes, 0.0)
+    return at(table, columns_of(rules), sizes, np.array([max(rules.constant, 0.0), max(-rules.constant, 0.0)]))
+
+
+def at(table: Table, columns: Columns, coefficients: np.ndarray, constants: np.ndarray) -> Vote:
+    """The vote next to coefficients [k] >= 0 and constants [2], in multiples of 2^-20 that sum to 1, with its exact loss."""
+    values = np.concatenate([constants, coefficients])
+    values[0] += values.sum() <= 0
+    units = np.round(values / values.sum() * _UNITS)
+    units[np.argmax(units)] += _UNITS - units.sum()
+    places = np.flatnonzero(units[2:] > 0)
+    kept = Columns(columns.monomials[places], columns.signs[places])
+    shares = units / _UNITS
+    side, weights = _patterns(table, kept)
+    labels = np.where(side.covered[:, -1] > 0, 1.0, -1.0)
+    scores = side.covered[:, :-1] @ (shares[2 + places] * kept.signs) + shares[0] - shares[1]
+    errors = float(weights[labels * scores < table.margin].sum())
+    paid = float(table.costs[kept.monomials].sum()) + table.constant_cost * int((shares[:2] > 0).sum())
+    return Vote(kept, shares[2 + places], shares[:2], errors + paid)
+
+
+def columns_of(rules: Rules) -> Columns:
+    """The rules, of the signs of their votes."""
+    return Columns(rules.columns, np.where(rules.votes < 0, -1, 1).astype(np.int8))
+
+
+def start_from(problem: Problem, vote: Vote) -> Array:
+    """The coefficients [n] of a vote in a problem that has its columns, or of what it has of them."""
+    values = np.zeros(problem.instance.costs.shape[0])
+    values[:2] = vote.constants
+    places = {key: place for place, key in enumerate(zip(*map(np.ndarray.tolist, problem.columns), strict=True))}
+    for key, value in zip(zip(*map(np.ndarray.tolist, vote.columns), strict=True), vote.coefficients, strict=True):
+        if key in places:
+            values[2 + places[key]] = value
+    values[0] += values.sum() <= 0
+    return jnp.asarray(values / values.sum(), problem.instance.costs.dtype)
+
+
+def improve(problem: Problem, start: Array, most: int | None) -> tuple[Vote, Array]:
+    """The vote after some moves of the local search from coefficients [n], and its coefficients, from which more moves go on."""
+    found = _search(problem.instance, start, config=_config(most))
+    return _vote(problem, found), found.coefficients
+
+
+def warm_up(num_patterns: int, most: int | None) -> None:
+    """Compiles the search for so many patterns, on a problem that is solved at once."""
+    size = next((size for size in _PATTERNS if size >= num_patterns), _MOST_PATTERNS)
+    dtype = jnp.result_type(float)
+    num_columns = 2 + _NUM_COLUMNS
+    zeros = jnp.zeros((num_columns,), dtype)
+    nothing = integer.Instance(
+        jnp.zeros((num_columns, size), dtype), jnp.zeros((size,), dtype), zeros,
+        jnp.arange(num_columns) < 1, jnp.ones((), dtype),
+    )
+    _search(nothing, zeros.at[0].set(1.0), config=_config(most))
+
+
+def from_relaxation(problem: Problem, coefficients: np.ndarray, config: relaxed.RelaxedConfig) -> Vote:
+    """The vote of few rules that is next to the scores of the relaxation (see `relaxed`)."""
+    values = jnp.asarray(coefficients, problem.instance.costs.dtype)
+    return _vote(problem, _find_relaxed(problem.instance, values, config=config))
+
+
+def _config(most: int | None) -> integer.SearchConfig:
+    return integer.SearchConfig(max_moves=_MOVES_AT_ONCE, max_hypotheses=most)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _search(instance: integer.Instance, start: Array, *, config: integer.SearchConfig) -> integer.Vote:
+    few = integer.limited(start, config.max_hypotheses, _CONSTANTS)
+    return integer.search(instance, integer.evaluate(instance, few), config=config, companions=_CONSTANTS)
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def _find_relaxed(instance: integer.Instance, coefficients: Array, *, config: relaxed.RelaxedConfig) -> integer.Vote:
+    return relaxed.find(instance, coefficients, config=config)
+
+
+def _vote(problem: Problem, found: integer.Vote) -> Vote:
+    values = np.asarray(found.coefficients, np.float64)
+    places = np.flatnonzero(values[2 : 2 + len(problem.columns.signs)] > 0)
+    columns = Columns(problem.columns.monomials[places], problem.columns.signs[places])
+    return Vote(columns, values[2 + places], values[:2], float(found.loss))
