@@ -15,26 +15,31 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0 import integer, relaxed
-from jboost.l0.booster import L0Certificate, VoteConfig, judge_search
-from jboost.l0.large import greedy, relax, votes
+from jboost.l0.booster import VoteConfig, judge_search
+from jboost.l0.large import greedy, proof, relax, votes
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.pool import Pool
 from jboost.l0.large.proof import Proven, Table
-from jboost.l0.large.relax import Relaxation
+from jboost.l0.large.relax import PrimalPoint, Relaxation
 from jboost.l0.large.votes import Columns, Vote
 from jboost.l0.pricing import Proof
 from jboost.learners.monomials import Monomial, Monomials
 from jboost.monomials import products
 
 _MOST_ORDER = 2
+_ROWS_OF_RULES = 1 << 16  # from which rules of the first vote are found; votes are refitted on all rows
 _MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limited
 _VAIN_RULES = 4  # rules in a row that do not better the first vote, after which it ends
-_ENTRIES = 1 << 24  # of the master, rows times columns
+_ENTRIES = 1 << 22  # of the master, rows times columns
 _LEAST_COLUMNS = 64
+_FIRST_ROWS, _MORE_ROWS = 4096, 4  # of the first relaxation, where rows are many; and how many times as many the next ones have
+_ENOUGH_OF_A_PART = 0.02  # gap over a part of the rows from which it goes on with more rows
 _CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 4096
 _SHARE_ENTERING = 8  # of the capacity, the columns of a sign that enter in a round
 _MOST_ENTERING = 128
 _SHARE_OF_VOTES = 0.25  # of the time, what the search for votes may take
+_LAST_SEARCH = 30.0  # seconds of the last search, without a time limit too
+_SHARE_OF_BOUNDS = 0.15  # of the time, what bounds over all rows may take while a part is solved
 _RESERVED = 0.1  # of the time limit, for the last search
 _STARTS_AT_ONCE, _ALL_STARTS = 2, 16  # of a search for votes after a round, and of the last one
 _NUM_VOTING = 46  # columns among which votes are looked for, beside those of the best vote
@@ -135,8 +140,7 @@ def fit_large(
     table, rows = make_table(dataset, learner, rho)
     run = _Run(table, config, tolerance, max_rounds, clock, on_step)
     run.find_first_vote()
-    held = _begin_pool(table, run, max_columns)
-    status = run.close_gap(held)
+    status = run.close_gap(max_columns)
     run.finish()
     return _conclude(run, learner, rows, len(np.asarray(dataset.labels)), status)
 
@@ -170,8 +174,8 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
     features, labels, weights = (np.asarray(part) for part in dataset[:3])
     is_kept = np.asarray(dataset.mask) & (weights != 0)
     _check_values(features, labels, weights, is_kept)
-    rows = np.flatnonzero(is_kept)
-    literals = products.literals_of(features[rows] if len(rows) < len(labels) else features)
+    rows = _mixed(np.flatnonzero(is_kept), labels)
+    literals = products.literals_of(features[rows])
     counts = products.sums(literals, np.ones(len(rows)))
     listed = products.every_monomial(literals, counts, learner.max_order or _MOST_ORDER)
     prices = np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
@@ -183,6 +187,18 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
         weights[rows].astype(np.float64), margin, float(learner.constant_cost),
     )
     return table, rows
+
+
+def _mixed(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Rows [r] in an order of which any first part has both classes in proportion, at random, where they are many."""
+    if len(rows) <= 2 * _FIRST_ROWS:
+        return rows
+    keys = np.empty(len(rows))
+    shuffled = np.random.default_rng(0).permutation(len(rows))
+    for sign in (1, -1):
+        places = shuffled[labels[rows][shuffled] == sign]
+        keys[places] = (np.arange(len(places)) + 0.5) / max(len(places), 1)
+    return rows[np.argsort(keys, kind="stable")]
 
 
 def _check_values(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, is_kept: np.ndarray) -> None:
@@ -237,9 +253,12 @@ class _Run:
         self.rules = greedy.without_rules(table)
         self.first: Relaxation | None = None  # with cuts of both orders
         self.second: Relaxation | None = None  # with cuts that hold of (15)
+        self.upper_bound = np.inf  # of the relaxation over all rows
+        self.point: PrimalPoint | None = None  # that attains it
         self.trace: list[tuple[float, float]] = []
         self.is_stopped = False  # by the watcher
         self.spent_on_votes = 0.0
+        self.spent_on_bounds = 0.0  # over all rows, from points of a part
 
     @property
     def goes_on(self) -> bool:
@@ -254,7 +273,7 @@ class _Run:
             phase,
             len(self.trace),
             0.0 if relaxation is None else relaxation.lower_bound,
-            np.inf if relaxation is None else relaxation.upper_bound,
+            self.upper_bound,
             0.0 if self.second is None else self.second.lower_bound,
             self.vote.loss,
             self.vote.num_rules,
@@ -273,46 +292,71 @@ class _Run:
 
     def find_first_vote(self) -> None:
         """Rules one by one, while they better the vote; then some in place of others."""
+        part = proof.first_rows(self.table, _ROWS_OF_RULES)
         vain, best = 0, self.rules
         size = min(_MOST_FIRST_RULES if self.most is None else self.most, len(self.table.costs))
         while self.goes_on and len(self.rules.columns) < size and vain < _VAIN_RULES and len(self.table.costs):
-            self.rules = greedy.extend(self.table, self.rules)
+            self.rules = greedy.extend(part, self.rules)
             is_better = self.take(votes.of_rules(self.table, self.rules, self.most))
             vain = 0 if is_better else vain + 1
             best = self.rules if is_better else best
             self.tell("vote")
         self.rules = best if self.most is None else self.rules
-        self._refine_rules()
+        self._refine_rules(part)
+        if len(part.labels) < len(self.table.labels):
+            self.rules = greedy.refit(self.table, self.rules)
+            self.take(votes.of_rules(self.table, self.rules, self.most))
 
-    def _refine_rules(self) -> None:
+    def _refine_rules(self, part: Table) -> None:
         """Each rule in turn for the best one in its place, as long as that pays and a tenth of the time allows."""
         for _ in range(_MOST_REFINED):
             before = self.rules.loss
             for _ in range(len(self.rules.columns)):  # the first one goes, and its successor comes last
                 if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
                     return
-                self.rules = greedy.exchange(self.table, self.rules, 0)
+                self.rules = greedy.exchange(part, self.rules, 0)
                 self.take(votes.of_rules(self.table, self.rules, self.most))
                 self.tell("vote")
             if self.rules.loss >= before:
                 return
 
-    def close_gap(self, held: Pool) -> Status:
-        """Rounds on the relaxation of both orders, then on the one that holds of (15)."""
-        self.first = relax.begin(self.table, held, is_either=False)
-        status = self._rounds(self.first, "relaxation")
-        if self.first.proven is not None:
-            self.second = relax.begin(self.table, held, is_either=True)
-            relax.prove_from(self.second, relax.as_either(self.first.proven.duals, self.table.labels))
-            if status is Status.OPTIMAL:
-                self._rounds(self.second, "integer")
+    def close_gap(self, max_columns: int) -> Status:
+        """Rounds on the relaxation of both orders, on more and more rows, and then on the one that holds of (15)."""
+        status = Status.TIME_LIMIT
+        for size in _stages(len(self.table.labels)):
+            part = proof.first_rows(self.table, size)
+            capacity = _capacity(part, max_columns)
+            if self.first is None:
+                self.first = relax.begin(part, _begin_pool(part, self.vote, self.rules, capacity), is_either=False)
+            else:
+                self.first = relax.extended(self.first, part, self.first.pool.on(part, capacity))
+            status = self._rounds(self.first, "relaxation")
+            self._prove_of_votes(self.first)
+            if self.first.num_rounds:
+                self._bound_above(self.first, size == len(self.table.labels), np.inf)
+            if status is not Status.OPTIMAL:
+                return status
+        if self.second is not None and self.first is not None and self.first.point is not None:
+            self._rounds(self.second, "integer")
         return status
 
+    def _prove_of_votes(self, relaxation: Relaxation) -> None:
+        """A lower bound on (15) from the duals at hand."""
+        if relaxation.proven is None:
+            return
+        fresh = relax.begin(relaxation.table, relaxation.pool, is_either=True)
+        relax.prove_from(fresh, relax.as_either(relaxation.proven.duals, relaxation.table.labels))
+        if self.second is None or fresh.lower_bound >= self.second.lower_bound:
+            self.second = fresh
+
     def _rounds(self, relaxation: Relaxation, phase: str) -> Status:
-        capacity = _CUTS if len(self.table.labels) <= _MANY_ROWS else _CUTS_OF_MANY_ROWS
+        num_rows = len(relaxation.table.labels)
+        is_whole = num_rows == len(self.table.labels)
+        capacity = _CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS
         per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
+        tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
         last, idle = 0.0, 0
-        while relaxation.gap > self.tolerance:
+        while relaxation.gap > tolerance:
             reserved = 0.0 if self.clock.limit == np.inf else _RESERVED * self.clock.limit
             if not self.goes_on or self.clock.left < reserved + last:
                 return Status.TIME_LIMIT
@@ -320,30 +364,47 @@ class _Run:
                 return Status.ROUND_LIMIT
             begin, before = self.clock.elapsed, relaxation.gap
             num_new = relax.step(relaxation, capacity=capacity, per_sign=per_sign)
-            last = self.clock.elapsed - begin
             if phase == "relaxation":
-                self.trace.append((relaxation.lower_bound, relaxation.upper_bound))
+                self._bound_above(relaxation, is_whole, _SHARE_OF_BOUNDS * self.clock.elapsed)
+                self.trace.append((relaxation.lower_bound, self.upper_bound))
+            last = self.clock.elapsed - begin
             self.take_from_point(relaxation)
             self.tell(phase)
-            if self.second is not None and integer.have_met(
-                jnp.asarray(self.second.lower_bound), jnp.asarray(self.vote.loss), jnp.asarray(self.tolerance)
-            ):
+            if self._votes_are_proven():
                 break
             idle = 0 if relaxation.gap < before or num_new else idle + 1
             if idle >= _MOST_IDLE:
                 return Status.PRECISION_LIMIT
         return Status.OPTIMAL
 
+    def _bound_above(self, relaxation: Relaxation, is_whole: bool, seconds: float) -> None:
+        """The upper bound over all rows, from the point of a round; of a part of the rows as far as the seconds spent so far allow."""
+        if not is_whole and self.spent_on_bounds > seconds:
+            return
+        since = self.clock.elapsed
+        if is_whole and relaxation.point is not None:
+            above, point = relaxation.upper_bound, relaxation.point
+        else:
+            given = relax.on_all_rows(self.table, relax.mixture(relaxation))
+            above, point, _ = relax.feasible_point(self.table, given, is_either=False)
+        if above < self.upper_bound:
+            self.upper_bound, self.point = above, point
+        self.spent_on_bounds += self.clock.elapsed - since
+
+    def _votes_are_proven(self) -> bool:
+        """Whether the bounds on (15) have met."""
+        lower = 0.0 if self.second is None else self.second.lower_bound
+        return self.vote.loss - lower <= self.tolerance * max(self.vote.loss, 1.0)
+
     def take_from_point(self, relaxation: Relaxation) -> None:
         """A better vote from the columns of the relaxation, in a part of the time."""
-        if self.spent_on_votes > _SHARE_OF_VOTES * self.clock.elapsed or relaxation.point is None:
-            return
-        begin = self.clock.elapsed
-        self.improve_vote(relaxation, begin=_STARTS_AT_ONCE * relaxation.num_rounds, count=_STARTS_AT_ONCE)
-        self.spent_on_votes += self.clock.elapsed - begin
+        budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
+        if budget > 0:
+            self.improve_vote(relaxation, begin=_STARTS_AT_ONCE * relaxation.num_rounds, count=_STARTS_AT_ONCE, seconds=budget)
 
-    def improve_vote(self, relaxation: Relaxation, begin: int, count: int) -> None:
+    def improve_vote(self, relaxation: Relaxation, begin: int, count: int, seconds: float) -> None:
         """The local search from the best vote, and from so many of the starting points that the relaxation and the first rules give."""
+        since = self.clock.elapsed
         problem = self._problem(relaxation)
         held = relaxation.pool
         starts = [votes.start_from(problem, self.vote)]
@@ -353,12 +414,13 @@ class _Run:
         others = [starts[1 + place % (len(starts) - 1)] for place in range(begin, begin + count)]
         for start in [starts[0], *others]:
             loss = np.inf
-            while self.goes_on:
+            while self.goes_on and self.clock.elapsed - since < seconds:
                 found, start = votes.improve(problem, start, self.most)
                 self.take(found)
                 if found.loss >= loss:
                     break
                 loss = found.loss
+        self.spent_on_votes += self.clock.elapsed - since
 
     def _problem(self, relaxation: Relaxation) -> votes.Problem:
         """(15) over the columns of the best vote, the first rules, and those of the largest lambda and the largest mu."""
@@ -379,14 +441,14 @@ class _Run:
     def finish(self) -> None:
         """The final vote, as the search asks for it."""
         relaxation = self.first
-        if relaxation is None or relaxation.point is None:
+        if relaxation is None or relaxation.num_rounds == 0:
             return
         if isinstance(self.search, relaxed.RelaxedConfig):
             problem = self._problem(relaxation)
             values = np.asarray(self._in_problem(problem, relaxation, relaxation.pool.coefficients[:-2]))
             self.vote = votes.from_relaxation(problem, values, self.search)
             return
-        self.improve_vote(relaxation, begin=0, count=_ALL_STARTS)
+        self.improve_vote(relaxation, begin=0, count=_ALL_STARTS, seconds=_LAST_SEARCH)
 
 
 def _distinct(parts: tuple[Columns, ...]) -> Columns:
@@ -398,12 +460,25 @@ def _distinct(parts: tuple[Columns, ...]) -> Columns:
     return Columns(monomials[first], signs[first])
 
 
-def _begin_pool(table: Table, run: _Run, max_columns: int) -> Pool:
+def _stages(num_rows: int) -> list[int]:
+    """Of how many rows relaxations are solved one after another: a part first where rows are many."""
+    sizes = [_FIRST_ROWS]
+    while sizes[-1] * _MORE_ROWS < num_rows:
+        sizes.append(sizes[-1] * _MORE_ROWS)
+    return [num_rows] if num_rows <= 2 * _FIRST_ROWS else [*sizes, num_rows]
+
+
+def _capacity(table: Table, max_columns: int) -> int:
+    """Columns held at a time: fewer where rows are many."""
+    most = min(max(_LEAST_COLUMNS, _ENTRIES // len(table.labels)), max_columns)
+    needed = max(2 * len(table.costs), _LEAST_COLUMNS)
+    return min(1 << (most.bit_length() - 1), 1 << (needed - 1).bit_length())
+
+
+def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
     """The rules of the first vote, and single literals as far as a part of the pool goes, the most telling first."""
-    most = max(_LEAST_COLUMNS, _ENTRIES // len(table.labels))
-    capacity = min(max_columns, 1 << (most.bit_length() - 1), max(2 * len(table.costs), 1))
     held = Pool(table, capacity)
-    held.enter(_distinct((run.vote.columns, votes.columns_of(run.rules))), np.zeros(capacity))
+    held.enter(_distinct((vote.columns, votes.columns_of(rules))), np.zeros(capacity))
     singles = np.flatnonzero(table.monomials.orders == 1)
     balance = np.where(table.labels > 0, table.weights[table.labels > 0].sum(), table.weights[table.labels < 0].sum())
     edges = products.sums(table.literals, table.weights * table.labels / np.maximum(balance, 1e-300))
@@ -432,13 +507,13 @@ def _conclude(run: _Run, learner: Monomials, rows: np.ndarray, num_rows: int, st
     )
     first, second = run.first, run.second
     assert first is not None
-    proof = _proof(first.proven, rows, num_rows)
+    proven = _proof(first.proven, rows, num_rows)
     integer_lower = 0.0 if second is None else second.lower_bound
-    upper = np.asarray(first.upper_bound)
+    upper = np.asarray(run.upper_bound)
     certificate = LargeCertificate(
-        np.asarray(first.lower_bound), upper, upper, proof.example_weights, np.asarray(integer_lower),
-        np.asarray(vote.loss), proof, _proof(None if second is None else second.proven, rows, num_rows),
-        _point(first, rows, num_rows),
+        np.asarray(first.lower_bound), upper, upper, proven.example_weights, np.asarray(integer_lower),
+        np.asarray(vote.loss), proven, _proof(None if second is None else second.proven, rows, num_rows),
+        _point(table, run.point, rows, num_rows),
     )
     trace = np.asarray(run.trace or [(0.0, np.inf)], np.float64)
     lower, above = (jnp.asarray(part, dtype) for part in trace.T)
@@ -462,16 +537,15 @@ def _proof(proven: Proven | None, rows: np.ndarray, num_rows: int) -> Proof:
     if proven is None or proven.bound <= 0:
         return Proof(zero, weights, np.zeros((0, 2), np.int32), np.zeros(0), zero, zero, zero)
     duals = proven.duals
-    weights[rows] = duals.example_weights
+    weights[rows[: len(duals.example_weights)]] = duals.example_weights
     pairs = np.stack([rows[duals.cuts.inside], rows[duals.cuts.outside]], axis=1).astype(np.int32)
     return Proof(np.asarray(proven.bound), weights, pairs, duals.cuts.weights, zero, np.asarray(proven.convexity), zero)
 
 
-def _point(relaxation: Relaxation, rows: np.ndarray, num_rows: int) -> RelaxedPoint:
+def _point(table: Table, point: PrimalPoint | None, rows: np.ndarray, num_rows: int) -> RelaxedPoint:
     slacks = np.zeros(num_rows)
-    point = relaxation.point
     if point is None:
         nothing = Columns(np.zeros(0, np.int64), np.zeros(0, np.int8))
-        return RelaxedPoint(_hypotheses(relaxation.table, nothing), np.zeros(0), np.full(2, 0.5), np.zeros(0), slacks)
+        return RelaxedPoint(_hypotheses(table, nothing), np.zeros(0), np.full(2, 0.5), np.zeros(0), slacks)
     slacks[rows] = point.slacks
-    return RelaxedPoint(_hypotheses(relaxation.table, point.columns), point.coefficients, point.constants, point.selected, slacks)
+    return RelaxedPoint(_hypotheses(table, point.columns), point.coefficients, point.constants, point.selected, slacks)

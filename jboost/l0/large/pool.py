@@ -52,6 +52,16 @@ class Pool:
         """Those of slots [k]."""
         return Columns(self.monomials[slots], self.signs[slots])
 
+    def on(self, table: Table, capacity: int) -> Pool:
+        """The columns of the largest coefficients on more rows, as many as there is capacity for."""
+        other = Pool(table, capacity)
+        slots = np.flatnonzero(self.is_used)
+        slots = slots[np.argsort(-(self.selected + self.coefficients[:-2])[slots], kind="stable")][:capacity]
+        count = other.enter(self.columns(slots), np.zeros(capacity))
+        other.coefficients[:count], other.extra[:count] = self.coefficients[slots], self.extra[slots]
+        other.coefficients[-2:] = self.coefficients[-2:]
+        return other
+
     def enter(self, columns: Columns, reduced: np.ndarray) -> int:
         """Takes columns [k] that are not held, the first ones first, into free slots and in place of those of no use.
 

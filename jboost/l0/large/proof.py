@@ -35,6 +35,15 @@ class Table(NamedTuple):
     constant_cost: float
 
 
+def first_rows(table: Table, size: int) -> Table:
+    """The table of the first rows alone, over the same monomials.
+
+    What duals of these rows prove holds of all rows: those of the others are 0.
+    """
+    literals = table.literals._replace(base=table.literals.base[:size])
+    return table._replace(literals=literals, labels=table.labels[:size], weights=table.weights[:size])
+
+
 class Duals(NamedTuple):
     """w and v by rows.
 

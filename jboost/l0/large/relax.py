@@ -23,9 +23,12 @@ from jboost.l0.large.votes import Columns
 _FIRST_PRIMAL_WEIGHT = 10.0  # found by trial on PIMA-sized tables of weights 1
 _LEAST_WEIGHT, _MOST_WEIGHT, _CHANGE = 1.0, 100.0, 1.2
 _ITERATIONS = (300, 120, 60)
-_CHEAP, _DEAR = 1 << 22, 1 << 24  # entries of a master up to which it gets the first, or the second, of these
+_CHEAP, _DEAR = 1 << 23, 1 << 25  # entries of a master up to which it gets the first, or the second, of these
 _USED = 1e-7  # mu of a column in use
-_CHEAP_PASS = 20_000_000_000  # products up to which the slacks are tightened by further passes
+_CHEAP_PASS = 4_000_000_000  # products up to which the slacks are tightened by further passes
+_LARGEST_PASS = 10_000_000_000  # products of a pass; with more, columns of small mu are left out of the point
+_LEAST_COLUMNS = 8
+_GIVEN_UP = 1 - 1e-6  # a slack from which a row meets all its cuts
 _NO_PATTERNS = 0.9  # of the rows: with more patterns the master works on rows
 
 
@@ -72,12 +75,25 @@ def begin(table: Table, columns: Pool, *, is_either: bool) -> Relaxation:
     return Relaxation(table, columns, is_either, Cuts(), np.ones(num_rows), np.zeros(num_rows))
 
 
+def extended(state: Relaxation, table: Table, columns: Pool) -> Relaxation:
+    """The same over more rows, of which the first ones are those at hand: its cuts, its duals, and a bound, which hold of more rows too."""
+    more = len(table.labels) - len(state.slacks)
+    slacks, rates = np.pad(state.slacks, (0, more), constant_values=1.0), np.pad(state.rates, (0, more))
+    weights = None if state.proven is None else np.pad(state.proven.duals.example_weights, (0, more))
+    proven = None
+    if state.proven is not None and weights is not None:
+        proven = state.proven._replace(duals=state.proven.duals._replace(example_weights=weights))
+    return Relaxation(table, columns, state.is_either, state.cuts, slacks, rates, state.primal_weight, proven=proven)
+
+
 def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
     """One round, in place; how many columns and cuts came in."""
     before = state.gap
     grouped = _patterns(state)
     value = _solve_master(state, grouped, capacity)
-    violated = _bound_above(state, grouped)
+    above, point, violated = feasible_point(state.table, mixture(state), is_either=state.is_either)
+    if above < state.upper_bound:
+        state.upper_bound, state.point = above, point
     num_new = state.cuts.enter(violated, capacity, len(state.table.labels))
     duals = proof.feasible(state.table, _duals_of_rows(state, grouped))
     prices = proof.price(state.table, duals)
@@ -220,46 +236,113 @@ def _size(number: int) -> int:
     return max(64, next(size for size in (power * 5 // 8, power * 3 // 4, power * 7 // 8, power) if size >= number))
 
 
-def _bound_above(state: Relaxation, grouped: Patterns) -> Violated:
-    """A feasible point next to that of the master, in place where it is better; the pairs that the master's own slacks violate."""
-    table, held = state.table, state.pool
+class Mixture(NamedTuple):
+    """Columns with lambda and mu, and slacks to begin with."""
+
+    columns: Columns  # [a]
+    covered: np.ndarray  # [m, a] uint8
+    coefficients: np.ndarray  # [a] lambda
+    constants: np.ndarray  # [2]
+    selected: np.ndarray  # [a] mu
+    slacks: np.ndarray  # [m]
+
+
+def mixture(state: Relaxation) -> Mixture:
+    """The point of the last master, columns of the largest mu first."""
+    held = state.pool
     slots = np.flatnonzero(held.is_used & (held.selected > _USED))
-    total = held.coefficients[slots].sum() + held.coefficients[-2:].sum()
-    coefficients, constants = held.coefficients[slots] / total, held.coefficients[-2:] / total
-    selected = np.maximum(held.selected[slots], coefficients)
-    covered = held.covered[:, slots]
-    positive, negative = np.flatnonzero(table.labels > 0), np.flatnonzero(table.labels < 0)
-    sides = separation.group(covered[positive], positive), separation.group(covered[negative], negative)
-    pairs = separation.Pairs(*sides, held.signs[slots], selected, state.is_either)
-    needs, lowest = [], []
+    slots = slots[np.argsort(-held.selected[slots], kind="stable")]
+    return Mixture(
+        held.columns(slots), held.covered[:, slots], held.coefficients[slots], held.coefficients[-2:], held.selected[slots], state.slacks
+    )
+
+
+def on_all_rows(table: Table, given: Mixture) -> Mixture:
+    """A mixture of some rows on those of a table, with no slacks to begin with."""
+    places = given.columns.monomials
+    covered = table.literals.covers(table.monomials.first[places], table.monomials.second[places])
+    return given._replace(covered=covered, slacks=np.zeros(len(table.labels)))
+
+
+def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[float, PrimalPoint, Violated]:
+    """A point of the relaxation next to a mixture, and its value; and the pairs that the slacks of the mixture violate."""
+    given, sides = _as_few_as_a_pass_takes(table, given)
+    columns = given.columns
+    total = given.coefficients.sum() + given.constants.sum()
+    shares, constants = given.coefficients / total, given.constants / total
+    selected = np.maximum(given.selected, shares)
+    classes = []
     for side, sign in zip(sides, (1, -1), strict=True):
-        scores = sign * (side.covered @ (coefficients * held.signs[slots]) + constants[0] - constants[1])
-        needs.append(np.clip((table.margin - scores) / (1 + table.margin), 0, None) * (1 + 1e-12))
-        least = np.full(len(side.rows), np.inf)
-        np.minimum.at(least, side.group_of, state.slacks[side.members])
-        lowest.append(np.maximum(least, needs[-1]))
-    weights = [np.bincount(side.group_of, weights=table.weights[side.members], minlength=len(side.rows)) for side in sides]
-    slacks, violated = _meet_all_cuts(pairs, needs, lowest, weights)
-    of_slacks = sum(float(weight @ part) for weight, part in zip(weights, slacks, strict=True))
-    value = of_slacks + float(table.costs[held.monomials[slots]] @ selected) + table.constant_cost * float(constants.sum())
-    value *= 1 + 1e-12
-    if value < state.upper_bound:
-        by_row = np.zeros(len(table.labels))
-        for side, part in zip(sides, slacks, strict=True):
-            by_row[side.members] = part[side.group_of]
-        state.upper_bound = value
-        state.point = PrimalPoint(held.columns(slots), coefficients, constants, selected, by_row)
-    return violated
+        scores = sign * (side.covered @ (shares * columns.signs) + constants[0] - constants[1])
+        needs = np.clip((table.margin - scores) / (1 + table.margin), 0, None) * (1 + 1e-12)
+        side, least = _led_by_least(side, given.slacks)
+        lowest = np.maximum(least, needs)
+        lowest = np.where(lowest < _GIVEN_UP, lowest, np.maximum(lowest, 1))
+        weights = np.bincount(side.group_of, weights=table.weights[side.members], minlength=len(side.rows))
+        classes.append(_Class(side, needs, lowest, weights))
+    pairs = separation.Pairs(*(_kept(one).side for one in classes), columns.signs, selected, is_either)
+    slacks, violated = _meet_all_cuts(pairs, classes)
+    value = sum(float(one.weights @ part) for one, part in zip(classes, slacks, strict=True))
+    value += float(table.costs[columns.monomials] @ selected) + table.constant_cost * float(constants.sum())
+    by_row = np.zeros(len(table.labels))
+    for side, part in zip(sides, slacks, strict=True):
+        by_row[side.members] = part[side.group_of]
+    return value * (1 + 1e-12), PrimalPoint(columns, shares, constants, selected, by_row), violated
 
 
-def _meet_all_cuts(
-    pairs: separation.Pairs, needs: list[np.ndarray], lowest: list[np.ndarray], weights: list[np.ndarray]
-) -> tuple[list[np.ndarray], Violated]:
+def _led_by_least(side: separation.Side, slacks: np.ndarray) -> tuple[separation.Side, np.ndarray]:
+    """The groups, each shown by its row of the least slack, whose cuts are violated most; and the least slacks [g]."""
+    own = slacks[side.members]
+    order = np.lexsort((own, side.group_of))
+    first = order[np.searchsorted(side.group_of[order], np.arange(len(side.rows)))]
+    return side._replace(rows=side.members[first]), own[first]
+
+
+def _as_few_as_a_pass_takes(table: Table, given: Mixture) -> tuple[Mixture, tuple[separation.Side, separation.Side]]:
+    """The columns of the largest mu, as many as a pass over all pairs allows, and the groups that they make of the rows."""
+    positive, negative = np.flatnonzero(table.labels > 0), np.flatnonzero(table.labels < 0)
+    size = len(given.selected)
+    while True:
+        covered = given.covered[:, :size]
+        sides = separation.group(covered[positive], positive), separation.group(covered[negative], negative)
+        products = 2 * len(sides[0].rows) * len(sides[1].rows) * max(size, 1)
+        if products <= _LARGEST_PASS or size <= _LEAST_COLUMNS:
+            break
+        size //= 2
+    columns = Columns(given.columns.monomials[:size], given.columns.signs[:size])
+    fewer = given._replace(columns=columns, covered=covered, coefficients=given.coefficients[:size], selected=given.selected[:size])
+    return fewer, sides
+
+
+class _Class(NamedTuple):
+    """The groups of one class, and slacks of theirs."""
+
+    side: separation.Side
+    needs: np.ndarray  # [g] what the margins want
+    lowest: np.ndarray  # [g] at least that, and those of the master
+    weights: np.ndarray  # [g]
+
+    @property
+    def counts(self) -> np.ndarray:
+        """The groups whose cuts are not met by their own slack, [g] bool."""
+        return self.lowest < _GIVEN_UP
+
+
+def _kept(one: _Class) -> _Class:
+    """Without the groups that meet all their cuts by their own slack; what is not asked of a pass stays as it was."""
+    kept = one.counts
+    side = one.side._replace(covered=one.side.covered[kept], rows=one.side.rows[kept])
+    return _Class(side, one.needs[kept], one.lowest[kept], one.weights[kept])
+
+
+def _meet_all_cuts(pairs: separation.Pairs, classes: list[_Class]) -> tuple[list[np.ndarray], Violated]:
     """Slacks of the groups of both classes that meet all cuts, the cheapest of a few ways; and the pairs violated by the lowest.
 
     One class raises its slacks to what the other one leaves; or both share what is missing, and then each
     in turn goes down as far as the other one allows.
     """
+    kept = [_kept(one) for one in classes]
+    needs, lowest, weights = ([getattr(one, name) for one in kept] for name in ("needs", "lowest", "weights"))
     seen = separation.look(pairs, *lowest)
     wants = [seen.of_positive, seen.of_negative]
     ways = [
@@ -273,7 +356,11 @@ def _meet_all_cuts(
         second = np.maximum(needs[1], separation.look(pairs, first, half[1]).of_negative)
         ways.append([first, second])
     prices = [sum(float(weight @ part) for weight, part in zip(weights, way, strict=True)) for way in ways]
-    return ways[int(np.argmin(prices))], seen.violated
+    best = ways[int(np.argmin(prices))]
+    whole = [one.lowest.copy() for one in classes]
+    for one, slacks, part in zip(classes, whole, best, strict=True):
+        slacks[one.counts] = part
+    return whole, seen.violated
 
 
 def _duals_of_rows(state: Relaxation, grouped: Patterns) -> Duals:

@@ -161,8 +161,8 @@ def _look_at_block(
     own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool
 ) -> tuple[Array, ...]:
     """What the cuts of [b] positive and [n] negative groups want, and those violated most."""
-    by_positive = (own * selected[0]) @ (1 - other).T
-    by_negative = (1 - own) @ (other * selected[1]).T
+    by_positive = (own * selected[0][None, :]) @ (1 - other).T
+    by_negative = (1 - own) @ (other * selected[1][None, :]).T
     sums = (by_positive + by_negative)[None] if is_either else jnp.stack([by_positive, by_negative])
     missing = 1 - jnp.min(sums, axis=0)
     own_wants = jnp.max(missing - other_slacks[None, :], axis=1)
@@ -172,7 +172,8 @@ def _look_at_block(
     by_bucket = violations.reshape(count, num_own, _NUM_BUCKETS, -1)
     places = jnp.argmax(by_bucket, axis=3)
     amounts = jnp.max(by_bucket, axis=3)
-    places = places + jnp.arange(_NUM_BUCKETS) * (num_other // _NUM_BUCKETS)
+    buckets = jnp.arange(_NUM_BUCKETS)[None, None, :]
+    places = places + buckets * (num_other // _NUM_BUCKETS)
     of_others = jnp.swapaxes(violations, 1, 2).reshape(count, num_other, _NUM_BUCKETS, -1)
-    places_of_others = jnp.argmax(of_others, axis=3) + jnp.arange(_NUM_BUCKETS) * (num_own // _NUM_BUCKETS)
+    places_of_others = jnp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
     return own_wants, other_wants, amounts, places, jnp.max(of_others, axis=3), places_of_others

@@ -15,11 +15,11 @@ from jboost.l0.large import separation
 from jboost.l0.large.greedy import Rules
 from jboost.l0.large.proof import Table
 
-_MOST_PATTERNS = 1 << 14
+_MOST_PATTERNS = 4096  # of a search, whose moves take time in proportion
 _MOVES_AT_ONCE = 16
 _UNITS = 2.0**20  # coefficients are multiples of one over it, so that all margins are exact in float32
 _NUM_COLUMNS = 64  # that a compiled search takes
-_PATTERNS = (256, 1024, 4096, _MOST_PATTERNS)  # that it takes
+_PATTERNS = (256, 1024, _MOST_PATTERNS)  # that it takes
 _CONSTANTS = (0, 1)
 
 
