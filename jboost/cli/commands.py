@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import files, outputs
-from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_fit, programs
+from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_fit, limits, programs
 from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
@@ -63,7 +63,7 @@ def _fit_command() -> Any:
             L0: l0_fit.fit,
             EXAMPLE_WEIGHTS: example_weights_fit.fit,
         }
-        with devices.restored(), programs.notice(f"fit {settings.method}"):
+        with limits.of_command(settings.time_limit), devices.restored(), programs.notice(f"fit {settings.method}"):
             by_method.get(settings.method, boost_fit.fit)(settings, say)
 
     return _command_class()(
@@ -82,7 +82,7 @@ def _evaluate_command() -> Any:
 
     def run(report: str | None, **values: Any) -> None:
         settings = _settings(values)
-        with devices.restored(), programs.notice(f"evaluate {settings.method}"):
+        with limits.of_command(settings.time_limit), devices.restored(), programs.notice(f"evaluate {settings.method}"):
             evaluate(settings, report, say)
 
     report_option = click.Option(["--report"], metavar="FILE", help="Write the table as JSON too.")

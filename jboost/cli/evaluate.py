@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost import drive, outputs
+from jboost import outputs
 from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.cli import (
@@ -21,6 +21,7 @@ from jboost.cli import (
     example_weights_evaluate,
     inputs,
     l0_evaluate,
+    limits,
     pair_evaluate,
     programs,
 )
@@ -52,7 +53,8 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
     notes = () if settings.method in (PAIR, COMBINE, L0) else boost.left_out_notes(source.table)
     notes = example_weights.left_out_notes(source.table) if settings.method == EXAMPLE_WEIGHTS else notes
-    with drive.progress("cross-validation", len(masks)) as on_step:
+    limits.check("reading")
+    with limits.progress("cross-validation", len(masks)) as on_step:
         folds = cross_validate(source, settings, masks, on_step=on_step)
     seconds = {"all": time.perf_counter() - started}
     report: dict[str, Any] = {

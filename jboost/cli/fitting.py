@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from jboost import files, outputs
-from jboost.cli import inputs, programs
+from jboost.cli import inputs, limits, programs
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.cli.output import MODEL, REPORT, check_output, timed
@@ -45,6 +45,7 @@ def begin(settings: Settings) -> Opening:
         assert labels is not None
         assert mapping is not None
         kept, apart = inputs.split_rows(labels, settings.holdout, settings.seed)
+    limits.check("reading")
     return Opening(output, seconds, source, labels, mapping, kept, apart, before)
 
 

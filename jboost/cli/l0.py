@@ -19,7 +19,7 @@ from jboost.base.padding import pad_dataset
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
-from jboost.cli import inputs, sizes
+from jboost.cli import inputs, l0_large, sizes
 from jboost.cli.options import AUTO, Settings
 from jboost.data import binarization, merging
 from jboost.data.binarization import Binarizer
@@ -158,6 +158,7 @@ def fit(
     has_gaps: bool,
     inner: Inner | None = None,
     num_rows: int | None = None,
+    seconds: float | None = None,
     on_step: OnStep | None = None,
 ) -> Found:
     """One fit on the rows where `chosen` [m] is True, equal ones as one; similar sizes share one compilation.
@@ -174,8 +175,11 @@ def fit(
       has_gaps: whether a bit may be NaN, which takes longer.
       inner: of `choosing_folds`, None where there is nothing to choose.
       num_rows: of calls that are to share one compilation, the most distinct rows; None where there is one call.
+      seconds: of the time limit, for this fit; None for all that is left.
       on_step: called after each round, or after each path of margins where there is a choice.
     """
+    if inner is None and l0_large.serves(settings):
+        return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     bits = _widened(bits, sizes.literals(bits.shape[1]))
     inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
@@ -204,6 +208,24 @@ def fit(
     if Status(int(found.fit.status)) is Status.INVALID_INPUT:
         raise ValueError(f"l0 found no vote: {report_room.certificate(found.fit)['explanation']}")
     return found
+
+
+def _fit_large(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    seconds: float | None,
+    on_step: OnStep | None,
+) -> Found:
+    """The vote for one kappa, margin and kind of vote, of rules of one or two literals."""
+    (margin,) = margins(settings, int(chosen.sum()))
+    ((kappa,), (vote,)) = settings.kappa, settings.vote
+    everything = bool(chosen.all())
+    parts = (bits, labels, weights) if everything else (bits[chosen], labels[chosen], None if weights is None else weights[chosen])
+    fitted = l0_large.fit(*parts, settings, _search(vote, settings), margin=margin, on_step=on_step, seconds=seconds)
+    return Found(fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,)), ())
 
 
 @functools.lru_cache

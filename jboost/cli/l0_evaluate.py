@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost.cli import l0, l0_fit
+from jboost.cli import l0, l0_fit, limits
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
@@ -40,6 +40,8 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         bits, held_out, inner = parts[number]
         training_rows = ~held_out
         room: dict[str, Any] = {"num_attributes": binarizers[number].num_bits, "has_gaps": has_gaps, "inner": inner, "num_rows": num_rows}
+        left = limits.left()
+        room["seconds"] = None if left is None else left / (len(masks) - number)
         found = l0.fit(bits, labels, source.weights, training_rows, settings, **room)
         fitted = found.fit
         training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out))

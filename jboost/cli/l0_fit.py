@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from jboost import drive, plots
+from jboost import plots
 from jboost.base.boosting import Ensemble, Fit
-from jboost.cli import fitting, l0
+from jboost.cli import fitting, l0, limits
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.data.table import LabelMapping
@@ -41,7 +41,7 @@ def fit(settings: Settings, say: Any) -> None:
         bits = l0.bits_of(binarizer, rows, settings.precision)
         everything = np.ones(len(kept), bool)
         inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
-    with timed(opening.seconds, "rules"), drive.progress("l0", l0.num_steps(settings)) as on_step:
+    with timed(opening.seconds, "rules"), limits.progress("l0", l0.num_steps(settings)) as on_step:
         has_gaps = bool(np.isnan(bits).any()) or (inner is not None and inner.have_gaps(everything))
         room: dict[str, Any] = {"num_attributes": binarizer.num_bits, "has_gaps": has_gaps, "inner": inner}
         found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **room)

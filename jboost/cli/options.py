@@ -67,6 +67,7 @@ class Settings:
     capacity: int | None
     max_in_play: int
     rounds: int
+    time_limit: float | None
     solver: str
     nu: tuple[float, ...]
     penalty: tuple[float, ...]
@@ -223,7 +224,7 @@ OPTIONS = (
     Option(
         "max_columns",
         int,
-        256,
+        1024,
         "How many rules are held at a time while new ones are sought; more where the status is CAPACITY_LIMIT, and memory grows with it.",
         methods=(L0,),
         low=1,
@@ -301,6 +302,16 @@ OPTIONS = (
         low_open=True,
         metavar="R",
         words=(AUTO,),
+    ),
+    Option(
+        "time_limit",
+        float,
+        None,
+        "Seconds from the start of the command, reading and compilation included, after which long work ends with the best so far; a compilation or "
+        "step that runs ends first. Without it l0 ends after --rounds.",
+        low=0,
+        low_open=True,
+        metavar="SECONDS",
     ),
     Option(
         "tolerance",

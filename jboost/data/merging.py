@@ -75,6 +75,40 @@ def merge_equal(dataset: Dataset, *, num_rows: int | None = None) -> Merged:
     return Merged(merged, jnp.asarray(row_of))
 
 
+def merge_bits(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None) -> Dataset:
+    """`merge_equal` for many rows of 0, 1 and NaN: eight bits to a byte, features of 0 and 1 as uint8 where none is NaN, NumPy arrays.
+
+    Args:
+      bits: [m, N].
+      labels: [m] -1 or +1.
+      weights: [m] not negative, or None.
+
+    >>> import numpy as np
+    >>> merged = merge_bits(np.array([[1, 0], [0, 1], [1, 0]]), np.array([1, -1, 1]), None)
+    >>> merged.features.tolist(), merged.weights.tolist()
+    ([[1, 0], [0, 1]], [2.0, 1.0])
+    """
+    is_gap = np.isnan(bits) if bits.dtype.kind == "f" else np.zeros(bits.shape, bool)
+    parts = [np.packbits(bits == 1, axis=1), (labels > 0).astype(np.uint8)[:, None]]
+    if is_gap.any():
+        parts.append(np.packbits(is_gap, axis=1))
+    packed = np.concatenate(parts, axis=1)
+    packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
+    words = np.ascontiguousarray(packed).view(np.uint64)
+    order = np.lexsort(words.T)
+    starts = np.ones(len(order), bool)
+    starts[1:] = np.any(words[order[1:]] != words[order[:-1]], axis=1)
+    group = np.empty(len(order), np.int64)
+    group[order] = np.cumsum(starts) - 1
+    sums = np.bincount(group, weights=np.ones(len(order)) if weights is None else weights, minlength=int(starts.sum()))
+    first = np.full(int(starts.sum()), len(order))
+    np.minimum.at(first, group, np.arange(len(order)))
+    by_place = np.argsort(first)
+    kept = first[by_place]
+    features = bits[kept] if is_gap.any() else (bits[kept] == 1).astype(np.uint8)
+    return Dataset(features, labels[kept], sums[by_place], np.ones(len(kept), bool))
+
+
 def _as_words(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Each example as one word [k], equal where the examples are."""
     table = np.concatenate([_as_bytes(features), _as_bytes(labels[:, None])], axis=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from concurrent import futures
 from typing import Any, NamedTuple
 
 import jax
@@ -94,6 +95,7 @@ def fit_large(
     tolerance: float = 1e-2,
     max_rounds: int = 100,
     max_columns: int = 1024,
+    max_cuts: int | None = None,
     search: VoteConfig | None = None,
     time_limit: float | None = None,
     on_step: OnStep | None = None,
@@ -114,6 +116,7 @@ def fit_large(
       tolerance: the gap between the bounds on the relaxation at which to stop, relative to the upper one.
       max_rounds: after which it ends with ROUND_LIMIT.
       max_columns: columns held at a time; with many rows fewer are.
+      max_cuts: pair cuts held at a time; None for 2048, and 4096 where rows are many.
       search: how the final vote is found, as of `fit`: `SearchConfig()`, whose `max_hypotheses` counts and whose
         `max_moves` is ignored, or `RelaxedConfig()`.
       time_limit: seconds from the call on, compilation included; None for none. A running step ends first.
@@ -136,17 +139,19 @@ def fit_large(
     True
     """
     clock = _Clock(time_limit)
-    rho, config = _check_options(learner, margin, tolerance, max_rounds, max_columns, search, time_limit, on_step)
+    rho, config = _check_options(learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step)
     table, rows = make_table(dataset, learner, rho)
-    run = _Run(table, config, tolerance, max_rounds, clock, on_step)
-    run.find_first_vote()
-    status = run.close_gap(max_columns)
+    run = _Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
+    with futures.ThreadPoolExecutor(2) as threads:  # programs that do not depend on each other compile side by side
+        run.begin_compiling(threads, max_columns)
+        run.find_first_vote()
+        status = run.close_gap(max_columns)
     run.finish()
     return _conclude(run, learner, rows, len(np.asarray(dataset.labels)), status)
 
 
 def _check_options(
-    learner: Any, margin: ArrayLike, tolerance: float, max_rounds: int, max_columns: int,
+    learner: Any, margin: ArrayLike, tolerance: float, max_rounds: int, max_columns: int, max_cuts: int | None,
     search: Any, time_limit: float | None, on_step: Any,
 ) -> tuple[float, VoteConfig]:
     """The margin and the kind of vote. Raises ValueError, naming the argument."""
@@ -162,6 +167,8 @@ def _check_options(
     check.number("tolerance", tolerance, low=0)
     check.count("max_rounds", max_rounds, low=1)
     check.count("max_columns", max_columns, low=1)
+    if max_cuts is not None:
+        check.count("max_cuts", max_cuts, low=1)
     if time_limit is not None:
         check.number("time_limit", time_limit, low=0)
     check.watcher("on_step", on_step)
@@ -240,13 +247,15 @@ class _Run:
     """One fit: the best vote, the relaxations, and what the watcher says."""
 
     def __init__(
-        self, table: Table, search: VoteConfig, tolerance: float, max_rounds: int, clock: _Clock, on_step: OnStep | None
+        self, table: Table, search: VoteConfig, tolerance: float, max_rounds: int, max_cuts: int | None,
+        clock: _Clock, on_step: OnStep | None,
     ) -> None:
         self.table = table
         self.search = search
         self.most = search.max_hypotheses
         self.tolerance = tolerance
         self.max_rounds = max_rounds
+        self.max_cuts = max_cuts
         self.clock = clock
         self.on_step = on_step
         self.vote = votes.constant(table)
@@ -256,6 +265,7 @@ class _Run:
         self.upper_bound = np.inf  # of the relaxation over all rows
         self.point: PrimalPoint | None = None  # that attains it
         self.trace: list[tuple[float, float]] = []
+        self.compiling: dict[str, futures.Future[None]] = {}
         self.is_stopped = False  # by the watcher
         self.spent_on_votes = 0.0
         self.spent_on_bounds = 0.0  # over all rows, from points of a part
@@ -264,6 +274,23 @@ class _Run:
     def goes_on(self) -> bool:
         """Whether neither the watcher nor the clock ends the fit."""
         return not self.is_stopped and self.clock.left > 0
+
+    def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
+        """The master and the search for votes, where their sizes are known before there is a first vote."""
+        stage = proof.first_rows(self.table, _stages(len(self.table.labels))[0])
+        size, capacity = relax.size_of(len(stage.labels)), _capacity(stage, max_columns)
+        if size is not None and len(self.table.costs):
+            self.compiling["master"] = threads.submit(relax.warm_up, size, capacity, self._num_cuts(len(stage.labels)))
+        if len(self.table.costs):
+            self.compiling["votes"] = threads.submit(votes.warm_up, len(self.table.labels), self.most)
+
+    def _compiled(self, name: str) -> None:
+        """Waits for a program that is being compiled."""
+        if name in self.compiling:
+            self.compiling.pop(name).result()
+
+    def _num_cuts(self, num_rows: int) -> int:
+        return self.max_cuts or (_CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS)
 
     def tell(self, phase: str) -> None:
         """Shows where the fit stands, and notes whether the watcher ends it."""
@@ -352,7 +379,8 @@ class _Run:
     def _rounds(self, relaxation: Relaxation, phase: str) -> Status:
         num_rows = len(relaxation.table.labels)
         is_whole = num_rows == len(self.table.labels)
-        capacity = _CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS
+        capacity = self._num_cuts(num_rows)
+        self._compiled("master")
         per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
         tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
         last, idle = 0.0, 0
@@ -399,18 +427,20 @@ class _Run:
     def take_from_point(self, relaxation: Relaxation) -> None:
         """A better vote from the columns of the relaxation, in a part of the time."""
         budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
-        if budget > 0:
+        is_compiled = "votes" not in self.compiling or self.compiling["votes"].done()
+        if budget > 0 and is_compiled:
             self.improve_vote(relaxation, begin=_STARTS_AT_ONCE * relaxation.num_rounds, count=_STARTS_AT_ONCE, seconds=budget)
 
     def improve_vote(self, relaxation: Relaxation, begin: int, count: int, seconds: float) -> None:
         """The local search from the best vote, and from so many of the starting points that the relaxation and the first rules give."""
         since = self.clock.elapsed
+        self._compiled("votes")
         problem = self._problem(relaxation)
         held = relaxation.pool
         starts = [votes.start_from(problem, self.vote)]
         for values in (held.coefficients[:-2], held.selected):
             given = self._in_problem(problem, relaxation, values)
-            starts += [given, *integer.sparse_starts(given)]
+            starts += [jnp.asarray(row) for row in np.asarray(votes.starting_points(given))]
         others = [starts[1 + place % (len(starts) - 1)] for place in range(begin, begin + count)]
         for start in [starts[0], *others]:
             loss = np.inf

@@ -9,7 +9,6 @@ duals from which pricing finds useful columns, and every bound is proven elsewhe
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -38,6 +37,14 @@ class Program(NamedTuple):
     margin: Array  # [] rho
 
 
+def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
+    """A program of these sizes without rows, columns and cuts: to compile with."""
+    rows, columns, cuts = (jnp.zeros((size,), jnp.float32) for size in (num_rows, num_columns, num_cuts))
+    zero, ends = jnp.zeros((), jnp.float32), jnp.zeros((num_cuts,), jnp.int32)
+    tables = jnp.zeros((num_rows, num_columns), jnp.float32), jnp.zeros((num_cuts, num_columns), jnp.float32)
+    return Program(*tables, ends, ends, cuts, columns, zero, rows, rows, columns > 0, zero)
+
+
 class Point(NamedTuple):
     """Both sides."""
 
@@ -58,15 +65,15 @@ class _State(NamedTuple):
     count: Array  # [] int32
 
 
-@functools.partial(jax.jit, static_argnames=("num_iterations",))
-def improve(program: Program, start: Point, primal_weight: Array, *, num_iterations: int) -> Point:
+@jax.jit
+def improve(program: Program, start: Point, primal_weight: Array, num_iterations: Array) -> Point:
     """The point after so many iterations.
 
     Args:
       program: U columns, n rows, K cuts.
       start: any point.
       primal_weight: [] the ratio of dual to primal step sizes.
-      num_iterations: static.
+      num_iterations: [] int32.
     """
     sizes = _step_sizes(program, primal_weight)
     dtype = program.margins.dtype

@@ -112,8 +112,8 @@ def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
     """The best bound over some values of alpha; duals are feasible ones, with their prices."""
     edges, slack = prices.edges, prices.slack
     costs = table.costs[None, :]
-    least = max(float(np.max(edges - costs, initial=0.0)) + slack, prices.of_constants - table.constant_cost, 0.0)
-    most = max(float(np.max(edges + prices.rewards - costs, initial=0.0)) + slack, least)
+    least = max(float(np.max(edges - costs, initial=-np.inf)) + slack, prices.of_constants - table.constant_cost)
+    most = max(float(np.max(edges + prices.rewards - costs, initial=-np.inf)) + slack, least)
     levels = least + (most - least) * np.linspace(0, 1, _NUM_LEVELS) ** 2
     base = table.margin * float(duals.example_weights.sum())
     best = (-np.inf, 0.0, duals.cuts.weights)

@@ -29,6 +29,7 @@ _CHEAP_PASS = 4_000_000_000  # products up to which the slacks are tightened by 
 _LARGEST_PASS = 10_000_000_000  # products of a pass; with more, columns of small mu are left out of the point
 _LEAST_COLUMNS = 8
 _GIVEN_UP = 1 - 1e-6  # a slack from which a row meets all its cuts
+_FEW_ROWS = 4096  # up to which the master works on rows: its size stays the same
 _NO_PATTERNS = 0.9  # of the rows: with more patterns the master works on rows
 
 
@@ -128,9 +129,25 @@ def as_either(duals: Duals, labels: np.ndarray) -> Duals:
     return Duals(duals.example_weights, duals.cuts._replace(inside=positive, outside=negative), True)
 
 
+def size_of(num_rows: int) -> int | None:
+    """The rows of the program of so many rows, None where it depends on their patterns."""
+    return _size(num_rows) if num_rows <= _FEW_ROWS else None
+
+
+def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
+    """Compiles the master of these sizes, and the products that price with it."""
+    program = master.nothing(num_rows, num_columns, num_cuts)
+    sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
+    start = master.Point(*(jnp.zeros((size,), jnp.float32) for size in sizes))
+    master.improve(program, start, jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32))
+
+
 def _patterns(state: Relaxation) -> Patterns:
-    """Rows that agree on all columns held, or the rows themselves where hardly any do."""
+    """Rows that agree on all columns held, or the rows themselves where they are few, or hardly any do."""
     labels, weights = state.table.labels, state.table.weights
+    if len(labels) <= _FEW_ROWS:
+        rows = np.arange(len(labels), dtype=np.int32)
+        return Patterns(rows, rows, weights)
     positive, negative = np.flatnonzero(labels > 0), np.flatnonzero(labels < 0)
     found = patterns.find(state.pool.covered[:, state.pool.is_used], positive, negative, weights)
     if len(found.rows) > _NO_PATTERNS * len(labels):
@@ -149,7 +166,7 @@ def _solve_master(state: Relaxation, grouped: Patterns, capacity: int) -> float:
     entries = size * width
     iterations = _ITERATIONS[int(entries > _CHEAP) + int(entries > _DEAR)]
     weight = jnp.asarray(state.primal_weight / unit, program.margins.dtype)
-    found = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), master.improve(program, start, weight, num_iterations=iterations))
+    found = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), master.improve(program, start, weight, jnp.asarray(iterations, jnp.int32)))
     number = len(grouped.rows)
     state.pool.coefficients, state.pool.extra = found.coefficients.copy(), found.extra * state.pool.is_used
     state.slacks = found.slacks[:number][grouped.of_row]

@@ -153,15 +153,23 @@ def warm_up(num_patterns: int, most: int | None) -> None:
     zeros = jnp.zeros((num_columns,), dtype)
     nothing = integer.Instance(
         jnp.zeros((num_columns, size), dtype), jnp.zeros((size,), dtype), zeros,
-        jnp.arange(num_columns) < 1, jnp.ones((), dtype),
+        jnp.asarray(np.arange(num_columns) < 1), jnp.ones((), dtype),
     )
-    _search(nothing, zeros.at[0].set(1.0), config=_config(most))
+    start = jnp.asarray(np.arange(num_columns) < 1, dtype)
+    starting_points(start)
+    _search(nothing, start, config=_config(most))
 
 
 def from_relaxation(problem: Problem, coefficients: np.ndarray, config: relaxed.RelaxedConfig) -> Vote:
     """The vote of few rules that is next to the scores of the relaxation (see `relaxed`)."""
     values = jnp.asarray(coefficients, problem.instance.costs.dtype)
     return _vote(problem, _find_relaxed(problem.instance, values, config=config))
+
+
+@jax.jit
+def starting_points(coefficients: Array) -> Array:
+    """Coefficients [n] as they are, and the largest few of them, [s, n]."""
+    return jnp.concatenate([coefficients[None], integer.sparse_starts(coefficients)])
 
 
 def _config(most: int | None) -> integer.SearchConfig:
