@@ -240,7 +240,7 @@ def test_the_vote_is_the_one_asked_for(run, monkeypatch, arguments, search):
         asked.update(options)
         raise ValueError("seen")
 
-    monkeypatch.setattr(jboost.l0, "fit", fit)
+    monkeypatch.setattr(jboost.l0, "fit_large", fit)
     code, out, err = run("fit", *DATA, *QUICK, *arguments, "--output", "unseen")
     assert (code, out) == (2, "")
     assert "seen" in err

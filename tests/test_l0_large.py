@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -10,7 +11,10 @@ from scipy import optimize, sparse
 
 import jboost
 from jboost.base.types import Dataset
-from jboost.l0.large import fit
+from jboost.data import merging
+from jboost.l0.large import fit, patterns
+from jboost.monomials import products
+from jboost.base.status import Status
 
 KAPPA = 0.4
 
@@ -151,3 +155,184 @@ def test_fit_large_bounds_hold_of_highs_optimum(seed: int) -> None:
 def test_fit_large_bounds_hold_of_highs_optimum_on_300_tables(block: int) -> None:
     for seed in range(6 + 50 * block, 56 + 50 * block):
         one_instance(seed)
+
+
+def rewards_by_brute_force(table: np.ndarray, inside, outside, values) -> np.ndarray:
+    """The sum over pairs of rows of what each two literals are paid, from the dense matrix of pairs."""
+    dense = np.zeros((len(table),) * 2)
+    np.add.at(dense, (inside, outside), values)
+    covers = table[:, :, None] & table[:, None, :]
+    return np.einsum("iab,ij,jab->ab", covers.astype(float), dense, (~covers).astype(float))
+
+
+def one_pricing(seed: int) -> None:
+    """Sums and rewards of one random table against a dense matrix of all pairs."""
+    rng = np.random.default_rng(seed)
+    rows, bits, cuts = int(rng.integers(1, 12)), int(rng.integers(1, 5)), int(rng.integers(0, 20))
+    features = (rng.random((rows, bits)) < 0.5).astype(float)
+    features[rng.random((rows, bits)) < 0.3 * (seed % 2)] = np.nan
+    literals = products.literals_of(features)
+    table = np.concatenate([features == 1, features == 0], axis=1)
+    values = rng.normal(size=rows)
+    assert np.allclose(products.sums(literals, values), (table * values[:, None]).T @ table, atol=1e-12)
+    inside, outside, amounts = rng.integers(0, rows, cuts), rng.integers(0, rows, cuts), rng.random(cuts)
+    found = products.rewards(literals, inside, outside, amounts)
+    assert np.allclose(found, rewards_by_brute_force(table, inside, outside, amounts), atol=1e-12)
+    listed = products.every_monomial(literals, products.sums(literals, np.ones(rows)), 2)
+    covers = table[:, listed.first] & table[:, listed.second]
+    assert np.array_equal(literals.covers(listed.first, listed.second), covers)
+    distinct = {tuple(column) for column in covers.T} | {(False,) * rows, (True,) * rows}
+    every = {tuple(np.logical_and(table[:, a], table[:, b])) for a in range(2 * bits) for b in range(2 * bits)}
+    assert every <= distinct  # what is left out covers what another monomial of fewer literals does
+
+
+def test_sums_and_rewards_match_the_dense_matrix_of_pairs() -> None:
+    for seed in range(200):
+        one_pricing(seed)
+
+
+@pytest.mark.slow
+def test_sums_and_rewards_match_the_dense_matrix_of_pairs_on_2000_tables() -> None:
+    for seed in range(200, 2200):
+        one_pricing(seed)
+
+
+def test_spread_duals_keep_the_sums_of_patterns_and_the_capacity_of_rows() -> None:
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        of_row = np.sort(rng.integers(0, 4, 20)).astype(np.int32)
+        of_row = np.unique(of_row, return_inverse=True)[1].astype(np.int32)[rng.permutation(20)]
+        number = int(of_row.max()) + 1
+        capacity = rng.random(20)
+        sums = np.bincount(of_row, capacity, number)
+        pairs = np.array(list(itertools.permutations(range(number), 2)))
+        duals = rng.random(len(pairs))
+        load = np.bincount(pairs.ravel(), np.repeat(duals, 2), number)
+        duals *= np.min(sums / np.maximum(load, 1e-9)) * 0.999
+        groups = patterns.Patterns(np.arange(number), of_row, sums)
+        found = patterns.spread(groups, capacity, pairs[:, 0], pairs[:, 1], duals)
+        used = np.bincount(found.inside, found.weights, 20) + np.bincount(found.outside, found.weights, 20)
+        assert np.all(used <= capacity + 1e-9)
+        again = np.zeros((number, number))
+        np.add.at(again, (of_row[found.inside], of_row[found.outside]), found.weights)
+        assert np.allclose(again[pairs[:, 0], pairs[:, 1]], duals, atol=1e-9)
+
+
+def make(features, labels, weights=None) -> Dataset:
+    size = len(labels)
+    return Dataset(np.asarray(features), np.asarray(labels), np.ones(size) if weights is None else np.asarray(weights), np.ones(size, bool))
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "loss"),
+    [
+        ([[0.0]], [1], 0.0),  # one row
+        ([[0.0], [1.0]], [1, -1], None),
+        ([[1.0], [1.0]], [1, -1], 1.0),  # equal rows of both classes
+        ([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1, 1, 1], 0.0),  # one class
+        ([[1.0], [1.0], [1.0]], [1, -1, -1], 1.0),  # a constant column
+        ([[np.nan], [np.nan]], [1, -1], 1.0),
+    ],
+)
+def test_fit_large_of_small_and_degenerate_tables(features, labels, loss) -> None:
+    data = make(features, labels)
+    fitted = fit.fit_large(data, jboost.learners.monomials(1, kappa=KAPPA), margin=0.2)
+    certificate = fitted.certificate
+    assert 0 <= certificate.lower_bound <= certificate.upper_bound + 1e-9
+    assert 0 <= certificate.integer_lower_bound <= certificate.integer_upper_bound + 1e-6
+    if loss is not None:
+        assert certificate.integer_upper_bound == pytest.approx(loss)
+    assert int(fitted.status) == Status.OPTIMAL
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1e6])
+def test_fit_large_scales_with_weights(scale: float) -> None:
+    features, labels, weights = random_table(3, num_rows=20, num_bits=3)
+    learner = jboost.learners.monomials(2, kappa=0.0)
+    found = fit.fit_large(make(features, labels, weights * scale), learner, margin=0.2).certificate
+    assert found.lower_bound <= found.upper_bound
+    assert found.integer_lower_bound <= found.integer_upper_bound * (1 + 1e-6)
+
+
+def test_fit_large_votes_cost_what_the_certificate_says() -> None:
+    features, labels, weights = random_table(11, num_rows=60, num_bits=4)
+    learner = jboost.learners.monomials(2, kappa=KAPPA)
+    margin = 0.1
+    fitted = fit.fit_large(make(features, labels, weights), learner, margin=margin, search=jboost.l0.SearchConfig(max_hypotheses=2))
+    scores = np.asarray(jboost.predict_scores(fitted.ensemble, features), float)
+    prices = np.asarray(learner.price_list(4, int((weights > 0).sum())), float)
+    used = np.asarray(fitted.ensemble.votes)[:, 0] > 0
+    orders = np.abs(np.asarray(fitted.ensemble.hypotheses.literals)).sum(axis=1)
+    assert used.sum() <= 2
+    loss = weights[labels * scores < margin].sum() + prices[orders[used] - 1].sum()
+    assert fitted.certificate.integer_upper_bound == pytest.approx(loss, rel=1e-6)
+
+
+def test_fit_large_stops_at_the_time_limit_and_when_the_watcher_says_so() -> None:
+    features, labels, weights = random_table(5, num_rows=200, num_bits=4)
+    data, learner = make(features, labels, weights), jboost.learners.monomials(2, kappa=0.1)
+    seen = []
+
+    def watch(state, info) -> bool:
+        seen.append(info)
+        return info.num_rounds < 1
+
+    stopped = fit.fit_large(data, learner, margin=0.1, tolerance=0.0, on_step=watch)
+    assert int(stopped.status) == Status.TIME_LIMIT and seen[-1].num_rounds == 1
+    assert stopped.certificate.lower_bound <= stopped.certificate.upper_bound
+    assert all(later.best_loss <= earlier.best_loss for earlier, later in itertools.pairwise(seen))
+    begin = time.monotonic()
+    limited = fit.fit_large(data, learner, margin=0.1, tolerance=0.0, time_limit=0.0)
+    assert int(limited.status) == Status.TIME_LIMIT and time.monotonic() - begin < 60
+    assert limited.certificate.integer_upper_bound < np.inf
+
+
+def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
+    monkeypatch.setattr(fit, "_FIRST_ROWS", 64)
+    features, labels, weights = random_table(7, num_rows=400, num_bits=4)
+    learner = jboost.learners.monomials(2, kappa=KAPPA)
+    fitted = fit.fit_large(make(features, labels, weights), learner, margin=0.1, tolerance=1e-2)
+    outputs, orders = outputs_and_orders(features, 2)
+    prices = np.asarray(learner.price_list(4, int((weights > 0).sum())), float)
+    costs = np.where(orders == 0, 0.0, prices[orders - 1])
+    certificate = fitted.certificate
+    again = recomputed_lower_bound(certificate.proof, outputs, labels, costs, weights, 0.1)
+    assert again >= float(certificate.lower_bound) - 1e-6
+    assert certificate.lower_bound <= certificate.upper_bound
+    assert int(fitted.status) == Status.OPTIMAL
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"learner": "stumps"}, "learner is a Stumps: expected jboost.learners.monomials"),
+        ({"learner": "three"}, "learner.max_order is 3"),
+        ({"margin": 0.0}, "margin is 0"),
+        ({"max_rounds": 0}, "max_rounds is 0"),
+        ({"max_cuts": 0}, "max_cuts is 0"),
+        ({"time_limit": -1.0}, "time_limit is -1"),
+        ({"features": [[2.0], [0.0]]}, r"features\[0, 0\] is 2: expected 0, 1 or NaN"),
+        ({"labels": [3, -1]}, r"labels\[0\] is 3: expected \+1 or -1"),
+        ({"weights": [-1.0, 1.0]}, r"weights\[0\] is -1.0: expected a finite number from 0 up"),
+        ({"weights": [0.0, 0.0]}, "dataset has no examples that count"),
+    ],
+)
+def test_fit_large_names_what_is_wrong(change, message) -> None:
+    learners = {"stumps": jboost.learners.stumps(), "three": jboost.learners.monomials(3)}
+    options = {"margin": 0.1} | {name: value for name, value in change.items() if name in ("margin", "max_rounds", "max_cuts", "time_limit")}
+    data = make(change.get("features", [[1.0], [0.0]]), change.get("labels", [1, -1]), change.get("weights"))
+    with pytest.raises(ValueError, match=message):
+        fit.fit_large(data, learners.get(change.get("learner"), jboost.learners.monomials(1)), **options)
+
+
+def test_merge_bits_matches_merge_equal() -> None:
+    rng = np.random.default_rng(0)
+    for gaps in (0.0, 0.3):
+        bits = (rng.random((60, 3)) < 0.5).astype(np.float32)
+        bits[rng.random(bits.shape) < gaps] = np.nan
+        labels, weights = np.where(rng.random(60) < 0.5, 1, -1), rng.integers(1, 4, 60).astype(np.float32)
+        found = merging.merge_bits(bits, labels, weights)
+        expected = merging.merge_equal(jboost.make_dataset(bits, labels, weights=weights)).dataset
+        assert np.array_equal(found.features.astype(float), np.asarray(expected.features, float), equal_nan=True)
+        assert np.array_equal(found.labels, np.asarray(expected.labels))
+        assert np.array_equal(found.weights, np.asarray(expected.weights))
