@@ -6,6 +6,7 @@ cuts that it serves. The printed (21) leaves out the 0. So there are two questio
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ from jboost.base.types import Array, PyTree
 from jboost.l0 import certify
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.types import L0Relaxation
+from jboost.monomials.short import Rewards
 
 _NUM_MATRICES = 16  # of pairs, in memory while a question is answered
 _MOST_SPARED = 1e30  # what no sum of weights exceeds
@@ -96,19 +98,33 @@ def ask(learner: Any, state: PyTree, asked: Asked, relaxation: L0Relaxation, eit
 
     It may say by a method `never_abstains(state)`, [] bool, that no hypothesis answers 0 on an example.
     """
-    weights = asked.example_weights
-    declared = getattr(learner, "never_abstains", None)
-    pairs = pair_matrix(asked, either, False if declared is None else declared(state))
-    prices = learner.prices(state)
+    weights, prices = asked.example_weights, learner.prices(state)
+    propose = _question(learner, state, asked, prices, either)
 
     def answer(state: PyTree, weights: Array) -> tuple[PyTree, tuple[PyTree, Array, Array, Array]]:
-        said = learner.propose(state, weights, pair_weights=pairs, costs=prices)
+        said = propose(state, weights)
         return said.state, (said.hypotheses, said.outputs, said.values, said.upper_bound)
 
     state, (hypotheses, outputs, values, bounds) = loops.scan(answer, state, jnp.stack([weights, jnp.zeros_like(weights)]))
     hypotheses, outputs, values = jax.tree.map(jnp.concatenate, (hypotheses, outputs, values))
     costs = jax.vmap(lambda hypothesis: learner.price(state, hypothesis))(hypotheses)
     return Priced(hypotheses, outputs, costs, values, bounds[0], bounds[1], learner.least_price(state), prices, state, asked, relaxation)
+
+
+def _question(learner: Any, state: PyTree, asked: Asked, prices: Array, either: Array | bool) -> Callable[[PyTree, Array], Any]:
+    """What proposes under example weights: for the list of pairs, where the learner takes that, else for the matrix of all."""
+    if hasattr(learner, "values_all") and learner.values_all(state):
+        rewards = pair_list(asked, either)
+        return lambda state, weights: learner.propose_for_pairs(state, weights, rewards, prices)
+    declared = getattr(learner, "never_abstains", None)
+    pairs = pair_matrix(asked, either, False if declared is None else declared(state))
+    return lambda state, weights: learner.propose(state, weights, pair_weights=pairs, costs=prices)
+
+
+def pair_list(asked: Asked, either: Array | bool = False) -> Rewards:
+    """The duals of the cuts of hypotheses that may abstain, by pairs (i, i'), and by (i', i) where a cut counts either way, [2 K]."""
+    back = jnp.where(either, asked.pair_weights, 0.0)
+    return Rewards(jnp.concatenate([asked.pairs, asked.pairs[:, ::-1]]), jnp.concatenate([asked.pair_weights, back]))
 
 
 def reduced_costs(margins: Array, costs: Array, solved: L0Relaxation, either: Array | bool = False) -> Array:

@@ -18,6 +18,8 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.monomials import SearchConfig, costs, covers, maximum_agreement
 from jboost.monomials.costs import CostFunction
+from jboost.monomials.short import MOST_LITERALS, Rewards, best_of_all
+from jboost.monomials.types import MonomialSolution
 
 _MOST_BYTES = 1 << 30  # of the list of all monomials
 
@@ -84,10 +86,27 @@ class Monomials:
         """`propose`, with the best monomials that a beam search finds where one of them has an edge above `enough` []; nothing is proven then."""
         return self._answer(state, example_weights, enough=enough)
 
+    def values_all(self, state: MonomialsState) -> bool:
+        """Whether `propose_for_pairs` answers: up to two literals out of not too many are all valued at once."""
+        return self.max_order is not None and self.max_order <= 2 and 2 * state.features.shape[1] <= MOST_LITERALS
+
+    def propose_for_pairs(self, state: MonomialsState, example_weights: Array, rewards: Rewards, costs: Array) -> Proposal:
+        """`propose` with rewards for a list of pairs of examples: no matrix of all pairs is made."""
+        weights = jnp.where(state.mask, example_weights, 0)
+        features = jnp.where(state.mask[:, None], state.features, 0)
+        found = best_of_all(
+            features, state.labels, weights, rewards, costs, num_best=self.config.num_best, takes_missing=self.config.missing
+        )
+        return self._proposal(state, found, example_weights)
+
     def _answer(self, state: MonomialsState, example_weights: Array, **question: Array | None) -> Proposal:
         found = maximum_agreement(
             state.features, state.labels, example_weights, max_order=self.max_order, mask=state.mask, config=self.config, **question
         )
+        return self._proposal(state, found, example_weights)
+
+    def _proposal(self, state: MonomialsState, found: MonomialSolution, example_weights: Array) -> Proposal:
+        """The monomials of a solution, with their outputs on the examples."""
         best = Monomial(found.others.literals, found.others.signs)
         outputs = jnp.where(covers(best.literals, state.features), best.sign[:, None], 0).astype(example_weights.dtype)
         outputs = jnp.where(found.status == int(Status.INVALID_INPUT), jnp.nan, outputs)

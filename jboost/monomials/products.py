@@ -48,9 +48,7 @@ class Literals(NamedTuple):
         """Which rows satisfy each of the literals [k]: [m', k] uint8."""
         return self.base[rows][:, self.sources[literals]] ^ self.is_negated[literals].astype(np.uint8)
 
-    def covers(
-        self, first: np.ndarray, second: np.ndarray, rows: np.ndarray | slice = slice(None)
-    ) -> np.ndarray:
+    def covers(self, first: np.ndarray, second: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
         """Which rows satisfy both literals of each monomial [k]: [m', k] uint8."""
         distinct, places = np.unique(np.concatenate([first, second]), return_inverse=True)
         table = self.columns(distinct, rows)
@@ -98,9 +96,7 @@ def sums(literals: Literals, values: np.ndarray) -> np.ndarray:
     return combinations @ _gram(literals.base, values) @ combinations.T
 
 
-def rewards(
-    literals: Literals, inside: np.ndarray, outside: np.ndarray, values: np.ndarray
-) -> np.ndarray:
+def rewards(literals: Literals, inside: np.ndarray, outside: np.ndarray, values: np.ndarray) -> np.ndarray:
     """The sum of values [K] over pairs of rows, one inside the cover of two literals and one outside, [L, L] float64.
 
     Args:

@@ -151,8 +151,15 @@ def fit_large(
 
 
 def _check_options(
-    learner: Any, margin: ArrayLike, tolerance: float, max_rounds: int, max_columns: int, max_cuts: int | None,
-    search: Any, time_limit: float | None, on_step: Any,
+    learner: Any,
+    margin: ArrayLike,
+    tolerance: float,
+    max_rounds: int,
+    max_columns: int,
+    max_cuts: int | None,
+    search: Any,
+    time_limit: float | None,
+    on_step: Any,
 ) -> tuple[float, VoteConfig]:
     """The margin and the kind of vote. Raises ValueError, naming the argument."""
     if not isinstance(learner, Monomials):
@@ -190,8 +197,13 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
     is_priced = costs < np.inf
     listed = products.Listed(listed.first[is_priced], listed.second[is_priced])
     table = Table(
-        literals, listed, costs[is_priced], np.sign(labels[rows]).astype(np.int8),
-        weights[rows].astype(np.float64), margin, float(learner.constant_cost),
+        literals,
+        listed,
+        costs[is_priced],
+        np.sign(labels[rows]).astype(np.int8),
+        weights[rows].astype(np.float64),
+        margin,
+        float(learner.constant_cost),
     )
     return table, rows
 
@@ -222,9 +234,7 @@ def _check_values(features: np.ndarray, labels: np.ndarray, weights: np.ndarray,
         if values.dtype.kind == "f":
             wrong &= ~np.isnan(values)
         for row in np.flatnonzero(wrong)[:1]:
-            raise ValueError(
-                f"features[{row}, {column}] is {values[row]:g}: expected 0, 1 or NaN; jboost.data.binarization makes such attributes"
-            )
+            raise ValueError(f"features[{row}, {column}] is {values[row]:g}: expected 0, 1 or NaN; jboost.data.binarization makes such attributes")
 
 
 class _Clock:
@@ -247,8 +257,14 @@ class _Run:
     """One fit: the best vote, the relaxations, and what the watcher says."""
 
     def __init__(
-        self, table: Table, search: VoteConfig, tolerance: float, max_rounds: int, max_cuts: int | None,
-        clock: _Clock, on_step: OnStep | None,
+        self,
+        table: Table,
+        search: VoteConfig,
+        tolerance: float,
+        max_rounds: int,
+        max_cuts: int | None,
+        clock: _Clock,
+        on_step: OnStep | None,
     ) -> None:
         self.table = table
         self.search = search
@@ -541,8 +557,14 @@ def _conclude(run: _Run, learner: Monomials, rows: np.ndarray, num_rows: int, st
     integer_lower = 0.0 if second is None else second.lower_bound
     upper = np.asarray(run.upper_bound)
     certificate = LargeCertificate(
-        np.asarray(first.lower_bound), upper, upper, proven.example_weights, np.asarray(integer_lower),
-        np.asarray(vote.loss), proven, _proof(None if second is None else second.proven, rows, num_rows),
+        np.asarray(first.lower_bound),
+        upper,
+        upper,
+        proven.example_weights,
+        np.asarray(integer_lower),
+        np.asarray(vote.loss),
+        proven,
+        _proof(None if second is None else second.proven, rows, num_rows),
         _point(table, run.point, rows, num_rows),
     )
     trace = np.asarray(run.trace or [(0.0, np.inf)], np.float64)

@@ -83,9 +83,7 @@ def improve(program: Program, start: Point, primal_weight: Array, num_iterations
         length = jnp.sqrt(jnp.sum((state.point - moved) ** 2 / sizes))  # in the norm in which the method contracts
         first = jnp.where(state.age == 0, length, state.first_move)
         restarts = (state.age > 0) & (
-            (length <= _ENOUGH * first)
-            | ((length <= _SOME * first) & (length > state.last_move))
-            | (state.age >= _TOO_LONG * state.count)
+            (length <= _ENOUGH * first) | ((length <= _SOME * first) & (length > state.last_move)) | (state.age >= _TOO_LONG * state.count)
         )
         share = (state.age + 1) / (state.age + 2)
         mean = share * (2 * moved - state.point) + (1 - share) * state.anchor

@@ -42,9 +42,7 @@ def find(covered: np.ndarray, positive: np.ndarray, negative: np.ndarray, weight
     return Patterns(np.concatenate(rows), of_row, np.bincount(of_row, weights=weights, minlength=count))
 
 
-def spread(
-    patterns: Patterns, capacity: np.ndarray, first: np.ndarray, second: np.ndarray, duals: np.ndarray
-) -> RowCuts:
+def spread(patterns: Patterns, capacity: np.ndarray, first: np.ndarray, second: np.ndarray, duals: np.ndarray) -> RowCuts:
     """Duals of cuts between patterns as duals between rows, none of which takes more than its capacity.
 
     The rows of a pattern stand on a line, each as long as its capacity, and so do the cuts of the
@@ -79,10 +77,7 @@ def spread(
     middles = points + lengths / 2
     cut = np.minimum(np.searchsorted(finish, middles, side="right"), len(duals) - 1)
     offset = middles - start[cut]
-    inside, outside = (
-        order[np.minimum(np.searchsorted(ends, line[cut] + offset, side="right"), len(order) - 1)]
-        for line in (of_first, of_second)
-    )
+    inside, outside = (order[np.minimum(np.searchsorted(ends, line[cut] + offset, side="right"), len(order) - 1)] for line in (of_first, of_second))
     keeps = lengths > 0
     keeps &= (patterns.of_row[inside] == first[cut]) & (patterns.of_row[outside] == second[cut])
     return RowCuts(inside[keeps].astype(np.int32), outside[keeps].astype(np.int32), lengths[keeps])

@@ -188,5 +188,3 @@ def most_promising(pool: Pool, reduced: np.ndarray, per_sign: int) -> Columns:
         values.append(values_of_sign[best])
     order = np.argsort(np.concatenate(values))
     return Columns(np.concatenate(places)[order].astype(np.int64), np.concatenate(signs)[order])
-
-

@@ -195,9 +195,7 @@ def _cuts_of_patterns(state: Relaxation, grouped: Patterns) -> tuple[np.ndarray,
     return first, second, cuts.duals
 
 
-def _program(
-    state: Relaxation, grouped: Patterns, ends: tuple[np.ndarray, np.ndarray], size: int, capacity: int, unit: float
-) -> master.Program:
+def _program(state: Relaxation, grouped: Patterns, ends: tuple[np.ndarray, np.ndarray], size: int, capacity: int, unit: float) -> master.Program:
     dtype = np.dtype("float32")
     table, held = state.table, state.pool
     covered = held.covered[grouped.rows] * held.is_used.astype(np.uint8)
@@ -223,9 +221,7 @@ def _program(
     )
 
 
-def _served(
-    covered: np.ndarray, signs: np.ndarray, labels: np.ndarray, ends: tuple[np.ndarray, np.ndarray], is_either: bool
-) -> np.ndarray:
+def _served(covered: np.ndarray, signs: np.ndarray, labels: np.ndarray, ends: tuple[np.ndarray, np.ndarray], is_either: bool) -> np.ndarray:
     """Which columns serve which cuts, [K, U]: those of the sign of the first end that cover it and not the second."""
     own, other = covered[ends[0]], covered[ends[1]]
     of_first = labels[ends[0]][:, None] == signs[None, :]
@@ -233,9 +229,7 @@ def _served(
     return forth | ((other > own) & ~of_first) if is_either else forth
 
 
-def _start(
-    state: Relaxation, grouped: Patterns, duals: np.ndarray, size: int, capacity: int, unit: float
-) -> master.Point:
+def _start(state: Relaxation, grouped: Patterns, duals: np.ndarray, size: int, capacity: int, unit: float) -> master.Point:
     dtype, number = np.float32, len(grouped.rows)
     slacks, weights = np.zeros(size), np.zeros(size)
     share = state.table.weights / np.where(grouped.weights > 0, grouped.weights, 1)[grouped.of_row]
@@ -269,9 +263,7 @@ def mixture(state: Relaxation) -> Mixture:
     held = state.pool
     slots = np.flatnonzero(held.is_used & (held.selected > _USED))
     slots = slots[np.argsort(-held.selected[slots], kind="stable")]
-    return Mixture(
-        held.columns(slots), held.covered[:, slots], held.coefficients[slots], held.coefficients[-2:], held.selected[slots], state.slacks
-    )
+    return Mixture(held.columns(slots), held.covered[:, slots], held.coefficients[slots], held.coefficients[-2:], held.selected[slots], state.slacks)
 
 
 def on_all_rows(table: Table, given: Mixture) -> Mixture:

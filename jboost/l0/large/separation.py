@@ -110,8 +110,12 @@ def look(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray)
             block = _padded(pairs.positive.covered[part], size, columns).astype(dtype)
             own = _filled(slacks_positive[part], size).astype(dtype)
             answer = _look_at_block(
-                jnp.asarray(block), jnp.asarray(own), other, other_slacks,
-                jnp.asarray(of_signs.astype(dtype)), is_either=pairs.is_either,
+                jnp.asarray(block),
+                jnp.asarray(own),
+                other,
+                other_slacks,
+                jnp.asarray(of_signs.astype(dtype)),
+                is_either=pairs.is_either,
             )
             own_wants, other_wants, *best = (np.asarray(one, np.float64) for one in answer)
             wants.append(own_wants)
@@ -157,9 +161,7 @@ def _filled(slacks: np.ndarray, size: int) -> np.ndarray:
 
 
 @functools.partial(jax.jit, static_argnames=("is_either",))
-def _look_at_block(
-    own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool
-) -> tuple[Array, ...]:
+def _look_at_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
     """What the cuts of [b] positive and [n] negative groups want, and those violated most."""
     by_positive = (own * selected[0][None, :]) @ (1 - other).T
     by_negative = (1 - own) @ (other * selected[1][None, :]).T

@@ -152,8 +152,11 @@ def warm_up(num_patterns: int, most: int | None) -> None:
     num_columns = 2 + _NUM_COLUMNS
     zeros = jnp.zeros((num_columns,), dtype)
     nothing = integer.Instance(
-        jnp.zeros((num_columns, size), dtype), jnp.zeros((size,), dtype), zeros,
-        jnp.asarray(np.arange(num_columns) < 1), jnp.ones((), dtype),
+        jnp.zeros((num_columns, size), dtype),
+        jnp.zeros((size,), dtype),
+        zeros,
+        jnp.asarray(np.arange(num_columns) < 1),
+        jnp.ones((), dtype),
     )
     start = jnp.asarray(np.arange(num_columns) < 1, dtype)
     starting_points(start)
