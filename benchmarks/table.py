@@ -54,6 +54,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "soft_margin_batch": soft_margin_games.batch_table,
     "projections": projections.projections_table,
     "linear_programs": linear_programs.table,
+    "lpboost_pools": linear_programs.pools_table,
     "growing_programs": linear_programs.growing_table,
     "compilation": compilation.table,
     "shared_sizes": shared_sizes.table,
