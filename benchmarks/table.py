@@ -31,6 +31,7 @@ from benchmarks import (
     pair_sweep,
     projections,
     reading,
+    real_tables,
     shared_sizes,
     soft_margin_games,
 )
@@ -59,6 +60,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "compilation": compilation.table,
     "shared_sizes": shared_sizes.table,
     "reading": reading.table,
+    "real_tables": real_tables.table,
     "monomials": monomials.table,
     "monomials_orders": monomials.table,
     "monomials_hard": monomials.table,
