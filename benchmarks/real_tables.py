@@ -265,7 +265,7 @@ def mean_of(splits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     for key in ("accuracy", "auroc", "rules", "literals", "seconds"):
         values = [split.get(key) for split in splits]
         numbers[key] = None if None in values else float(np.mean(np.array(values, float)))
-    return {"status": status, **numbers, "megabytes": max(split["megabytes"] for split in splits)}
+    return {"status": status, **numbers, "megabytes": max(split["megabytes"] for split in splits), "version": splits[0].get("version")}
 
 
 # --- results -----------------------------------------------------------------------------------------------------------------
@@ -305,14 +305,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--only", nargs="+", choices=tuple(TABLES), default=list(TABLES), metavar="TABLE", help=f"of {', '.join(TABLES)}")
     parser.add_argument("--models", nargs="+", choices=("l0", *peers.PEERS), default=["l0", *peers.PEERS], metavar="MODEL", help="default all")
-    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="of a peer on a split; default %(default)s")
+    parser.add_argument("--limit", type=float, default=600.0, metavar="SECONDS", help="of a peer's process on a split; default %(default)s")
     parser.add_argument("--l0-limit", type=float, metavar="SECONDS", help="of l0, instead of the limits of the tables")
     parser.add_argument("--python", default=sys.executable, help="interpreter for packages that this one lacks; it needs scikit-learn")
     parser.add_argument("--output", type=Path, default=harness.RESULTS, metavar="DIR", help="default benchmarks/results")
     options = parser.parse_args(arguments)
     limits = {"limit": options.limit, "l0_seconds": options.l0_limit}
     results = {
-        "command": ["python", "-m", "benchmarks.real_tables", *(sys.argv[1:] if arguments is None else arguments)],
+        "limit": options.limit,
+        "l0_limit": options.l0_limit,
         "l0_options": list(L0_OPTIONS),
         "records": run(options.only, options.models, options.data.resolve(), **limits, python=options.python),
     }

@@ -7,6 +7,7 @@ imports jax, so that another interpreter, with the version of numpy that a packa
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import json
 import sys
@@ -205,7 +206,9 @@ def main(name: str, path: str) -> int:
     begin = time.perf_counter()
     found = peer.fit(rows)
     seconds = time.perf_counter() - begin
-    print(json.dumps({"status": "ran", "seconds": seconds, **scored(found, test_labels)}))
+    names = importlib.metadata.packages_distributions().get(peer.package)
+    version = importlib.metadata.version(names[0]) if names else None  # a checkout has none
+    print(json.dumps({"status": "ran", "version": version, "seconds": seconds, **scored(found, test_labels)}))
     return 0
 
 
