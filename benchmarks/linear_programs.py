@@ -1,4 +1,4 @@
-"""Programs of LP-Boost: `jboost.lpboost.solve` and `jboost.lp.solve` against HiGHS and MPAX: `python -m benchmarks.linear_programs`.
+"""Programs of LP-Boost: `jboost.lpboost.solve`, `fit` and `jboost.lp.solve` against HiGHS and MPAX: `python -m benchmarks.linear_programs`.
 
 Margins are those of benchmarks.soft_margin_games, nu is 0.1, votes are not negative. HiGHS gets formulation (3) of paper 001 and its dual, each by
 simplex and by interior point, and counts with the fastest of the four; MPAX (where it is installed) gets the dual by vmap, dense and sparse.
@@ -20,13 +20,14 @@ from benchmarks import harness
 from benchmarks.harness import Contender
 from benchmarks.peers import linear_programs as peers
 from benchmarks.soft_margin_games import make_game
-from jboost import lp, lpboost
+from jboost import learners, lp, lpboost, make_dataset
 
 NU = 0.1
 DEFAULT = "jboost"
 LIKE_MPAX = "jboost, 32 bits to 1e-4"
 BATCHES = ((100, 100, 40), (100, 250, 60))
 SINGLES = ((1000, 120),)
+POOLS = (50, 250, 60)
 GROWING = ((200, 40), (500, 100))
 KINDS = ("signs", "stumps")
 SEEDS = 6
@@ -114,6 +115,45 @@ def run_sizes(sizes: Sequence[tuple[int, int, int]], *, repeats: int) -> dict[st
             rounded = {name: round(seconds, 4) for name, seconds in spent.items()}
             _say(f"{count} x {rows} x {columns} {kind}: {rounded} s, gap {record['largest_gap']:.1e}")
     return {"nu": NU, "records": records}
+
+
+def run_pools(count: int, rows: int, columns: int, *, repeats: int) -> dict[str, Any]:
+    """So many pools fitted in one vmapped call of `lpboost.fit`, and HiGHS on their whole matrices one by one."""
+    records = []
+    for kind in KINDS:
+        pools = np.stack([make_game(kind, rows, columns, seed) for seed in range(count)])
+        for negations in (False, True):
+            margins = np.concatenate([pools, -pools], axis=2) if negations else pools
+            contenders = [Contender("lpboost.fit", _fits(pools, learners.pool(negations=negations)), repeats=3 * repeats)]
+            for form in (primal_form, dual_form):
+                contenders.append(Contender(f"HiGHS, {form.__name__}", _highs(margins, form, "simplex"), compiles=False, repeats=repeats))
+            measured, values = harness.race(contenders)
+            fits, optima = jax.device_get(values["lpboost.fit"]), np.array(values["HiGHS, dual_form"])
+            spent = {name: getattr(it, harness.seconds_key(jax.default_backend())) for name, it in measured.items()}
+            ours, (lower, upper) = spent.pop("lpboost.fit"), fits.certificate[:2]
+            records.append(
+                {
+                    "pools": count,
+                    "shape": [rows, columns],
+                    "kind": kind,
+                    "negations": negations,
+                    "measured": measured,
+                    "times_highs": min(spent.values()) / ours,
+                    "rounds": [float(fits.num_rounds.mean()), int(fits.num_rounds.max())],
+                    "largest_gap": float((upper - lower).max()),
+                    "bounds_hold": bool(((lower <= optima + 1e-7) & (optima <= upper + 1e-7)).all()),
+                    "status": harness.status_name(fits.status),
+                }
+            )
+            _say(f"{count} pools of {rows} x {columns} {kind}: {ours:.3f} s, HiGHS {records[-1]['times_highs']:.2f} times as long")
+    return {"nu": NU, "records": records}
+
+
+def _fits(pools: np.ndarray, learner: Any) -> Callable[[], Any]:
+    """All fits in one call; rows are examples of label 1, so that outputs are margins."""
+    on_device = jnp.asarray(pools)
+    together = jax.jit(jax.vmap(lambda pool: lpboost.fit(make_dataset(pool, jnp.ones(pool.shape[0])), learner, nu=NU)))
+    return lambda: jax.block_until_ready(together(on_device))
 
 
 def run_growing(sizes: Sequence[tuple[int, int]]) -> dict[str, Any]:
@@ -213,6 +253,25 @@ def _times(record: Mapping[str, Any], name: str, key: str) -> str:
     return f"{record['measured'][name][key] / record['measured']['jboost'][key]:.3g}"
 
 
+def pools_table(results: Mapping[str, Any]) -> str:
+    """The rows of README: seconds of one vmapped call of `lpboost.fit`."""
+    key = harness.seconds_key(results["environment"]["platform"])
+    rows = [
+        (
+            f"{record['pools']} of {record['shape'][0]:,} x {record['shape'][1]}, {record['kind']}{', and negations' if record['negations'] else ''}",
+            f"{record['largest_gap']:.0e}",
+            f"{record['rounds'][0]:.1f}",
+            harness.seconds_text(record["measured"]["lpboost.fit"][key]),
+            f"{record['times_highs']:.3g}",
+        )
+        for record in results["records"]
+    ]
+    unit = "CPU seconds" if key == "cpu_seconds" else "seconds"
+    title = f"Pools fitted in one vmapped call of `lpboost.fit`, nu = 0.1, gap 1e-3: {unit}, and times as many for HiGHS on whole matrices one by one"
+    header = ("pools", "gap", "rounds", "jboost", "HiGHS")
+    return f"{title} (its simplex method, the faster of both forms).\n\n" + harness.markdown_table(header, rows)
+
+
 def growing_table(results: Mapping[str, Any]) -> str:
     """One line: what a warm start saves."""
     parts = [
@@ -232,7 +291,7 @@ def _say(text: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.linear_programs", description=__doc__.split(":")[0] + ".")
     parser.add_argument("--quick", action="store_true", help="small programs, into benchmarks-out")
-    parser.add_argument("--only", choices=("batch", "growing"), nargs="+", default=["batch", "growing"])
+    parser.add_argument("--only", choices=("batch", "pools", "growing"), nargs="+", default=["batch", "pools", "growing"])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--output", type=Path, metavar="DIR", help="default benchmarks/results")
     parser.add_argument(
@@ -246,6 +305,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if "batch" in options.only:
         sizes = [(5, 30, 10)] if options.quick else [*BATCHES, *((1, *size) for size in SINGLES)]
         harness.write("linear_programs", run_sizes(sizes, repeats=options.repeats), output)
+    if "pools" in options.only:
+        pools = (3, 30, 10) if options.quick else POOLS
+        harness.write("lpboost_pools", run_pools(*pools, repeats=options.repeats), output)
     if "growing" in options.only:
         harness.write("growing_programs", run_growing([(30, 10)] if options.quick else GROWING), output)
     return 0

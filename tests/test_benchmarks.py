@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -9,8 +10,8 @@ import numpy as np
 import pytest
 
 import jboost
-from benchmarks import harness, l0_folds, pair_data, pair_sweep, reading, table
-from benchmarks.peers import integer_program, plain_sweep
+from benchmarks import harness, l0_folds, pair_data, pair_sweep, reading, real_tables, table
+from benchmarks.peers import integer_program, plain_sweep, tables
 
 SIZE = 12  # one shape for all peers, so that each compiles once
 SMALL = tuple(pair_sweep.make_data(name, SIZE, seed=seed) for name in pair_sweep.DATA for seed in range(4))
@@ -186,3 +187,54 @@ def test_all_readers_find_all_rows(tmp_path):
         assert {measured["num_rows"] for measured in found.values()} == {50}
         record = {"table": kind, "rows": 50, "columns": 4, "bytes": path.stat().st_size, "ways": found}
         assert reading.table({"records": [record]}).count(f"| {kind} | 50 x 4, 0 MB |") == len(reading.WAYS)
+
+
+def test_all_models_of_real_tables_see_the_same_rows(tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    lines = [f"{row % 7},{'' if row % 5 == 0 else 'ab'[row % 2]},{row % 2}" for row in range(30)]
+    (tmp_path / "small.csv").write_text("\n".join(["x,kind,label", *lines]) + "\n")
+    folds = real_tables.TableOf("small.csv", {1: 1.0}, num_folds=3)
+    monkeypatch.setattr(real_tables, "TABLES", {"folds": folds, "third": real_tables.TableOf("small.csv", {1: 1.0})})
+    assert len(list(real_tables.parts_of("third", tmp_path, tmp_path))) == 1
+    tested = []
+    for part in real_tables.parts_of("folds", tmp_path, tmp_path):
+        training, test = (path.read_text().splitlines()[1:] for path in (part.training, part.test))
+        assert sorted(training + test) == sorted(lines)
+        assert part.test_labels.tolist() == [line.endswith("1") for line in test]
+        tested += test
+        with np.load(part.encoded) as held:
+            rows = tables.Rows(held["training"], held["labels"], held["test"], held["is_category"])
+        assert rows.is_category.tolist() == [False, True]
+        assert np.isnan(rows.training[:, 1]).tolist() == [",," in line for line in training]
+        record = tables.scored(tables.tree(rows), part.test_labels)
+        assert record["accuracy"] >= 0.8  # the category is the label where it is known
+        assert record["rules"] <= 2**tables.TREE_DEPTH
+    assert sorted(tested) == sorted(lines)
+
+
+def test_rows_of_a_known_vote_have_so_many_wrong_labels():
+    columns, labels = real_tables.known_rows(20_000, 5)
+    clean = sum(vote * ((columns[:, i] > p / 10) & (columns[:, j] > q / 10)) for (i, p), (j, q), vote in real_tables.KNOWN_RULES)
+    wrong = (clean + real_tables.KNOWN_CONSTANT > 0) != labels
+    assert wrong.mean() == pytest.approx(real_tables.KNOWN_NOISE, abs=0.01)
+    assert 0.3 < labels.mean() < 0.7
+
+
+def test_processes_are_timed_and_stopped_and_say_why_they_failed():
+    ended = real_tables.run_alone((sys.executable, "-c", "print(7)"), 60.0)
+    assert (ended.status, ended.output) == ("ran", "7\n")
+    assert real_tables.run_alone((sys.executable, "-c", "import time; time.sleep(60)"), 0.2).status == "time limit"
+    assert real_tables.run_alone((sys.executable, "-c", "raise SystemExit('no memory')"), 60.0).status == "failed: no memory"
+
+
+def test_real_tables_are_shown_with_what_is_known_of_each_model():
+    bounds = {"lower_bound": 90.0, "upper_bound": 100.0}
+    ran = {"status": "ran", "accuracy": 0.75, "auroc": 0.8, "rules": 3, "literals": 5, "seconds": 2.0, "megabytes": 300.0}
+    absent = {"status": "not installed", "seconds": 0.1, "megabytes": 20.0}
+    splits = {"l0, order 2": [ran | {"certificate": bounds}] * 2, "EBM": [absent]}
+    records = [{"table": "T", "model": model, "splits": found, **real_tables.mean_of(found)} for model, found in splits.items()]
+    rows = real_tables.table({"records": records}).splitlines()[2:]
+    assert rows == [
+        "| T | l0, order 2 | 0.750 | 0.800 | 3.0 | 5.0 | 2 s | 300 MB | 10.00% | ran |",
+        "| T | EBM |  |  |  |  |  |  |  | not installed |",
+    ]

@@ -447,6 +447,31 @@ def test_small_and_degenerate_data():
         assert fits.certificate.upper_bound[index] - fits.certificate.lower_bound[index] <= 1.001e-3
 
 
+def test_all_hypotheses_are_taken_at_once_where_they_are_listed_and_few():
+    small, large = (jboost.make_dataset(np.ones((rows, columns), np.float32), np.ones(rows)) for rows, columns in ((ROWS, COLUMNS), (4000, 80)))
+    takes_all = lpboost.booster.make_booster(AS_THEY_ARE).takes_all
+    assert takes_all(AS_THEY_ARE, small)
+    assert takes_all(learners.monomials(1), small)
+    assert not takes_all(AS_THEY_ARE, large)
+    assert not takes_all(learners.monomials(2), small)  # a search that has quick answers
+    assert not takes_all(learners.stumps(), small)
+    assert lpboost.init(small, BOTH_SIGNS, max_rounds=1).ensemble.votes.shape == (2 * COLUMNS, 2)
+    assert lpboost.init(large, AS_THEY_ARE, max_rounds=9).ensemble.votes.shape == (9, 2)
+
+
+@pytest.mark.slow
+def test_a_small_pool_takes_few_rounds_and_all_its_columns_have_slots():
+    games, nus = random_games(GAMES, 21), np.random.default_rng(22).uniform(0.05, 1, GAMES).astype(np.float32)
+    fits, _ = jax.device_get(fit_all(jnp.asarray(games), jnp.asarray(nus), AS_THEY_ARE, tolerance=1e-3))
+    assert (fits.status == Status.OPTIMAL).all()
+    assert (fits.num_rounds <= 4).all()
+    assert (fits.ensemble.count == COLUMNS).all()
+    np.testing.assert_array_equal(fits.ensemble.hypotheses.index, np.tile(np.arange(COLUMNS), (GAMES, 1)))
+    first = lpboost.fit(jboost.make_dataset(games[0], np.ones(ROWS)), AS_THEY_ARE, nu=nus[0], max_rounds=1)
+    assert int(first.status) in (Status.ROUND_LIMIT, Status.OPTIMAL)
+    assert first.certificate.lower_bound == pytest.approx(best(games[0], float(nus[0]), negations=False), abs=1e-3)
+
+
 def test_large_tables_are_not_kept():
     booster = dataclasses.replace(lpboost.booster.make_booster(learners.stumps()), config=None)
     assert [type(booster.method(capacity)) for capacity in (100, 50_000)] == [lpboost.SimplexConfig, InteriorPointConfig]

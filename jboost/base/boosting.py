@@ -113,6 +113,7 @@ class Booster(Protocol):
     A booster that asks for more than the best hypothesis under example weights has a method `ask(memory, dataset, learner, learner's state)`,
     which returns what its `absorb` takes: a record with the fields `hypotheses`, `outputs` and `state` of a `Proposal`, and others. One that gives
     equal columns one slot has `takes_each_once`, True: it needs no more slots than there are hypotheses, where the learner knows their number.
+    One that enters all hypotheses of a learner in its first round says so by `takes_all(learner, dataset)`: it then gets a slot for each of them.
     One whose rounds are long loops of their own has `takes_turns`, True: the fits of a batch then follow each other on a CPU, instead of waiting for
     the slowest in every loop of every round.
     """
@@ -291,7 +292,9 @@ def begin(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | 
     num_proposed, hypotheses = _judge_proposal(learner, state, len(dataset.labels))
     capacity = booster.capacity(max_rounds, num_proposed)
     if getattr(booster, "takes_each_once", False) and hasattr(learner, "num_hypotheses"):
-        capacity = min(capacity, learner.num_hypotheses(dataset.features.shape[1]))
+        num_hypotheses = learner.num_hypotheses(dataset.features.shape[1])
+        takes_all = hasattr(booster, "takes_all") and booster.takes_all(learner, dataset)
+        capacity = num_hypotheses if takes_all else min(capacity, num_hypotheses)
     first = booster.init(dataset, capacity)
     unused = jnp.full((max_rounds,), jnp.inf, first.edge.dtype)
     slots = jax.tree.map(lambda leaf: jnp.zeros((capacity, *leaf.shape[1:]), leaf.dtype), hypotheses)

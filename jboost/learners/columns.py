@@ -108,6 +108,10 @@ class Columns:
         negated = Everything(Column(index, -ones), -columns, self.prices(state))
         return jax.tree.map(lambda one, other: jnp.concatenate([one, other]), plain, negated)
 
+    def num_hypotheses(self, num_columns: int) -> int:
+        """How many columns there are on so many features, and negations where they are hypotheses."""
+        return num_columns * (2 if self.has_negations else 1)
+
     def outputs(self, hypothesis: Column, features: Array) -> Array:
         """The column of features [k, N], or its negation, [k]."""
         return hypothesis.sign * self._answers(jnp.take(features, hypothesis.index, axis=1))

@@ -5,6 +5,8 @@ and the votes, D_i the caps of the example weights, xi the shortfalls of the mar
 dual, which jumps; here masters are solved no better than the gap asks for, and the learner is asked between their example weights and the best so
 far (Wentges 1997, "Weighted Dantzig-Wolfe decomposition"), which helps most where a round brings a single column. A learner whose best answers
 are dear is asked at vertices, where few examples have weight, and for its best answer only once it has no quick one that changes the master.
+A small list of all hypotheses is a program that one master solves faster than many rounds do: its columns all come in the first round, and what
+is left to the rounds is to ask the learner for its bound.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, devices, loops, reduce
-from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.boosting import Absorbed, Certificate, Ensemble, Everything, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -36,6 +38,7 @@ _SHARE_OF_TOLERANCE = 0.05  # how much of the votes may be dropped with the smal
 _MAX_DROPS, _PART_DROPPED = 10, 4  # masters without the smallest votes, once the gap is closed; which part of the votes goes at a time
 _DROP_ERROR = 0.03  # of the tolerance, how precise these masters are
 _PULL = 0.8  # where the learner is asked: this far from the master's example weights towards the best so far, while that finds columns
+_SMALL_TABLE = 1 << 18  # entries of a simplex table with its basis, up to which one for all hypotheses fits the cache
 _MOST_IN_TABLE = 2048  # columns, up to which the simplex method's table of them is small
 _FINER = 0.01  # where a round changes nothing
 _FINEST = {4: 1e-5, 8: 1e-10}  # by the size of a float: what a solver may be asked for
@@ -50,7 +53,18 @@ class Memory(NamedTuple):
     asked: Array  # [m] the example weights that the learner was asked about
     pull: Array  # [] how far these are from the master's, towards the best so far
     fineness: Array  # [] how much more precise a master is than the gap asks for, 1 or less
+    precision: Array  # [] what the last master was asked for, inf before the first
     proven: Proven
+
+
+class Answer(NamedTuple):
+    """What the learner proposes, followed by all L hypotheses that it lists, where the booster takes all."""
+
+    hypotheses: Any  # leaves [k + L, ...]
+    outputs: Array  # [k + L, m]
+    values: Array  # [k]
+    upper_bound: Array  # []
+    state: Any
 
 
 @register
@@ -86,6 +100,13 @@ class LPBoost:
         """All proposed columns are taken."""
         return max_rounds * num_proposed
 
+    def takes_all(self, learner: Any, dataset: Dataset) -> bool:
+        """Whether all hypotheses of a learner enter in the first round: it lists them, and their simplex table is small."""
+        if boosting.has_quick_answers(learner) or not (hasattr(learner, "every") and hasattr(learner, "num_hypotheses")):
+            return False
+        num_hypotheses = learner.num_hypotheses(dataset.features.shape[1])
+        return num_hypotheses * (num_hypotheses + len(dataset.labels)) <= _SMALL_TABLE
+
     def method(self, capacity: int) -> Config:
         """How masters with room for so many columns are solved."""
         if self.config is not None:
@@ -101,26 +122,30 @@ class LPBoost:
         solved = Solved(no_votes, prior, warm, jnp.zeros((), jnp.int32))
         proven = _nothing_proven(solved)
         columns, one = jnp.zeros((capacity, prior.shape[0]), prior.dtype), jnp.ones((), prior.dtype)
-        memory = Memory(columns, prior, solved, prior, _PULL * one, one, proven)
+        memory = Memory(columns, prior, solved, prior, _PULL * one, one, one + jnp.inf, proven)
         first = boosting.before_first_round(memory, prior, certificate_of(proven), capacity)
         return first._replace(status=jnp.where(self.is_feasible(prior), first.status, int(Status.INFEASIBLE)))
 
-    def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: Any) -> Proposal:
-        """Hypotheses for the next round.
+    def ask(self, memory: Memory, dataset: Dataset, learner: Any, state: Any) -> Proposal | Answer:
+        """Hypotheses for the next round: the best ones, and with them all others where `takes_all`.
 
         Where the learner has quick answers, any hypothesis that changes the master will do; the best one is asked for once there are no others.
         """
         if not boosting.has_quick_answers(learner):
-            return learner.propose(state, memory.asked)
+            proposal = learner.propose(state, memory.asked)
+            return _with_all(proposal, learner.every(state)) if self.takes_all(learner, dataset) else proposal
         seen = certify.largest_signed_edge(memory.columns, memory.asked, reduce.any_true(memory.columns != 0, axis=1))
         return learner.propose_above(state, memory.asked, seen + self.tolerance)
 
-    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal, ensemble: Ensemble) -> Absorbed:
+    def absorb(self, memory: Memory, dataset: Dataset, proposal: Proposal | Answer, ensemble: Ensemble) -> Absorbed:
         """One round: columns in, an upper bound from what was asked, the master solved, a lower bound from its votes."""
-        asked = memory.asked
-        rows = proposal.outputs * boosting.signs(dataset)[None, :]
+        asked, takes_all = memory.asked, self.takes_all(ensemble.learner, dataset)
+        num_proposed = proposal.values.shape[0]
+        margins = proposal.outputs * boosting.signs(dataset)[None, :]
+        columns, listed_slots, count = _enter_list(memory.columns, ensemble.count, margins[num_proposed:])
+        rows = margins[:num_proposed]
         edges = jnp.matmul(rows, asked, precision=lax.Precision.HIGHEST)
-        columns, slots, count = boosting.enter_columns(memory.columns, ensemble.count, rows, jnp.ones_like(edges, bool))
+        columns, slots, count = boosting.enter_columns(columns, count, rows, jnp.ones_like(edges, bool))
         is_used = jnp.arange(columns.shape[0]) < count
         proven = certify.prove_upper(
             memory.proven,
@@ -132,7 +157,7 @@ class LPBoost:
             stop_on=self.stop_on,
         )
         before, memory = memory.proven, memory._replace(columns=columns, proven=proven)
-        memory, was_finest = self.solve(memory, count)
+        memory, was_finest = self.solve(memory, count, is_known=count == ensemble.count, is_complete=takes_all)
         goal, lower = memory.proven.goal(self.stop_on), memory.proven.lower
         is_lost = (count == ensemble.count) & ~(lower > before.lower) & ~(goal < before.goal(self.stop_on))
         goes_on = (goal - lower > self.tolerance) & ~(is_lost & was_finest & (memory.pull == 0))
@@ -144,7 +169,7 @@ class LPBoost:
         return Absorbed(
             memory=memory,
             example_weights=memory.asked,
-            slots=slots,
+            slots=jnp.concatenate([slots, listed_slots]),
             votes=votes_of(memory.proven),
             constant=ensemble.constant,
             count=count,
@@ -153,8 +178,14 @@ class LPBoost:
             status=jnp.where(goes_on, int(Status.UNFINISHED), missed),
         )
 
-    def solve(self, memory: Memory, count: Array) -> tuple[Memory, Array]:
+    def solve(self, memory: Memory, count: Array, *, is_known: Array | bool, is_complete: bool) -> tuple[Memory, Array]:
         """The master over the columns so far, and the lower bound of its votes; also whether the master could be no more precise, [] bool.
+
+        Args:
+          memory: with all columns in.
+          count: [] how many columns there are.
+          is_known: [] bool, whether the last master had the same columns and caps. A vertex of it that was as precise is kept.
+          is_complete: static, whether no columns are to come: the master is then as precise as the tolerance asks for, whatever the gap.
 
         Only a simplex method ends in a vertex; others vote for all columns of the optimal face. So where the gap is closed, masters follow that
         do without the smallest votes for as long as it stays closed: a quarter of the votes goes at a time, and half as many after each master
@@ -164,7 +195,7 @@ class LPBoost:
         gap = jnp.where(goal == jnp.inf, memory.proven.seen_upper, goal) - memory.proven.lower
         gap = jnp.clip(jnp.where(gap < jnp.inf, gap, self.tolerance.astype(gap.dtype)), 0.0, 1.0)
         finest, tolerance = _FINEST[gap.dtype.itemsize], self.tolerance.astype(gap.dtype)
-        wanted = _SHARE_OF_GAP * gap * memory.fineness
+        wanted = _SHARE_OF_GAP * (tolerance if is_complete else gap) * memory.fineness
         is_used = jnp.arange(memory.columns.shape[0]) < count
         config = self.method(memory.columns.shape[0])
 
@@ -194,7 +225,8 @@ class LPBoost:
 
         start = (memory, jnp.zeros((), jnp.int32), jnp.ones((), bool))
         if master.finds_vertices(config):
-            memory, _, _ = again(start)
+            is_enough = is_known & (memory.precision <= wanted)
+            memory = loops.cond(is_enough, lambda: memory, lambda: again(start)[0]._replace(precision=wanted))
         else:
             (memory, _, _), _ = loops.bounded_loop(again, lambda carry: carry[2] | (carry[1] > 0), start, max_checks=1 + _MAX_DROPS)
         return memory, wanted <= finest
@@ -202,7 +234,8 @@ class LPBoost:
     def reopen(self, memory: Memory, count: Array) -> Memory:
         """The memory for a booster of another nu, with the columns kept: the master solved, and what that proves."""
         fresh = self.without_proof(memory)
-        memory, _ = self.solve(fresh._replace(pull=jnp.zeros_like(memory.pull), fineness=jnp.ones_like(memory.fineness)), count)
+        fresh = fresh._replace(pull=jnp.zeros_like(memory.pull), fineness=jnp.ones_like(memory.fineness))
+        memory, _ = self.solve(fresh, count, is_known=False, is_complete=False)
         asked = jnp.where(count > 0, memory.solved.example_weights, memory.prior)  # without columns as a fit begins
         is_used = jnp.arange(memory.columns.shape[0]) < count
         edge = certify.largest_signed_edge(memory.columns, asked, is_used)
@@ -213,6 +246,23 @@ class LPBoost:
     def without_proof(memory: Memory) -> Memory:
         """The memory with nothing proven."""
         return memory._replace(proven=_nothing_proven(memory.solved))
+
+
+def _with_all(proposal: Proposal, every: Everything) -> Answer:
+    """A proposal, followed by all hypotheses."""
+    own, listed = (proposal.hypotheses, proposal.outputs), (every.hypotheses, every.outputs)
+    hypotheses, outputs = jax.tree.map(lambda one, other: jnp.concatenate([one, other.astype(one.dtype)]), own, listed)
+    return Answer(hypotheses, outputs, proposal.values, proposal.upper_bound, proposal.state)
+
+
+def _enter_list(columns: Array, count: Array, listed: Array) -> tuple[Array, Array, Array]:
+    """Writes all listed rows [L, m] into the first slots where none is in use: columns, the slots [L] int32, and the count."""
+    if not len(listed):
+        return columns, jnp.zeros((0,), jnp.int32), count
+    is_first = count == 0
+    first = jnp.arange(len(listed), dtype=jnp.int32)
+    columns = loops.cond(is_first, lambda: columns.at[: len(listed)].set(listed), lambda: columns)
+    return columns, jnp.where(is_first, first, columns.shape[0]), jnp.where(is_first, len(listed), count)
 
 
 def _are_smallest(votes: Array, number: Array) -> Array:
@@ -262,8 +312,10 @@ def fit(
 
     Args:
       dataset: of m examples; `weights` count as multiplicities, D_i = p_i / nu with p_i the share of an example.
-      learner: what proposes hypotheses, outputs in [-1, 1]; all that it proposes in a round are taken. Votes are not negative: whether the
-        negation of a hypothesis may be had is the learner's to say, as `jboost.learners.pool(negations=False)` does.
+      learner: what proposes hypotheses, outputs in [-1, 1]; all that it proposes in a round are taken, and in the first round all that
+        there are where it lists them and they are few (U hypotheses with U (U + m) up to 2^18, of `pool`, `literals` and single-literal `monomials`).
+        Votes are not negative: whether the negation of a hypothesis may be had is the learner's to say, as
+        `jboost.learners.pool(negations=False)` does.
       key: for learners that draw random numbers.
       max_rounds: how many proposals there is room for; static.
       nu: [] in (0, 1].
