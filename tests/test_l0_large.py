@@ -119,7 +119,7 @@ def satisfied(features: np.ndarray, literals: np.ndarray) -> np.ndarray:
 def one_instance(seed: int) -> None:
     """Bounds of one random table against HiGHS over all monomials, and both certificates recomputed."""
     features, labels, weights = random_table(seed, gaps=0.2 if seed % 3 == 0 else 0.0)
-    max_order = 1 if features.shape[1] == 1 or seed % 4 == 0 else 2
+    max_order = min(features.shape[1], (1, 2, 2, 3)[seed % 4])
     constant_cost, margin = 0.1 * (seed % 2), (0.05, 0.5, 1.0)[seed % 3]
     learner = jboost.learners.monomials(max_order, kappa=KAPPA, constant_cost=constant_cost)
     data = Dataset(features, labels, weights, np.ones(len(labels), bool))
@@ -178,12 +178,17 @@ def one_pricing(seed: int) -> None:
     inside, outside, amounts = rng.integers(0, rows, cuts), rng.integers(0, rows, cuts), rng.random(cuts)
     found = products.rewards(literals, inside, outside, amounts)
     assert np.allclose(found, rewards_by_brute_force(table, inside, outside, amounts), atol=1e-12)
-    listed = products.every_monomial(literals, products.sums(literals, np.ones(rows)), 2)
-    covers = table[:, listed.first] & table[:, listed.second]
-    assert np.array_equal(literals.covers(listed.first, listed.second), covers)
+    listed = products.every_monomial(literals, 3)
+    covers = np.logical_and.reduce([table[:, one] for one in listed.literals])
+    assert np.array_equal(literals.covers(listed), covers)
     distinct = {tuple(column) for column in covers.T} | {(False,) * rows, (True,) * rows}
-    every = {tuple(np.logical_and(table[:, a], table[:, b])) for a in range(2 * bits) for b in range(2 * bits)}
-    assert every <= distinct  # what is left out covers what another monomial of fewer literals does
+    every = {tuple(table[:, a] & table[:, b] & table[:, c]) for a, b, c in itertools.product(range(2 * bits), repeat=3)}
+    assert every <= distinct  # what is left out covers what fewer literals do
+    assert np.allclose(products.sums_of(literals, listed, values), values @ covers, atol=1e-12)
+    dense = np.zeros((rows, rows))
+    np.add.at(dense, (inside, outside), amounts)
+    expected = np.einsum("iu,ij,ju->u", covers.astype(float), dense, (~covers).astype(float))
+    assert np.allclose(products.rewards_of(literals, listed, inside, outside, amounts), expected, atol=1e-12)
 
 
 def test_sums_and_rewards_match_the_dense_matrix_of_pairs() -> None:
@@ -306,7 +311,7 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
     ("change", "message"),
     [
         ({"learner": "stumps"}, "learner is a Stumps: expected jboost.learners.monomials"),
-        ({"learner": "three"}, "learner.max_order is 3"),
+        ({"learner": "four"}, "learner.max_order is 4"),
         ({"margin": 0.0}, "margin is 0"),
         ({"max_rounds": 0}, "max_rounds is 0"),
         ({"max_cuts": 0}, "max_cuts is 0"),
@@ -318,7 +323,7 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
     ],
 )
 def test_fit_large_names_what_is_wrong(change, message) -> None:
-    learners = {"stumps": jboost.learners.stumps(), "three": jboost.learners.monomials(3)}
+    learners = {"stumps": jboost.learners.stumps(), "four": jboost.learners.monomials(4)}
     options = {"margin": 0.1} | {name: value for name, value in change.items() if name in ("margin", "max_rounds", "max_cuts", "time_limit")}
     data = make(change.get("features", [[1.0], [0.0]]), change.get("labels", [1, -1]), change.get("weights"))
     with pytest.raises(ValueError, match=message):

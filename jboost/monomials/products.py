@@ -1,15 +1,16 @@
-"""All monomials of one or two literals, valued at once by products of matrices.
+"""All monomials of up to three literals, valued at once by products of matrices.
 
 With L the [m, 2N] matrix of literals, the sum of values v over the cover of "l and l'" is
 (L' diag(v) L)_ll'. A pair of examples (i, j) rewards the monomials that cover i and not j: with P
 and R the literals of i, and those that i and j share, the rewards sum to
 (P' diag(v) P - R' diag(v) R)_ll'. So one product replaces the search over pairs of literals, and
-every value is known. Sums are float64: below 2^53 terms they differ from the exact ones by less than
+every value is known. A third literal takes the same product with the pairs on one side. Sums are float64: below 2^53 terms they differ from the exact ones by less than
 the number of terms times 2^-53 of the sum of sizes (`slack`).
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -18,6 +19,7 @@ import numpy as np
 
 from jboost.base.types import Array
 
+_PAIRS = 2
 _ROWS_AT_ONCE = 4096  # of a block that is cast to float64: 1 to 10 MB
 _MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # of one call of a compiled product
 
@@ -48,23 +50,35 @@ class Literals(NamedTuple):
         """Which rows satisfy each of the literals [k]: [m', k] uint8."""
         return self.base[rows][:, self.sources[literals]] ^ self.is_negated[literals].astype(np.uint8)
 
-    def covers(self, first: np.ndarray, second: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
-        """Which rows satisfy both literals of each monomial [k]: [m', k] uint8."""
-        distinct, places = np.unique(np.concatenate([first, second]), return_inverse=True)
+    def covers(self, listed: Listed, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Which rows each monomial [k] covers: [m', k] uint8."""
+        distinct, places = np.unique(listed.literals, return_inverse=True)
         table = self.columns(distinct, rows)
-        return table[:, places[: len(first)]] & table[:, places[len(first) :]]
+        first, second, third = places.reshape(listed.literals.shape)
+        found: np.ndarray = table[:, first] & table[:, second] & table[:, third]
+        return found
 
 
 class Listed(NamedTuple):
-    """Monomials of one literal (`first` equals `second`) or two."""
+    """Monomials as three literals each, the last ones equal where there are fewer; pairs and single literals first."""
 
-    first: np.ndarray  # [n] int32
-    second: np.ndarray  # [n] int32
+    literals: np.ndarray  # [3, n] int32
+    heads: np.ndarray  # [n - n2] int32: of each monomial of three literals, the one of its first two
 
     @property
     def orders(self) -> np.ndarray:
         """How many literals each has, [n]."""
-        return np.where(self.first == self.second, 1, 2)
+        first, second, third = self.literals
+        return 1 + (first != second).astype(np.int64) + (second != third)
+
+    @property
+    def num_short(self) -> int:
+        """How many have one literal or two."""
+        return self.literals.shape[1] - len(self.heads)
+
+    def take(self, places: np.ndarray) -> Listed:
+        """Some of them, for their covers."""
+        return Listed(self.literals[:, places], np.zeros(0, np.int32))
 
 
 def literals_of(features: np.ndarray) -> Literals:
@@ -93,29 +107,69 @@ def literals_of(features: np.ndarray) -> Literals:
 def sums(literals: Literals, values: np.ndarray) -> np.ndarray:
     """The sum of values [m] over the cover of each two literals, [L, L] float64."""
     combinations = literals.combinations()
-    return combinations @ _gram(literals.base, values) @ combinations.T
+    found: np.ndarray = combinations @ _gram(literals.base, literals.base, values) @ combinations.T
+    return found
 
 
-def rewards(literals: Literals, inside: np.ndarray, outside: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """The sum of values [K] over pairs of rows, one inside the cover of two literals and one outside, [L, L] float64.
+def sums_of(literals: Literals, listed: Listed, values: np.ndarray) -> np.ndarray:
+    """The sum of values [m] over the cover of each monomial, [n] float64."""
+    first, second, third = listed.literals
+    size = listed.num_short
+    short = sums(literals, values)[first[:size], second[:size]]
+    if size == len(third):
+        return short
+    return np.concatenate([short, _of_three(literals, listed, [(slice(None), None, values)])])
+
+
+def rewards_of(literals: Literals, listed: Listed, inside: np.ndarray, outside: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """The sum of values [K] over pairs of rows, one inside the cover of a monomial and one outside, [n] float64.
 
     Args:
       literals: of m rows.
+      listed: n monomials.
       inside: [K] int, the row to be covered.
       outside: [K] int, the row not to be covered.
       values: [K] not negative.
     """
+    first, second, third = listed.literals
+    size = listed.num_short
+    short = rewards(literals, inside, outside, values)[first[:size], second[:size]]
+    if size == len(third):
+        return short
+    return np.concatenate([short, _of_three(literals, listed, [(inside, None, values), (inside, outside, -values)])])
+
+
+def rewards(literals: Literals, inside: np.ndarray, outside: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """`rewards_of` each two literals, [L, L] float64."""
     if len(values) == 0:
         return np.zeros((literals.num_literals,) * 2)
     combinations = literals.combinations()
-    covered = combinations @ _gram(literals.base[inside], values) @ combinations.T
+    rows = literals.base[inside]
+    covered: np.ndarray = combinations @ _gram(rows, rows, values) @ combinations.T
     every = np.arange(literals.num_literals)
-    shared = np.zeros_like(covered)
     for begin in range(0, len(values), _MOST_ROWS_AT_ONCE):
         part = slice(begin, begin + _MOST_ROWS_AT_ONCE)
         both = literals.columns(every, inside[part]) & literals.columns(every, outside[part])
-        shared += _gram(both, values[part])
-    return covered - shared
+        covered -= _gram(both, both, values[part])
+    return covered
+
+
+def _of_three(literals: Literals, listed: Listed, parts: list[tuple[np.ndarray | slice, np.ndarray | None, np.ndarray]]) -> np.ndarray:
+    """Sums over the covers of the monomials of three literals, [n3]: of rows, or where two rows are covered, and values."""
+    size = listed.num_short
+    pairs, heads = np.unique(listed.heads, return_inverse=True)
+    every = np.arange(literals.num_literals)
+    total = np.zeros((len(pairs), literals.num_literals))
+    for rows, others, values in parts:
+        for begin in range(0, len(values), _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            chosen = part if isinstance(rows, slice) else rows[part]
+            left, right = literals.covers(listed.take(pairs), chosen), literals.columns(every, chosen)
+            if others is not None:
+                left, right = left & literals.covers(listed.take(pairs), others[part]), right & literals.columns(every, others[part])
+            total += _gram(left, right, values[part])
+    found: np.ndarray = total[heads, listed.literals[2, size:]]
+    return found
 
 
 def slack(num_terms: int, total: float) -> float:
@@ -127,42 +181,73 @@ def slack(num_terms: int, total: float) -> float:
     return 16 * (num_terms + 64) * 2.0**-53 * total
 
 
-def every_monomial(literals: Literals, counts: np.ndarray, max_order: int) -> Listed:
-    """The monomials of up to `max_order` (1 or 2) literals that cover some rows and not all.
+def every_monomial(literals: Literals, max_order: int) -> Listed:
+    """The monomials of up to `max_order` (1 to 3) literals that cover some rows and not all.
 
-    Of two literals on one attribute there are none, and none that cover just what one of their
-    literals covers, which costs less.
+    Of two literals on one attribute there are none, and none that cover just what one covers that lacks one of
+    their literals, which costs less.
 
     Args:
       literals: of m rows.
-      counts: [L, L] how many rows each two literals cover.
-      max_order: 1 or 2.
+      max_order: 1 to 3.
     """
+    ones = np.ones(literals.base.shape[0])
+    counts = sums(literals, ones)
     alone = np.diagonal(counts)
     num_rows = literals.base.shape[0]
     singles = np.flatnonzero((alone > 0) & (alone < num_rows)).astype(np.int32)
+    listed = Listed(np.stack([singles] * 3), np.zeros(0, np.int32))
     if max_order == 1:
-        return Listed(singles, singles)
+        return listed
     first, second = np.triu_indices(literals.num_literals, 1)
     both = counts[first, second]
     differs = (both < np.minimum(alone[first], alone[second])) & (both > 0)
     differs &= literals.attributes[first] != literals.attributes[second]
-    pairs = first[differs].astype(np.int32), second[differs].astype(np.int32)
-    return Listed(np.concatenate([singles, pairs[0]]), np.concatenate([singles, pairs[1]]))
+    first, second, both = first[differs], second[differs], both[differs]
+    listed = Listed(np.concatenate([listed.literals, np.stack([first, second, second]).astype(np.int32)], axis=1), listed.heads)
+    if max_order == _PAIRS:
+        return listed
+    return _with_triples(literals, listed, len(singles), counts, both)
 
 
-def _gram(table: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """table' diag(values) table of a table [n, k] uint8, float64, in blocks of rows."""
+def num_monomials(num_literals: int, max_order: int) -> int:
+    """How many there are at most, of one sign."""
+    number = num_literals
+    for order in range(1, max_order):
+        number += math.comb(num_literals, order + 1)
+    return number
+
+
+def _with_triples(literals: Literals, listed: Listed, num_singles: int, counts: np.ndarray, both: np.ndarray) -> Listed:
+    """With the monomials of three literals, in order, that cover less than each two of theirs do."""
+    first, second = listed.literals[:2, num_singles:]
+    size = literals.num_literals
+    heads = np.repeat(np.arange(len(first), dtype=np.int32), size)
+    third = np.tile(np.arange(size, dtype=np.int32), len(first))
+    later = third > second[heads]
+    of_attributes = literals.attributes
+    later &= (of_attributes[third] != of_attributes[first[heads]]) & (of_attributes[third] != of_attributes[second[heads]])
+    heads, third = heads[later], third[later]
+    triples = np.stack([first[heads], second[heads], third])
+    longer = Listed(np.concatenate([listed.literals, triples], axis=1), heads + num_singles)
+    covered = sums_of(literals, longer, np.ones(literals.base.shape[0]))[listed.literals.shape[1] :]
+    least = np.minimum(both[heads], np.minimum(counts[first[heads], third], counts[second[heads], third]))
+    kept = (covered > 0) & (covered < least)
+    return Listed(np.concatenate([listed.literals, triples[:, kept]], axis=1), longer.heads[kept])
+
+
+def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """left' diag(values) right of tables [n, j] and [n, k] uint8, float64, in blocks of rows."""
     num_rows = len(values)
     size = _bucket(num_rows)
-    total = np.zeros((table.shape[1],) * 2)
+    total = np.zeros((left.shape[1], right.shape[1]))
     with jax.enable_x64(True):
         for begin in range(0, num_rows, size):
-            rows, part = table[begin : begin + size], values[begin : begin + size]
-            missing = size - len(part)
-            rows = np.pad(rows, ((0, missing), (0, 0))) if missing else rows
-            part = np.pad(part, (0, missing)) if missing else part
-            total += np.asarray(_weighted_gram(rows, np.asarray(part, np.float64)))
+            parts = [part[begin : begin + size] for part in (left, right, values.astype(np.float64))]
+            missing = size - len(parts[2])
+            if missing:
+                parts = [np.pad(part, [(0, missing)] + [(0, 0)] * (part.ndim - 1)) for part in parts]
+            total += np.asarray(_weighted_product(*parts))
     return total
 
 
@@ -172,14 +257,13 @@ def _bucket(num_rows: int) -> int:
 
 
 @jax.jit
-def _weighted_gram(table: Array, values: Array) -> Array:
-    num_rows, width = table.shape
-    block = min(num_rows, _ROWS_AT_ONCE)
+def _weighted_product(left: Array, right: Array, values: Array) -> Array:
+    block = min(len(values), _ROWS_AT_ONCE)
 
-    def add(total: Array, part: tuple[Array, Array]) -> tuple[Array, None]:
-        rows, weights = part
-        rows = rows.astype(weights.dtype)
-        return total + jnp.matmul((rows * weights[:, None]).T, rows, precision="highest"), None
+    def add(total: Array, part: tuple[Array, Array, Array]) -> tuple[Array, None]:
+        ours, theirs, weights = part
+        weighed = ours.astype(weights.dtype) * weights[:, None]
+        return total + jnp.matmul(weighed.T, theirs.astype(weights.dtype), precision="highest"), None
 
-    blocks = table.reshape(-1, block, width), values.reshape(-1, block)
-    return jax.lax.scan(add, jnp.zeros((width, width), values.dtype), blocks)[0]
+    blocks = *(table.reshape(-1, block, table.shape[1]) for table in (left, right)), values.reshape(-1, block)
+    return jax.lax.scan(add, jnp.zeros((left.shape[1], right.shape[1]), values.dtype), blocks)[0]

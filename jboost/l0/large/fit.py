@@ -27,7 +27,8 @@ from jboost.l0.pricing import Proof
 from jboost.learners.monomials import Monomial, Monomials
 from jboost.monomials import products
 
-_MOST_ORDER = 2
+_MOST_ORDER = 3
+_MOST_MONOMIALS = 4_000_000  # of one sign, whose values are held at once
 _ROWS_OF_RULES = 1 << 16  # from which rules of the first vote are found; votes are refitted on all rows
 _MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limited
 _VAIN_RULES = 4  # rules in a row that do not better the first vote, after which it ends
@@ -100,7 +101,7 @@ def fit_large(
     time_limit: float | None = None,
     on_step: OnStep | None = None,
 ) -> Fit:
-    """`fit` for tables of up to a million rows and monomials of up to two literals; host-driven, not under jit or vmap.
+    """`fit` for tables of up to a million rows and monomials of one to three literals; host-driven, not under jit or vmap.
 
     Goldberg and Eckstein 2009, with other means than `fit`: all monomials are valued at once by products of matrices
     (`jboost.monomials.products`), so every round proves a lower bound over all of them; the master works on distinct
@@ -111,7 +112,7 @@ def fit_large(
     Args:
       dataset: features [m, N] of 0 and 1, and NaN where neither literal holds; any dtype, bool and uint8 take least
         memory. Equal rows are best merged before (`jboost.data.merging`).
-      learner: `jboost.learners.monomials(1 or 2, ...)`, whose costs count.
+      learner: `jboost.learners.monomials` of 1 to 3 literals, whose costs count; of 3 with few bits, as all monomials are held.
       margin: [] rho in (0, 1].
       tolerance: the gap between the bounds on the relaxation at which to stop, relative to the upper one.
       max_rounds: after which it ends with ROUND_LIMIT.
@@ -163,10 +164,10 @@ def _check_options(
 ) -> tuple[float, VoteConfig]:
     """The margin and the kind of vote. Raises ValueError, naming the argument."""
     if not isinstance(learner, Monomials):
-        raise ValueError(f"learner is a {type(learner).__name__}: expected jboost.learners.monomials(1) or (2)")
+        raise ValueError(f"learner is a {type(learner).__name__}: expected jboost.learners.monomials(1), (2) or (3)")
     if learner.max_order not in range(1, _MOST_ORDER + 1):
         raise ValueError(
-            f"learner.max_order is {learner.max_order}: fit_large values monomials of one or two literals; "
+            f"learner.max_order is {learner.max_order}: fit_large values all monomials of one to three literals; "
             "pass jboost.learners.monomials(2), or use jboost.l0.fit"
         )
     check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", margin=margin, tolerance=tolerance)
@@ -190,22 +191,31 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
     _check_values(features, labels, weights, is_kept)
     rows = _mixed(np.flatnonzero(is_kept), labels)
     literals = products.literals_of(features[rows])
-    counts = products.sums(literals, np.ones(len(rows)))
-    listed = products.every_monomial(literals, counts, learner.max_order or _MOST_ORDER)
+    max_order = learner.max_order or 1
+    _check_number(literals.num_literals, max_order)
+    listed = products.every_monomial(literals, max_order)
     prices = np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
     costs = prices[listed.orders - 1]
-    is_priced = costs < np.inf
-    listed = products.Listed(listed.first[is_priced], listed.second[is_priced])
     table = Table(
         literals,
         listed,
-        costs[is_priced],
+        costs,
         np.sign(labels[rows]).astype(np.int8),
         weights[rows].astype(np.float64),
         margin,
         float(learner.constant_cost),
     )
     return table, rows
+
+
+def _check_number(num_literals: int, max_order: int) -> None:
+    """Raises ValueError where the values of all monomials would not fit."""
+    number = products.num_monomials(num_literals, max_order)
+    if number > _MOST_MONOMIALS:
+        raise ValueError(
+            f"dataset has {num_literals // 2} bits, and there are {number:,} monomials of up to {max_order} literals, above {_MOST_MONOMIALS:,}: "
+            "lower max_order, or make fewer bits (coarser cuts, min_separation of jboost.data.binarization.fit)"
+        )
 
 
 def _mixed(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -337,8 +347,8 @@ class _Run:
         """Rules one by one, while they better the vote; then some in place of others."""
         part = proof.first_rows(self.table, _ROWS_OF_RULES)
         vain, best = 0, self.rules
-        size = min(_MOST_FIRST_RULES if self.most is None else self.most, len(self.table.costs))
-        while self.goes_on and len(self.rules.columns) < size and vain < _VAIN_RULES and len(self.table.costs):
+        size = min(_MOST_FIRST_RULES if self.most is None else self.most, int((self.table.costs < np.inf).sum()))
+        while self.goes_on and len(self.rules.columns) < size and vain < _VAIN_RULES:
             self.rules = greedy.extend(part, self.rules)
             is_better = self.take(votes.of_rules(self.table, self.rules, self.most))
             vain = 0 if is_better else vain + 1
@@ -525,10 +535,10 @@ def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
     """The rules of the first vote, and single literals as far as a part of the pool goes, the most telling first."""
     held = Pool(table, capacity)
     held.enter(_distinct((vote.columns, votes.columns_of(rules))), np.zeros(capacity))
-    singles = np.flatnonzero(table.monomials.orders == 1)
+    singles = np.flatnonzero((table.monomials.orders == 1) & (table.costs < np.inf))
     balance = np.where(table.labels > 0, table.weights[table.labels > 0].sum(), table.weights[table.labels < 0].sum())
     edges = products.sums(table.literals, table.weights * table.labels / np.maximum(balance, 1e-300))
-    told = np.diagonal(edges)[table.monomials.first[singles]]
+    told = np.diagonal(edges)[table.monomials.literals[0, singles]]
     order = np.argsort(-np.abs(told))[: max(capacity // 4, 1)]
     both = np.repeat(singles[order], 2), np.tile([1, -1], len(order)).astype(np.int8)
     held.enter(Columns(*both), np.zeros(capacity))
@@ -577,7 +587,7 @@ def _hypotheses(table: Table, columns: Columns) -> Monomial:
     """Monomials [k] as literals [k, N] and signs [k]."""
     literals = np.zeros((len(columns.signs), table.literals.num_literals // 2), np.int8)
     places = np.arange(len(columns.signs))
-    for ends in table.monomials:
+    for ends in table.monomials.literals:
         chosen = ends[columns.monomials]
         literals[places, table.literals.attributes[chosen]] = table.literals.answers[chosen]
     return Monomial(literals, columns.signs)

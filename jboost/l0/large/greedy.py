@@ -32,14 +32,14 @@ class Rules(NamedTuple):
 
 def extend(table: Table, rules: Rules) -> Rules:
     """The rules with the one of the greatest gain added, and all votes refitted."""
-    first, second = table.monomials
-    covered = _covered(table, rules.columns)
+    covered = table.covers(rules.columns)
     scores = covered @ rules.votes + rules.constant
     wrong = 1 / (1 + np.exp(np.clip(table.labels * scores, -500, 500)))
-    slope = products.sums(table.literals, table.weights * table.labels * wrong)[first, second]
-    curvature = products.sums(table.literals, table.weights * wrong * (1 - wrong))[first, second]
+    slope = products.sums_of(table.literals, table.monomials, table.weights * table.labels * wrong)
+    curvature = products.sums_of(table.literals, table.monomials, table.weights * wrong * (1 - wrong))
     gains = slope**2 / (np.maximum(curvature, 0) + 1)
     gains[rules.columns] = -1
+    gains[table.costs == np.inf] = -1
     best = int(np.argmax(gains))
     longer = Rules(np.append(rules.columns, best), np.append(rules.votes, 0.0), rules.constant, rules.loss)
     return refit(table, longer)
@@ -52,7 +52,7 @@ def without_rules(table: Table) -> Rules:
 
 def refit(table: Table, rules: Rules) -> Rules:
     """The votes of least logistic loss, by Newton's method on the patterns of the rules."""
-    covered = _covered(table, rules.columns)
+    covered = table.covers(rules.columns)
     both = np.concatenate([covered, (table.labels > 0)[:, None]], axis=1).astype(np.uint8)
     side = separation.group(both, np.arange(len(both)))
     weights = np.bincount(side.group_of, weights=table.weights, minlength=len(side.rows))
@@ -77,7 +77,3 @@ def exchange(table: Table, rules: Rules, place: int) -> Rules:
     fewer = refit(table, rules._replace(columns=rules.columns[kept], votes=rules.votes[kept]))
     changed = extend(table, fewer)
     return changed if changed.loss < rules.loss * (1 - _LEAST_GAIN) else rules
-
-
-def _covered(table: Table, columns: np.ndarray) -> np.ndarray:
-    return table.literals.covers(table.monomials.first[columns], table.monomials.second[columns])

@@ -84,9 +84,7 @@ class Pool:
                 self._write(int(slots[count]), key)
                 count += 1
         entered = slots[:count]
-        first, second = self.table.monomials
-        places = self.monomials[entered]
-        self.covered[:, entered] = self.table.literals.covers(first[places], second[places])
+        self.covered[:, entered] = self.table.covers(self.monomials[entered])
         return count
 
     def _write(self, slot: int, key: tuple[int, int]) -> None:

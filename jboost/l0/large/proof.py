@@ -1,4 +1,4 @@
-"""What duals prove about the relaxation over every monomial of one or two literals, whose rewards are all known.
+"""What duals prove about the relaxation over every monomial, whose rewards are all known.
 
 The dual of Goldberg and Eckstein 2009, (18): any w, v >= 0 with (1 + rho) w_i + sum of v over the cuts
 of i <= weight_i, and alpha with alpha + g_u + s_u <= c_u and s_u <= c_u for every u, prove
@@ -33,6 +33,10 @@ class Table(NamedTuple):
     weights: np.ndarray  # [m]
     margin: float
     constant_cost: float
+
+    def covers(self, columns: np.ndarray, rows: np.ndarray | slice = slice(None)) -> np.ndarray:
+        """Which rows each of the monomials at places [k] covers, [m', k] uint8."""
+        return self.literals.covers(self.monomials.take(columns), rows)
 
 
 def first_rows(table: Table, size: int) -> Table:
@@ -75,14 +79,13 @@ class Proven(NamedTuple):
 
 def price(table: Table, duals: Duals) -> Prices:
     """Edges and rewards of all monomials."""
-    first, second = table.monomials
     signed = duals.example_weights * table.labels
-    edges = products.sums(table.literals, signed)[first, second]
+    edges = products.sums_of(table.literals, table.monomials, signed)
     rewards = []
     for row in (0, 1):
         members, inside, outside = _of_sign(table, duals, row)
-        served = products.rewards(table.literals, inside, outside, duals.cuts.weights[members])
-        rewards.append(np.maximum(served[first, second], 0))
+        served = products.rewards_of(table.literals, table.monomials, inside, outside, duals.cuts.weights[members])
+        rewards.append(np.maximum(served, 0))
     total = float(duals.example_weights.sum() + duals.cuts.weights.sum())
     slack = products.slack(len(signed) + len(duals.cuts.weights), total)
     return Prices(np.stack([edges, -edges]), np.stack(rewards), abs(float(signed.sum())) + slack, slack)
@@ -153,6 +156,5 @@ def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray
 
 def _served(table: Table, inside: np.ndarray, outside: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Whether each pair of rows [k] is told apart by each of the monomials [c], [k, c] bool."""
-    first, second = table.monomials.first[columns], table.monomials.second[columns]
-    own, other = (table.literals.covers(first, second, rows) for rows in (inside, outside))
+    own, other = (table.covers(columns, rows) for rows in (inside, outside))
     return own > other

@@ -268,9 +268,7 @@ def mixture(state: Relaxation) -> Mixture:
 
 def on_all_rows(table: Table, given: Mixture) -> Mixture:
     """A mixture of some rows on those of a table, with no slacks to begin with."""
-    places = given.columns.monomials
-    covered = table.literals.covers(table.monomials.first[places], table.monomials.second[places])
-    return given._replace(covered=covered, slacks=np.zeros(len(table.labels)))
+    return given._replace(covered=table.covers(given.columns.monomials), slacks=np.zeros(len(table.labels)))
 
 
 def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[float, PrimalPoint, Violated]:

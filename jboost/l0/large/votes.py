@@ -73,8 +73,7 @@ def make_problem(table: Table, columns: Columns) -> Problem:
 
 
 def _patterns(table: Table, columns: Columns) -> tuple[separation.Side, np.ndarray]:
-    places = columns.monomials
-    covered = table.literals.covers(table.monomials.first[places], table.monomials.second[places])
+    covered = table.covers(columns.monomials)
     both = np.concatenate([covered, (table.labels > 0)[:, None].astype(np.uint8)], axis=1)
     side = separation.group(both, np.arange(len(both)))
     return side, np.bincount(side.group_of, weights=table.weights, minlength=len(side.rows))
