@@ -14,11 +14,13 @@ from jboost.cli.option import (
     ANY_NUMBER,
     BOOSTERS,
     COMBINE,
+    CV,
     EXAMPLE_WEIGHTS,
     L0,
     LPBOOST,
     METHODS,
     PAIR,
+    SLIPPER,
     SOFT_MARGINS,
     Option,
 )
@@ -28,6 +30,8 @@ from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
 AUTO = "auto"
+_ORDERS = {L0: 1, SLIPPER: 16}
+_LEARNERS = {L0: "monomials", SLIPPER: "rules"}
 _ROUNDS, _L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
 _MOST_ROUNDS, _MOST, _LARGEST_SEED = 100_000, 2**31 - 1, 2**32 - 1  # room is made for all rounds; seeds are those of scikit-learn
 
@@ -67,6 +71,8 @@ class Settings:
     capacity: int | None
     max_in_play: int
     rounds: int
+    num_rounds: int | str  # a number or "cv"
+    rules_for: str
     solver: str
     nu: tuple[float, ...]
     penalty: tuple[float, ...]
@@ -104,6 +110,7 @@ OPTIONS = (
         PAIR,
         "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers; of more it is combine. combine: a "
         "combination of three or more, exact or made of exact pairs. example-weights: a distribution over examples, on the numeric columns. "
+        "slipper: the rules of Cohen and Singer, on all columns. "
         "The others: boosting of a learner on the numeric columns.",
     ),
     Option(
@@ -140,7 +147,15 @@ OPTIONS = (
         "What is boosted: decision stumps; the columns themselves, in [-1, 1]; columns of 0 and 1; a small neural network (scale the columns first).",
         methods=BOOSTERS,
     ),
-    Option("max_order", int, 1, "How many literals a rule may have.", methods=(L0,), low=1, metavar="K"),
+    Option(
+        "max_order",
+        int,
+        None,
+        f"How many literals a rule may have; without it {_ORDERS[L0]}, of slipper {_ORDERS[SLIPPER]}.",
+        methods=(L0, SLIPPER),
+        low=1,
+        metavar="K",
+    ),
     Option(
         "margin",
         float,
@@ -171,22 +186,32 @@ OPTIONS = (
         ("class_changes", "midpoints", "quantiles"),
         "class_changes",
         "Where numeric columns are cut: wherever the class changes, between all neighbouring values, or at quantiles.",
-        methods=(L0,),
+        methods=(L0, SLIPPER),
     ),
-    Option("quantiles", int, 10, "Parts into which --cuts quantiles cuts a column.", methods=(L0,), low=2, high=_MOST, high_open=False, metavar="N"),
+    Option(
+        "quantiles",
+        int,
+        10,
+        "Parts into which --cuts quantiles cuts a column.",
+        methods=(L0, SLIPPER),
+        low=2,
+        high=_MOST,
+        high_open=False,
+        metavar="N",
+    ),
     Option(
         "missing",
         ("literal", "none"),
         "literal",
         "Whether a rule may ask if a value is missing; with none, a missing value meets no condition.",
-        methods=(L0,),
+        methods=(L0, SLIPPER),
     ),
     Option(
         "min_separation",
         int,
         None,
         "Keep the fewest cuts that tell rows of different classes apart in so many ways, for speed; without it all are kept.",
-        methods=(L0,),
+        methods=(L0, SLIPPER),
         low=1,
         high=_MOST,
         high_open=False,
@@ -252,12 +277,32 @@ OPTIONS = (
         "rounds",
         int,
         None,
-        f"How many hypotheses boosting may take, {_ROUNDS} where nothing is said; of l0 how many rounds of new rules, {_L0_ROUNDS}.",
-        methods=(L0, *BOOSTERS),
+        f"How many hypotheses boosting may take, {_ROUNDS} where nothing is said; of l0 how many rounds of new rules, {_L0_ROUNDS}; "
+        "of slipper how many --num-rounds cv looks at.",
+        methods=(L0, *BOOSTERS, SLIPPER),
         low=1,
         high=_MOST_ROUNDS,
         high_open=False,
         metavar="N",
+    ),
+    Option(
+        "num_rounds",
+        int,
+        CV,
+        "How many rules slipper takes; cv: as many as have the least loss in cross-validation.",
+        methods=(SLIPPER,),
+        low=1,
+        high=_MOST_ROUNDS,
+        high_open=False,
+        metavar="N",
+        words=(CV,),
+    ),
+    Option(
+        "rules_for",
+        ("minority", "positive", "negative"),
+        "minority",
+        "The class that the rules of slipper speak for: that of less weight, that of +1, or that of -1.",
+        methods=(SLIPPER,),
     ),
     Option(
         "solver",
@@ -324,7 +369,7 @@ OPTIONS = (
         str,
         None,
         "Column with what it costs to misclassify each row, positive. Base classifiers are trained without it.",
-        methods=(L0, PAIR, COMBINE, *BOOSTERS),
+        methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         metavar="COLUMN",
     ),
     Option("tie_break", ("margin", "none"), "margin", "Among all optimal separators: the one of largest margin, or any.", methods=(PAIR,)),
@@ -413,8 +458,10 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     if filled["method"] == COMBINE and not filled["scores"] and not filled["classifiers"]:
         filled["classifiers"] = ("lda", "naive-bayes", "forest", "knn", "svm")
     _check_number(filled)
-    if filled["method"] == L0:
-        filled["learner"] = "monomials"
+    if filled["method"] in _LEARNERS:
+        filled["learner"] = _LEARNERS[filled["method"]]
+    if filled["max_order"] is None:
+        filled["max_order"] = _ORDERS.get(filled["method"], _ORDERS[L0])
     if filled["exact"] > 0 and "relaxed" in filled["vote"]:
         raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one: choose one of them")
     if filled["exact"] > 0 and filled["max_rules"] is not None:
@@ -491,7 +538,7 @@ def _is_one(option: Option, value: Any) -> bool:
         return value in option.kind
     if option.kind is float:
         return (isinstance(value, int | float) and not isinstance(value, bool)) or value in option.words
-    return type(value) is option.kind
+    return type(value) is option.kind or value in option.words
 
 
 def _name_of_one(option: Option) -> str:
@@ -499,4 +546,5 @@ def _name_of_one(option: Option) -> str:
         return " or ".join(map(repr, option.kind))
     if option.kind is float:
         return " or ".join(["a number", *map(repr, option.words)])
-    return {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]
+    of_kind = {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]
+    return " or ".join([of_kind, *map(repr, option.words)])
