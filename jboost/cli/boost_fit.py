@@ -11,7 +11,7 @@ import numpy as np
 from jboost import drive, plots
 from jboost.base.boosting import Fit
 from jboost.base.status import Status
-from jboost.cli import boost, fitting
+from jboost.cli import boost, features, fitting, nu_choice
 from jboost.cli.inputs import Examples
 from jboost.cli.option import SOFT_MARGINS
 from jboost.cli.options import Settings
@@ -34,14 +34,14 @@ def fit(settings: Settings, say: Any) -> None:
     """
     opening = fitting.begin(settings)
     source, kept, apart = opening.source, opening.kept, opening.apart
-    names = boost.feature_names(source.table)
-    examples = boost.read_examples(source.rows(kept), names, settings)
-    others = boost.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
-    everything = np.ones(len(kept), bool)
+    with timed(opening.seconds, "features"):
+        seen = features.fit(source.rows(kept), settings)
+        examples = features.read_examples(seen, source.rows(kept), settings)
+        others = features.read_examples(seen, source.rows(apart), settings).in_float64() if len(apart) else None
+    with timed(opening.seconds, "choice of nu"), drive.progress("choice of nu", len(nu_choice.values(settings))) as on_step:
+        choice = nu_choice.choose(source.rows(kept), settings, on_step=on_step)
     with timed(opening.seconds, "boosting"):
-        with drive.progress("choice of nu", boost.num_choice_fits(settings)) as on_step:
-            choice = boost.choose_nu(examples, everything, settings, on_step=on_step)
-        fitted = boost.boost(examples, everything, settings, choice.nu)
+        fitted = boost.boost(examples, np.ones(len(kept), bool), settings, choice.nu)
     _refuse(fitted, settings)
 
     description = boosting.describe_fit(fitted, settings.method, settings.learner)
@@ -49,13 +49,19 @@ def fit(settings: Settings, say: Any) -> None:
         opening,
         settings,
         say,
-        model=fitted.ensemble,
-        metadata={"learner": settings.learner, "names": list(names), "boosting": description},
-        sections={
-            "data": build.describe_data(source.table, len(apart), source.weights, boost.left_out_notes(source.table)),
+        model={"binarizer": seen.binarizer, "ensemble": fitted.ensemble},
+        metadata={
+            "learner": settings.learner,
+            "numeric": list(seen.numeric),
+            "categorical": list(seen.categorical),
+            "plain": list(seen.plain),
             "boosting": description,
-            "nu": {"chosen": choice.nu, "losses": list(choice.losses)} if settings.method in SOFT_MARGINS else None,
-            "rules": boosting.rules(fitted.ensemble, names),
+        },
+        sections={
+            "data": build.describe_data(source.table, len(apart), source.weights, features.left_out_notes(source.table, settings)),
+            "boosting": description,
+            "nu": nu_choice.describe(choice) if settings.method in SOFT_MARGINS else None,
+            "rules": boosting.rules(fitted.ensemble, seen.names),
             "losses": build.losses([make_rule(fitted, settings)], examples.in_float64(), others),
         },
         draw=lambda folder: _draw(fitted, examples, settings, folder),
@@ -66,7 +72,7 @@ def fit(settings: Settings, say: Any) -> None:
 def make_rule(fitted: Fit, settings: Settings) -> Rule:
     """The ensemble as a rule for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
     detail = f"{settings.learner}: {boosting.num_voting(fitted.ensemble)} hypotheses"
-    return Rule(settings.method, detail, lambda features: np.where(boost.scores(fitted.ensemble, features, settings.precision) > 0, 1, -1))
+    return Rule(settings.method, detail, lambda points: np.where(boost.scores(fitted.ensemble, points, settings.precision) > 0, 1, -1))
 
 
 def _refuse(fitted: Fit, settings: Settings) -> None:
@@ -79,8 +85,8 @@ def _refuse(fitted: Fit, settings: Settings) -> None:
 
 def _draw(fitted: Fit, examples: Examples, settings: Settings, folder: Path) -> None:
     title = f"{settings.method} of {settings.learner}"
-    features, labels, _ = examples.in_float64()
-    margins = boost.normalized_margins(fitted.ensemble, boost.scores(fitted.ensemble, features, settings.precision), labels)
+    points, labels, _ = examples.in_float64()
+    margins = boost.normalized_margins(fitted.ensemble, boost.scores(fitted.ensemble, points, settings.precision), labels)
     plots.plot_margins(margins, path=folder / MARGINS, title=f"Training margins: {title}")
     rounds = int(fitted.num_rounds)
     lower, upper, seen = (

@@ -92,8 +92,8 @@ def _evaluate_command() -> Any:
         "evaluate",
         callback=run,
         params=[_config_option(), *_options("evaluate"), report_option],
-        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or the rules of l0 or slipper beside "
-        "the larger class; or boosting beside scikit-learn's AdaBoost.",
+        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or the rules of l0 or "
+        "slipper beside the larger class; or boosting beside scikit-learn's AdaBoost.",
         epilog="\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm --folds 10",
     )
 

@@ -14,11 +14,11 @@ from jboost import drive, outputs
 from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.cli import (
-    boost,
     boost_evaluate,
     combine_evaluate,
     example_weights,
     example_weights_evaluate,
+    features,
     inputs,
     l0_evaluate,
     pair_evaluate,
@@ -52,7 +52,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    notes = () if settings.method in (PAIR, COMBINE, L0, SLIPPER) else boost.left_out_notes(source.table)
+    notes = () if settings.method in (PAIR, COMBINE, L0, SLIPPER) else features.left_out_notes(source.table, settings)
     notes = example_weights.left_out_notes(source.table) if settings.method == EXAMPLE_WEIGHTS else notes
     with drive.progress("cross-validation", len(masks)) as on_step:
         folds = cross_validate(source, settings, masks, on_step=on_step)

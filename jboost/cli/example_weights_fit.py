@@ -40,7 +40,7 @@ def fit(settings: Settings, say: Any) -> None:
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
     description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
-    losses = [{**row, "mean": row["mean"] if math.isfinite(row["mean"]) else None} for row in choice.losses]
+    losses = [{**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]} for row in choice.losses]
     fitting.end(
         opening,
         settings,
@@ -56,6 +56,10 @@ def fit(settings: Settings, say: Any) -> None:
         draw=lambda folder: _draw(model, examples.points, examples.labels, names, mapping, settings, folder),
         lines=lambda report: [*report_room.choice_lines(report["penalty"]), *report_room.lines(report["model"], mapping)],
     )
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def make_rule(model: ExampleWeightModel, settings: Settings) -> Rule:

@@ -12,6 +12,7 @@ SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
 BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
 METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS, SLIPPER)
 ANY_NUMBER = -1
+UNCUT = "none"  # of --cuts: numbers stay as they are
 CV = "cv"  # in place of a number: cross-validation chooses it
 
 

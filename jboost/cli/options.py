@@ -22,6 +22,7 @@ from jboost.cli.option import (
     PAIR,
     SLIPPER,
     SOFT_MARGINS,
+    UNCUT,
     Option,
 )
 from jboost.cli.reading import READING_OPTIONS, require_file
@@ -30,6 +31,7 @@ from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
 AUTO = "auto"
+_MARGINS = (AUTO, 0.05, 0.1, 0.2, 0.4)  # of --margin cv
 _ORDERS = {L0: 1, SLIPPER: 16}
 _LEARNERS = {L0: "monomials", SLIPPER: "rules"}
 _ROUNDS, _L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
@@ -74,8 +76,8 @@ class Settings:
     num_rounds: int | str  # a number or "cv"
     rules_for: str
     solver: str
-    nu: tuple[float, ...]
-    penalty: tuple[float, ...]
+    nu: tuple[float | str, ...]  # numbers or "cv"
+    penalty: tuple[float | str, ...]  # numbers or "cv"
     radius: float | str  # a number or "auto"
     tolerance: float
     train_scores: str
@@ -111,7 +113,7 @@ OPTIONS = (
         "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers; of more it is combine. combine: a "
         "combination of three or more, exact or made of exact pairs. example-weights: a distribution over examples, on the numeric columns. "
         "slipper: the rules of Cohen and Singer, on all columns. "
-        "The others: boosting of a learner on the numeric columns.",
+        "The others: boosting of a learner, on all columns.",
     ),
     Option(
         "scores",
@@ -144,7 +146,8 @@ OPTIONS = (
         "learner",
         ("stumps", "pool", "literals", "mlp"),
         "stumps",
-        "What is boosted: decision stumps; the columns themselves, in [-1, 1]; columns of 0 and 1; a small neural network (scale the columns first).",
+        "What is boosted: decision stumps; numeric columns themselves, in [-1, 1]; literals, one for each cut and category; a small neural network "
+        "(scale the columns first).",
         methods=BOOSTERS,
     ),
     Option(
@@ -161,7 +164,7 @@ OPTIONS = (
         float,
         (AUTO,),
         "Margin rho in (0, 1] that a row must reach not to count as an error; auto is 20 / rows. Of several --margin, --kappa or --vote "
-        "cross-validation chooses.",
+        "cross-validation chooses; cv stands for " + ", ".join(map(str, _MARGINS)) + ".",
         methods=(L0,),
         num_values=ANY_NUMBER,
         metavar="RHO",
@@ -169,7 +172,7 @@ OPTIONS = (
         high=1,
         low_open=True,
         high_open=False,
-        words=(AUTO,),
+        words=(AUTO, CV),
     ),
     Option(
         "kappa",
@@ -184,16 +187,17 @@ OPTIONS = (
     Option(
         "cuts",
         ("class_changes", "midpoints", "quantiles"),
-        "class_changes",
-        "Where numeric columns are cut: wherever the class changes, between all neighbouring values, or at quantiles.",
-        methods=(L0, SLIPPER),
+        None,
+        "Where numeric columns are cut: wherever the class changes, as l0, slipper and --learner literals do without it, between all neighbouring "
+        "values, or at quantiles. Other learners take numbers as they are without it.",
+        methods=(L0, SLIPPER, *BOOSTERS),
     ),
     Option(
         "quantiles",
         int,
         10,
         "Parts into which --cuts quantiles cuts a column.",
-        methods=(L0, SLIPPER),
+        methods=(L0, SLIPPER, *BOOSTERS),
         low=2,
         high=_MOST,
         high_open=False,
@@ -204,7 +208,7 @@ OPTIONS = (
         ("literal", "none"),
         "literal",
         "Whether a rule may ask if a value is missing; with none, a missing value meets no condition.",
-        methods=(L0, SLIPPER),
+        methods=(L0, SLIPPER, *BOOSTERS),
     ),
     Option(
         "min_separation",
@@ -315,8 +319,8 @@ OPTIONS = (
     Option(
         "nu",
         float,
-        (0.1,),
-        "Share of the weight that the soft margin may give up, in (0, 1]. Repeat it, as in --nu 0.05 --nu 0.2, and cross-validation chooses.",
+        (CV,),
+        "Share of the weight that the soft margin may give up, in (0, 1]. With cv, or several as in --nu 0.05 --nu 0.2, cross-validation chooses.",
         methods=SOFT_MARGINS,
         num_values=ANY_NUMBER,
         metavar="NU",
@@ -324,17 +328,19 @@ OPTIONS = (
         high=1,
         low_open=True,
         high_open=False,
+        words=(CV,),
     ),
     Option(
         "penalty",
         float,
-        (),
-        "Price C of a shortfall from the margin: 1 / rows at least, at 1 the hard margin. Repeat it, or leave it out, and cross-validation chooses.",
+        (CV,),
+        "Price C of a shortfall from the margin: 1 / rows at least, at 1 the hard margin. With cv, or several, cross-validation chooses.",
         methods=(EXAMPLE_WEIGHTS,),
         num_values=ANY_NUMBER,
         metavar="C",
         low=0,
         low_open=True,
+        words=(CV,),
     ),
     Option(
         "radius",
@@ -460,6 +466,11 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     _check_number(filled)
     if filled["method"] in _LEARNERS:
         filled["learner"] = _LEARNERS[filled["method"]]
+    if filled["cuts"] is None:
+        cuts_alone = filled["method"] not in BOOSTERS or filled["learner"] == "literals"
+        filled["cuts"] = "class_changes" if cuts_alone else UNCUT
+    elif filled["method"] in BOOSTERS and filled["learner"] == "pool":
+        raise ValueError("--cuts makes bits of numbers, and the learner pool takes columns as they are: leave it out, or take --learner stumps")
     if filled["max_order"] is None:
         filled["max_order"] = _ORDERS.get(filled["method"], _ORDERS[L0])
     if filled["exact"] > 0 and "relaxed" in filled["vote"]:
@@ -468,6 +479,8 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         raise ValueError("--exact proves the best vote of any number of rules, and --max-rules allows some only: choose one of them")
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
+    if CV in filled["margin"]:
+        filled["margin"] = [*(value for value in filled["margin"] if value != CV), *_MARGINS]
     for option in OPTIONS:
         if option.num_values == ANY_NUMBER:
             filled[option.name] = tuple(dict.fromkeys(filled[option.name]))
