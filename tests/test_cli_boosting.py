@@ -11,7 +11,7 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import boost_evaluate, devices, inputs, nu_choice, options
+from jboost.cli import boost_evaluate, boost_fit, devices, inputs, nu_choice, options
 from jboost.data import binarization
 from jboost.data.table import Table
 from jboost.report import boosting
@@ -219,6 +219,51 @@ def test_ctrl_c_ends_the_choice_with_what_was_tried(hard, monkeypatch):
     monkeypatch.setattr(nu_choice, "_walk", lambda *arguments: stopped(calls.clear() or calls.append(None), *arguments))
     with pytest.raises(KeyboardInterrupt):
         nu_choice.choose(source, settings, on_step=lambda found, info: None)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "loss", "reasons"),
+    [
+        ({"lower_bound": 0.0, "upper_bound": 0.004, "seen_upper_bound": 0.002}, 0.1, ["soft margin is 0", "the best is 0.004 at most"]),
+        ({"lower_bound": -1e-9, "upper_bound": None, "seen_upper_bound": 0.03}, 0.1, ["soft margin is 0", "the best is 0.03 at most"]),
+        ({"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21}, 0.4, ["misclassifies 40.00% of the training weight", "alone 40.00%"]),
+        ({"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21}, 0.3, []),
+    ],
+)
+def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reasons):
+    examples = inputs.Examples(np.zeros((5, 1)), np.array([1, 1, -1, -1, -1.0]), np.ones(5))
+    settings = settings_of(method="lpboost")
+    found = boost_fit._judge(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.1), settings)
+    assert found["says_something"] == (not reasons)
+    assert all(reason in "; ".join(found["reasons"]) for reason in reasons)
+    assert found["constant_loss_rate"] == 0.4
+    fit = {"num_hypotheses": 2, "learner": "stumps", "num_rounds": 5, "method": "lpboost", "verdict": found}
+    fit["certificate"] = bounds | {"meaning": "", "explanation": "OPTIMAL: proven"}
+    said = boosting.lines(fit, [])
+    status = next(line for line in said if line.startswith("status"))
+    if reasons:
+        verdict = next(line for line in said if line.startswith("verdict     says nothing: "))
+        assert verdict.endswith("Remedy: a greater --nu than 0.1, --nu cv, or a smaller --tolerance")
+        assert status == "status      of the computation alone: OPTIMAL: proven"
+    else:
+        assert status == "status      OPTIMAL: proven"
+        assert found["remedy"] is None
+    tried = ({"says_something": False},)
+    exhausted = boost_fit._judge(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings)
+    assert exhausted["remedy"] == ("another --learner or other columns, as no nu that was tried says anything" if reasons else None)
+
+
+@pytest.mark.slow
+def test_a_nu_too_small_is_said_to_say_nothing(run, hard):
+    _, settings = hard
+    data = ("--data", settings.data, "--label", "ill", "--ignore", "cost", "--method", "lpboost")
+    code, out, err = run("fit", *data, *QUICK, "--nu", "0.05", "--output", "nothing")
+    assert (code, err) == (0, "")
+    verdict = read_report("nothing/report.json")["boosting"]["verdict"]
+    assert not verdict["says_something"]
+    for said in (out, run("inspect", "nothing")[1]):
+        assert f"verdict     says nothing: {verdict['reasons'][0]}" in said
+        assert f"Remedy: {verdict['remedy']}" in said
 
 
 def test_the_choice_draws_each_class_by_its_share():

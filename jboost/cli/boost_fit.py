@@ -13,10 +13,11 @@ from jboost.base.boosting import Fit
 from jboost.base.status import Status
 from jboost.cli import boost, features, fitting, nu_choice
 from jboost.cli.inputs import Examples
+from jboost.cli.nu_choice import Choice
 from jboost.cli.option import SOFT_MARGINS
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
-from jboost.report import boosting, build
+from jboost.report import boosting, build, verdict
 from jboost.report.rules import Rule
 
 _REFUSED = (Status.INFEASIBLE, Status.INVALID_INPUT)
@@ -44,7 +45,9 @@ def fit(settings: Settings, say: Any) -> None:
         fitted = boost.boost(examples, np.ones(len(kept), bool), settings, choice.nu)
     _refuse(fitted, settings)
 
-    description = boosting.describe_fit(fitted, settings.method, settings.learner)
+    losses = build.losses([make_rule(fitted, settings)], examples.in_float64(), others)
+    described = boosting.describe_fit(fitted, settings.method, settings.learner)
+    description = {**described, "verdict": _judge(described["certificate"], losses, examples, choice, settings)}
     fitting.end(
         opening,
         settings,
@@ -62,7 +65,7 @@ def fit(settings: Settings, say: Any) -> None:
             "boosting": description,
             "nu": nu_choice.describe(choice) if settings.method in SOFT_MARGINS else None,
             "rules": boosting.rules(fitted.ensemble, seen.names),
-            "losses": build.losses([make_rule(fitted, settings)], examples.in_float64(), others),
+            "losses": losses,
         },
         draw=lambda folder: _draw(fitted, examples, settings, folder),
         lines=_lines,
@@ -73,6 +76,19 @@ def make_rule(fitted: Fit, settings: Settings) -> Rule:
     """The ensemble as a rule for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
     detail = f"{settings.learner}: {boosting.num_voting(fitted.ensemble)} hypotheses"
     return Rule(settings.method, detail, lambda points: np.where(boost.scores(fitted.ensemble, points, settings.precision) > 0, 1, -1))
+
+
+def _judge(bounds: Mapping[str, Any], losses: build.Losses, examples: Examples, choice: Choice, settings: Settings) -> dict[str, Any]:
+    """Whether the vote says anything, and what to do if it does not."""
+    _, labels, weights = examples.in_float64()
+    reasons: list[str] = []
+    remedy = "more --rounds, another --learner, or other columns"
+    if settings.method in SOFT_MARGINS:
+        reasons = verdict.soft_margin_reasons(bounds)
+        is_exhausted = bool(choice.losses) and not any(row["says_something"] for row in choice.losses)
+        greater = f"a greater --nu than {choice.nu:g}, --nu cv, or a smaller --tolerance"
+        remedy = "another --learner or other columns, as no nu that was tried says anything" if is_exhausted else greater
+    return verdict.judge(losses[-1]["training"]["rate"], labels, weights, reasons=reasons, remedy=remedy)
 
 
 def _refuse(fitted: Fit, settings: Settings) -> None:

@@ -14,9 +14,11 @@ from jboost.cli.options import Settings
 from jboost.cli.output import BOUNDARY, MARGINS, timed
 from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
-from jboost.report import build
+from jboost.report import build, verdict
 from jboost.report import example_weights as report_room
 from jboost.report.rules import Rule
+
+_REMEDY = "another --penalty, --penalty cv, or other columns"
 
 
 def fit(settings: Settings, say: Any) -> None:
@@ -40,6 +42,9 @@ def fit(settings: Settings, say: Any) -> None:
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
     description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
+    found = build.losses([make_rule(model, settings)], examples.in_float64(), others)
+    _, labels, weights = examples.in_float64()
+    description["verdict"] = verdict.judge(found[-1]["training"]["rate"], labels, weights, remedy=_REMEDY)
     losses = [{**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]} for row in choice.losses]
     fitting.end(
         opening,
@@ -51,7 +56,7 @@ def fit(settings: Settings, say: Any) -> None:
             "data": build.describe_data(source.table, len(apart), None, example_weights.left_out_notes(source.table)),
             "penalty": {"chosen": choice.penalty, "losses": losses},
             "model": description,
-            "losses": build.losses([make_rule(model, settings)], examples.in_float64(), others),
+            "losses": found,
         },
         draw=lambda folder: _draw(model, examples.points, examples.labels, names, mapping, settings, folder),
         lines=lambda report: [*report_room.choice_lines(report["penalty"]), *report_room.lines(report["model"], mapping)],

@@ -15,11 +15,12 @@ from jboost.cli import fitting, slipper
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.data.table import LabelMapping
-from jboost.report import build
+from jboost.report import build, verdict
 from jboost.report import slipper as report_room
 from jboost.report.rules import Rule
 
 _NUM_SHOWN = 25
+_REMEDY = "a greater --num-rounds, --rules-for the other class, finer --cuts, or other columns"
 
 
 def fit(settings: Settings, say: Any) -> None:
@@ -44,13 +45,15 @@ def fit(settings: Settings, say: Any) -> None:
         found = slipper.fit(bits, labels, part.weights, np.ones(len(kept), bool), settings)
     ensemble = slipper.voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
 
-    model = report_room.describe(found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors)
     training = (bits, labels, _weights(part.weights, len(labels)))
     others = None
     if len(apart):
         held_out = source.rows(apart)
         other_bits = bit_room.apply(binarizer, held_out.table.matrix(numeric, categorical), settings.precision)
         others = (other_bits, opening.labels[apart], _weights(held_out.weights, len(apart)))
+    losses = build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others)
+    model = report_room.describe(found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors)
+    model["verdict"] = verdict.judge(losses[-1]["training"]["rate"], labels, training[2], remedy=_REMEDY)
     fitting.end(
         opening,
         settings,
@@ -60,7 +63,7 @@ def fit(settings: Settings, say: Any) -> None:
         sections={
             "data": build.describe_data(table, len(apart), source.weights, ()),
             "model": model,
-            "losses": build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others),
+            "losses": losses,
         },
         draw=lambda folder: _draw(found.fit, ensemble, bits, labels, settings, folder),
         lines=lambda report: [

@@ -11,6 +11,7 @@ import numpy as np
 from jboost import ensemble as ensemble_room
 from jboost.base import status
 from jboost.base.boosting import Ensemble, Fit
+from jboost.report import verdict
 
 _CLAIMS = {
     "relaxed-margin": ("soft margin", "largest soft margin of any vote"),
@@ -75,7 +76,7 @@ def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int 
     """Rounds, bounds, status and the first rules, line by line.
 
     Args:
-      fit: as `describe_fit` makes it.
+      fit: as `describe_fit` makes it, with a `verdict`.
       said: as `rules` makes it.
       num_shown: how many rules at most, None for all.
     """
@@ -86,7 +87,7 @@ def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int 
     ]
     if bounds.get("margin") is not None:
         shown.append(f"margin      {bounds['margin']:.6g} <= largest margin of any vote{_up_to(bounds['margin_upper_bound'])}")
-    shown.append(f"status      {bounds['explanation']}")
+    shown += [*verdict.lines(fit["verdict"]), verdict.status_line(bounds["explanation"], fit["verdict"])]
     if fit["num_hypotheses"] == 0:
         shown.append("rules       none: no vote was better than no vote at all, so that every score is 0; more rounds or a greater nu may find one")
     for index, rule in enumerate(said or ()):
@@ -116,8 +117,8 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
 def _candidate(row: Mapping[str, Any], chosen: float) -> str:
     if row["mean"] is None:
         return f"{row['nu']:g}: not tried"
-    verdict = "" if row["says_something"] else ", says nothing: no soft margin above the tolerance"
-    return f"{row['nu']:g}: held-out loss {row['mean']:.2%} ± {row['standard_error']:.2%}{verdict}{', chosen' if row['nu'] == chosen else ''}"
+    told = "" if row["says_something"] else ", says nothing: no soft margin above the tolerance"
+    return f"{row['nu']:g}: held-out loss {row['mean']:.2%} ± {row['standard_error']:.2%}{told}{', chosen' if row['nu'] == chosen else ''}"
 
 
 def _bounds(bounds: Mapping[str, Any], method: str) -> str:

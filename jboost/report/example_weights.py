@@ -10,6 +10,7 @@ from jboost.base import status
 from jboost.base.status import Status
 from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
+from jboost.report import verdict
 
 _NUM_SHOWN = 20
 
@@ -43,7 +44,7 @@ def lines(description: dict[str, Any], mapping: LabelMapping, *, num_shown: int 
     """The description as text, a line each.
 
     Args:
-      description: as `describe` makes it.
+      description: as `describe` makes it, with a `verdict`.
       mapping: of the labels.
       num_shown: how many examples of the support are listed; None for all.
     """
@@ -55,6 +56,7 @@ def lines(description: dict[str, Any], mapping: LabelMapping, *, num_shown: int 
         f"certificate the best soft margin is {bounds} ({description['status']})",
         f"support     {len(support)} of {description['num_examples']} examples have weight",
     ]
+    said += verdict.lines(description["verdict"])
     for example in support[:num_shown]:
         place = ", ".join(f"{name} {value:.4g}" for name, value in list(zip(names, example["point"], strict=True))[:6])
         label = mapping.to_text(np.array([example["label"]]))[0]

@@ -13,6 +13,7 @@ from jboost.base.boosting import Ensemble, Fit
 from jboost.data import binarization
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
+from jboost.report import verdict
 
 _ALWAYS = "always"
 
@@ -111,7 +112,7 @@ def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | N
     """Rounds, rules, certificate and status, line by line.
 
     Args:
-      model: as `describe` makes it.
+      model: as `describe` makes it, with a `verdict`.
       mapping: of the labels.
       num_shown: how many rules at most, None for all.
     """
@@ -130,7 +131,8 @@ def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | N
     return [
         *shown,
         f"bounds      training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the product of the normalisers",
-        f"status      {bounds['explanation']}",
+        *verdict.lines(model["verdict"]),
+        verdict.status_line(bounds["explanation"], model["verdict"]),
     ]
 
 
