@@ -12,6 +12,7 @@ import pytest
 
 import jboost
 from jboost import cli, files, slipper
+from jboost.base import memory
 from jboost.cli import options, sizes
 from jboost.data import binarization, readers
 
@@ -176,6 +177,22 @@ def test_a_number_of_rounds_in_a_configuration(folder):
             options.read_config(folder / "job.toml")
     (folder / "job.toml").write_text('num_rounds = "cv"\nrules_for = "positive"\n', encoding="utf-8")
     assert options.read_config(folder / "job.toml") == {"num_rounds": "cv", "rules_for": "positive"}
+
+
+@pytest.mark.parametrize("method", [("--method", "slipper"), ("--method", "adaboost", "--learner", "literals")])
+def test_bits_that_do_not_fit_into_memory_are_refused_with_what_would(folder, monkeypatch, method):
+    values = np.random.default_rng(0).permutation(2 * ROWS)
+    polars.DataFrame({"x": values, "y": values[::-1], "ill": ["yes", "no"] * ROWS}).write_csv(folder / "long.csv")
+    asked = ("fit", "--data", "long.csv", "--label", "ill", *method, "--precision", "float32", "--output", "other")
+    monkeypatch.setattr(memory, "of_device", lambda: 240_000)
+    status, out, err = run_in(folder, *asked, "--cuts", "midpoints")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"long.csv: {2 * (2 * ROWS - 1)} yes-or-no questions about {2 * ROWS} rows take about 0.0 GB, and there are 0.0 GB" in err
+    most = int(err.split("take --cuts quantiles with --quantiles ")[1].split()[0])
+    assert 1 < most < 2 * ROWS
+    monkeypatch.setattr(memory, "of_device", lambda: 1000)
+    assert "take fewer rows, or --ignore for columns of many categories" in run_in(folder, *asked, "--cuts", "midpoints")[2]
+    assert not (folder / "other").exists()
 
 
 def test_a_table_that_does_not_vary_is_refused(folder):

@@ -31,6 +31,8 @@ class FittedEnsemble:
 
 def read(path: Path, metadata: dict[str, Any]) -> FittedEnsemble:
     """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
+    if "names" in metadata:
+        raise ValueError(f"{path}: an earlier jboost wrote this model, when boosting left text out: fit it anew")
     numeric, categorical, plain = (tuple(metadata[name]) for name in ("numeric", "categorical", "plain"))
     learner, precision = metadata["learner"], metadata["precision"]
     mapping, description = LabelMapping(**metadata["labels"]), dict(metadata["boosting"])

@@ -22,6 +22,7 @@ from jboost.data.binarization import Binarizer
 from jboost.data.table import Table
 
 _TEXT_IS_LEFT_OUT = "pool"
+_COPIES = 8  # of all bits, that are held at a time: on the host, padded, and sorted by the learner
 _TAKES_GAPS = ("stumps", "literals")
 
 
@@ -59,8 +60,11 @@ def fit(source: Source, settings: Settings) -> Features:
     if settings.learner == _TEXT_IS_LEFT_OUT:
         if not numeric:
             raise ValueError(f"{table.source}: no numeric columns, and the learner pool takes no others: take --learner stumps")
-        return Features(numeric, (), numeric, bit_room.fit(table.matrix((), ()), labels, source.weights, (), settings))
-    binarizer = bit_room.fit(table.matrix(numeric, categorical), labels, source.weights, (*numeric, *categorical), settings)
+        return Features(
+            numeric, (), numeric, bit_room.fit(table.matrix((), ()), labels, source.weights, (), settings, source=table.source, copies=_COPIES)
+        )
+    rows, names = table.matrix(numeric, categorical), (*numeric, *categorical)
+    binarizer = bit_room.fit(rows, labels, source.weights, names, settings, source=table.source, copies=_COPIES)
     found = Features(numeric, categorical, numeric if settings.cuts == UNCUT else (), binarizer)
     if found.size == 0:
         raise ValueError(f"{table.source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")

@@ -21,6 +21,7 @@ from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
 from jboost.report import slipper as report_room
 
+_COPIES, _COPIES_OF_FOLD = 6, 4  # of all bits, that are held at a time: as such, and as literals with their negations; and for each fold at once
 _SPOKEN_FOR: dict[str, Any] = {"minority": "minority", "positive": 1, "negative": -1}
 
 
@@ -35,7 +36,8 @@ class Found:
 
 def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], settings: Settings, source: str) -> Binarizer:
     """The bits that the training rows call for; ValueError where there are none."""
-    binarizer = bit_room.fit(rows, labels, weights, names, settings)
+    copies = _COPIES + (_COPIES_OF_FOLD * settings.folds if settings.num_rounds == CV else 0)
+    binarizer = bit_room.fit(rows, labels, weights, names, settings, source=source, copies=copies)
     if binarizer.num_bits == 0:
         raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
     return binarizer
