@@ -30,7 +30,8 @@ class Choice:
     """The penalty that was chosen, and what each of the candidates lost on held-out rows."""
 
     penalty: float
-    losses: tuple[dict[str, Any], ...]  # penalty, mean and rates of each; empty where there was no choice
+    losses: tuple[dict[str, Any], ...] = ()  # penalty, mean and rates of each; empty where there was no choice
+    num_candidates: int = 0  # more than there are losses, where the choice was ended early
 
 
 def feature_names(table: Table) -> tuple[str, ...]:
@@ -125,7 +126,8 @@ def choose(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_ste
       examples: all rows.
       chosen: [m] bool.
       settings: all options.
-      on_step: called after each penalty, which then has a call of its own over all folds; False ends the choice with those that were tried.
+      on_step: called after each penalty, which then has a call of its own over all folds; False ends the choice with those that were tried, and so
+        does Ctrl-C.
 
     Raises:
       ValueError: naming the option, for more folds than the smaller class has rows, or where no penalty has a solution on all folds.
@@ -133,33 +135,41 @@ def choose(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_ste
     count = int(chosen.sum())
     candidates = penalties(settings, count)
     if len(candidates) == 1:
-        return Choice(candidates[0], ())
+        return Choice(candidates[0])
     inputs.check_folds(examples.labels[chosen], settings)
     centre, radius = cube_for(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
     table: list[dict[str, Any]] = []
     with jax.enable_x64(settings.precision == "float64"):
         for part in [candidates] if on_step is None else [(one,) for one in candidates]:
-            found = example_weights.choose_penalty(
-                padded.points,
-                padded.labels,
-                penalties=np.array(part, settings.precision),
-                key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
-                num_folds=settings.folds,
-                kernel=kernels.hyperplanes(radius),
-                centre=centre,
-                mask=mask,
-            )
-            losses, of_folds = np.asarray(found.losses, np.float64), np.asarray(found.fold_losses, np.float64)
-            table += [
-                {"penalty": one, "mean": float(loss), "rates": rates.tolist()} for one, loss, rates in zip(part, losses, of_folds.T, strict=True)
-            ]
+            try:
+                table += _losses(padded, mask, Cube(centre, radius), part, settings)
+            except KeyboardInterrupt:
+                if not table:
+                    raise
+                break
             if not loops.goes_on(on_step, table, f"penalty {part[-1]:g}"):
                 break
     best = min(table, key=lambda row: (row["mean"], row["penalty"]))
     if not np.isfinite(best["mean"]):
         raise ValueError(f"penalty: none of {', '.join(f'{one:g}' for one in candidates)} is 1 / rows of a training fold or more: raise --penalty")
-    return Choice(best["penalty"], tuple(table))
+    return Choice(best["penalty"], tuple(table), len(candidates))
+
+
+def _losses(padded: Examples, mask: np.ndarray, cube: Cube, candidates: tuple[float, ...], settings: Settings) -> list[dict[str, Any]]:
+    """What penalties lose in cross-validation, by one compiled call over folds and penalties."""
+    found = example_weights.choose_penalty(
+        padded.points,
+        padded.labels,
+        penalties=np.array(candidates, settings.precision),
+        key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
+        num_folds=settings.folds,
+        kernel=kernels.hyperplanes(cube.radius),
+        centre=cube.centre,
+        mask=mask,
+    )
+    means, of_folds = np.asarray(found.losses, np.float64), np.asarray(found.fold_losses, np.float64)
+    return [{"penalty": one, "mean": float(mean), "rates": rates.tolist()} for one, mean, rates in zip(candidates, means, of_folds.T, strict=True)]
 
 
 def scores(model: ExampleWeightModel, points: np.ndarray, precision: str) -> np.ndarray:

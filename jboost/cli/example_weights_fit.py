@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jboost import plots
+from jboost import drive, plots
 from jboost.cli import example_weights, fitting
 from jboost.cli.options import Settings
 from jboost.cli.output import BOUNDARY, MARGINS, timed
@@ -37,8 +37,9 @@ def fit(settings: Settings, say: Any) -> None:
     examples = example_weights.read_examples(source.rows(kept), names, settings)
     others = example_weights.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
     everything = np.ones(len(kept), bool)
-    with timed(opening.seconds, "choice"):
-        choice = example_weights.choose(examples, everything, settings)
+    num_penalties = len(example_weights.penalties(settings, len(kept)))
+    with timed(opening.seconds, "choice"), drive.progress("choice of the penalty", num_penalties) as on_step:
+        choice = example_weights.choose(examples, everything, settings, on_step=on_step)
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
     description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
@@ -54,7 +55,7 @@ def fit(settings: Settings, say: Any) -> None:
         metadata={"names": list(names), "model": description},
         sections={
             "data": build.describe_data(source.table, len(apart), None, example_weights.left_out_notes(source.table)),
-            "penalty": {"chosen": choice.penalty, "losses": losses},
+            "penalty": {"chosen": choice.penalty, "losses": losses, "candidates": choice.num_candidates},
             "model": description,
             "losses": found,
         },

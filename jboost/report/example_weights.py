@@ -71,4 +71,6 @@ def choice_lines(choice: dict[str, Any]) -> list[str]:
     if not choice["losses"]:
         return []
     tried = ", ".join(f"{row['penalty']:.4g}: " + (f"{row['mean']:.2%}" if row["mean"] is not None else "unbounded") for row in choice["losses"])
-    return [f"choice      penalty {choice['chosen']:.4g} by cross-validation ({tried})"]
+    said = [f"choice      penalty {choice['chosen']:.4g} by cross-validation ({tried})"]
+    num_tried, wanted = len(choice["losses"]), choice["candidates"]
+    return said if num_tried == wanted else [*said, f"note: the choice of the penalty was ended after {num_tried} of {wanted} values"]
