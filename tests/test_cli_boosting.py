@@ -431,6 +431,36 @@ def test_columns_that_do_not_vary_give_nothing_to_ask(run, frame):
     assert "no column takes two values on the training rows, so there is nothing to ask: give columns that vary" in err
 
 
+def test_rows_unlike_those_of_training_are_predicted(run, frame):
+    """Text that training never saw is no category; a number that is missing for the first time says nothing; what no rule asks may be anything."""
+    frame.select("ill", "cost", "a", "colour", polars.lit(7.0).alias("same")).write_csv("data.csv")
+    assert run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")[0] == 0
+    rules = read_report()["rules"]
+    assert any("colour" in rule for rule in rules)
+    assert any("a > " in rule for rule in rules)
+    polars.DataFrame({"colour": ["violet", None, "red"], "a": [0.5, 0.5, None]}).write_csv("new.csv")
+    code, out, err = run("predict", "out", "--data", "new.csv")
+    assert (code, "column 'colour': 1 value that training never saw: violet (1)" in err) == (0, True)
+    expected = []
+    for colour, number in (("violet", 0.5), (None, 0.5), ("red", None)):
+        score = 0.0
+        for rule in rules:
+            vote, said = rule.removesuffix("]").split(" * [")
+            condition = said.split(" if ")[1].split(" else ")[0]
+            name = condition.split()[0]
+            if name == "a" and number is None:
+                continue
+            holds = number > float(condition.split(" > ")[1]) if name == "a" else _holds(condition, colour)
+            score += float(vote) * float(said.split(" if ")[0] if holds else said.split(" else ")[1])
+        expected.append(score)
+    np.testing.assert_allclose(polars.read_csv(out.encode())["score"].to_numpy(), expected, atol=2e-3)
+
+
+def _holds(condition, colour):
+    """Whether a condition on the colour holds, read by Python."""
+    return colour is None if condition == "colour is missing" else colour == condition.removeprefix("colour == ")
+
+
 def test_predict_names_a_missing_column(run, frame):
     assert run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")[0] == 0
     frame.drop("b").write_csv("new.csv")

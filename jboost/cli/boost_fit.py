@@ -12,7 +12,7 @@ from jboost import drive, plots
 from jboost.base.boosting import Fit
 from jboost.base.status import Status
 from jboost.cli import boost, features, fitting, nu_choice
-from jboost.cli.inputs import Examples
+from jboost.cli.inputs import Examples, Source
 from jboost.cli.nu_choice import Choice
 from jboost.cli.option import SOFT_MARGINS
 from jboost.cli.options import Settings
@@ -39,8 +39,7 @@ def fit(settings: Settings, say: Any) -> None:
         seen = features.fit(source.rows(kept), settings)
         examples = features.read_examples(seen, source.rows(kept), settings)
         others = features.read_examples(seen, source.rows(apart), settings).in_float64() if len(apart) else None
-    with timed(opening.seconds, "choice of nu"), drive.progress("choice of nu", len(nu_choice.values(settings))) as on_step:
-        choice = nu_choice.choose(source.rows(kept), settings, on_step=on_step)
+    choice = _choose(source.rows(kept), opening.seconds, settings)
     with timed(opening.seconds, "boosting"):
         fitted = boost.boost(examples, np.ones(len(kept), bool), settings, choice.nu)
     _refuse(fitted, settings)
@@ -70,6 +69,15 @@ def fit(settings: Settings, say: Any) -> None:
         draw=lambda folder: _draw(fitted, examples, settings, folder),
         lines=_lines,
     )
+
+
+def _choose(source: Source, seconds: dict[str, float], settings: Settings) -> Choice:
+    """The nu that cross-validation chooses, where the method has one and there are several."""
+    candidates = nu_choice.values(settings)
+    if settings.method not in SOFT_MARGINS or len(candidates) == 1:
+        return Choice(candidates[0])
+    with timed(seconds, "choice of nu"), drive.progress("choice of nu", len(candidates)) as on_step:
+        return nu_choice.choose(source, settings, on_step=on_step)
 
 
 def make_rule(fitted: Fit, settings: Settings) -> Rule:
