@@ -287,6 +287,8 @@ def test_cv_stands_for_a_grid_beside_what_is_named():
     assert nu_choice.values(settings_of(method="lpboost")) == tuple(sorted(nu_choice.GRID, reverse=True))
     assert nu_choice.values(settings_of(method="lpboost", nu=("cv", 0.55))) == tuple(sorted({*nu_choice.GRID, 0.55}, reverse=True))
     assert nu_choice.values(settings_of(method="lpboost", nu=(0.3,))) == (0.3,)
+    assert settings_of(method="lpboost", learner="mlp").nu == (0.1,)
+    assert settings_of(method="lpboost", learner="mlp", nu=("cv",)).nu == ("cv",)
     assert settings_of(method="l0", margin=("cv",)).margin == ("auto", 0.05, 0.1, 0.2, 0.4)
     assert settings_of(method="l0", margin=("auto",)).margin == ("auto",)
 

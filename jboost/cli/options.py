@@ -31,6 +31,7 @@ from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
 AUTO = "auto"
+_NU_OF_NETWORKS = 0.1
 _MARGINS = (AUTO, 0.05, 0.1, 0.2, 0.4)  # of --margin cv
 _ORDERS = {L0: 1, SLIPPER: 16}
 _LEARNERS = {L0: "monomials", SLIPPER: "rules"}
@@ -319,8 +320,9 @@ OPTIONS = (
     Option(
         "nu",
         float,
-        (CV,),
-        "Share of the weight that the soft margin may give up, in (0, 1]. With cv, or several as in --nu 0.05 --nu 0.2, cross-validation chooses.",
+        None,
+        "Share of the weight that the soft margin may give up, in (0, 1]. With cv, or several as in --nu 0.05 --nu 0.2, cross-validation chooses. "
+        f"Without it cv; of --learner mlp, whose fits take long, {_NU_OF_NETWORKS}.",
         methods=SOFT_MARGINS,
         num_values=ANY_NUMBER,
         metavar="NU",
@@ -479,6 +481,7 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         raise ValueError("--exact proves the best vote of any number of rules, and --max-rules allows some only: choose one of them")
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
+    filled["nu"] = filled["nu"] or ((_NU_OF_NETWORKS,) if filled["learner"] == "mlp" else (CV,))
     if CV in filled["margin"]:
         filled["margin"] = [*(value for value in filled["margin"] if value != CV), *_MARGINS]
     for option in OPTIONS:
