@@ -134,7 +134,7 @@ def load(path: str | os.PathLike[str], *, learner: Any = None) -> Any:
     """
     with _opened(path) as archive:
         description = _read_header(archive, path)["model"]
-        if learner is not None and _LEARNER not in description.get("fields", {}):
+        if learner is not None and not _has_learner(description):
             raise ValueError(f"{path}: a {description['type']} has no learner: leave `learner` out")
         return _rebuild(archive, path, description, "", learner)
 
@@ -289,6 +289,12 @@ def _check_record(description: Mapping[str, Any]) -> None:
             _check_description(part)
         elif isinstance(part, dict) and not {"dtype", "shape"} <= set(part):
             raise ValueError(f"it does not say what {name} is")
+
+
+def _has_learner(description: Mapping[str, Any]) -> bool:
+    """Whether a model has a learner, or holds one that has."""
+    fields = description.get("fields", {})
+    return _LEARNER in fields or any(_has_learner(part) for part in fields.values())
 
 
 def _rebuild(archive: zipfile.ZipFile, path: str | os.PathLike[str], description: Mapping[str, Any], prefix: str, learner: Any) -> Any:

@@ -389,6 +389,15 @@ def test_little_to_learn_from(features, labels, num_bits, constant):
     assert binarization.describe_monomial(binarizer, np.zeros(num_bits, np.int32)) == "always"
 
 
+def test_numbers_that_are_not_cut_give_bits_for_what_is_missing_alone():
+    rows = np.array([[1.5, "red", 7], [None, "blue", 7], [3.0, "red", None], [2.0, None, 7]], object)
+    binarizer = binarization.fit(rows, names=["size", "colour", "same"], cuts="none")
+    assert binarizer.bit_names == ("size is missing", "colour == red", "colour is missing", "same is missing")
+    assert binarizer.num_redundant == 1  # blue, where size is missing
+    assert np.asarray(binarization.apply(binarizer, rows)).tolist() == [[0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]]
+    assert binarization.fit(rows, names=["size", "colour", "same"], cuts="none", missing="none").bit_names == ("colour == blue",)
+
+
 def test_one_class_has_midpoints_and_quantiles():
     for rule in ("midpoints", "quantiles"):
         assert binarization.fit([[1.0], [2.0]], [1, 1], cuts=rule).bit_names == ("x0 <= 1.5",)

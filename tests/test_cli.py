@@ -291,7 +291,7 @@ def test_score_columns_example(run, tmp_path, frame):
         (
             {"method": "triple"},
             "method is 'triple': 'l0' or 'pair' or 'combine' or 'example-weights' or 'relaxed-margin' or 'lpboost' or 'adaboost' "
-            "or 'infoboost' is wanted",
+            "or 'infoboost' or 'slipper' is wanted",
         ),
         ({"scores": ["a"]}, "scores is ['a']: a list of 2 strings is wanted"),
         ({"scores": "ab"}, "scores is 'ab': a list of 2 strings is wanted"),
@@ -371,7 +371,7 @@ def assert_refused(code, out, err, message):
         (("fit", "--data", "data.csv", *SCORES, "--precison", "float32"), "--precison"),
         (
             ("fit", "--data", "data.csv", *SCORES, "--method", "triple"),
-            "'triple' is not one of 'l0', 'pair', 'combine', 'example-weights', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost'",
+            "'triple' is not one of 'l0', 'pair', 'combine', 'example-weights', 'relaxed-margin', 'lpboost', 'adaboost', 'infoboost', 'slipper'",
         ),
         (("fit", "--data", "sklearn:moons"), "'breast_cancer', 'digits', 'wine'"),
         (("evaluate", "--data", "data.csv", *SCORES, "--folds", "25"), "folds is 25"),

@@ -11,7 +11,10 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import boost, devices, inputs, options
+from jboost.cli import boost_evaluate, boost_fit, devices, inputs, nu_choice, options
+from jboost.data import binarization
+from jboost.data.table import Table
+from jboost.report import boosting
 from marks import slow_but
 
 ROWS = 40
@@ -20,13 +23,14 @@ WRITTEN = ["gap.png", "margins.png", "model.npz", "report.json"]
 
 @pytest.fixture(scope="module")
 def frame():
-    """Three noisy columns in [-1, 1], one Boolean column, text, weights, and labels in words."""
+    """Three noisy columns in [-1, 1], one Boolean column, text with gaps, weights, and labels in words."""
     generator = np.random.default_rng(0)
     signs = np.where(np.arange(ROWS) % 2, 1, -1)
     columns = {name: np.tanh(generator.normal(size=ROWS) + 0.7 * signs) for name in ("a", "b", "c")}
     flag = (generator.uniform(size=ROWS) < 0.5 + 0.3 * signs).astype(int)
     words = np.where(signs > 0, "yes", "no")
-    return polars.DataFrame(columns | {"flag": flag, "colour": ["red", "blue"] * (ROWS // 2), "cost": [1, 2, 3, 4] * (ROWS // 4), "ill": words})
+    colours = ["red", "blue", None, "blue", "red"] * (ROWS // 5)
+    return polars.DataFrame(columns | {"flag": flag, "colour": colours, "cost": [1, 2, 3, 4] * (ROWS // 4), "ill": words})
 
 
 @pytest.fixture
@@ -56,6 +60,13 @@ def names_in(folder):
     return sorted(path.name for path in Path(folder).iterdir())
 
 
+def features_of(binarizer, frame, plain=("a", "b", "c", "flag")):
+    """What the model was fitted on, by the library: numbers as they are, then the bits of numbers and of text."""
+    rows = frame.select("a", "b", "c", "flag", "colour").to_numpy().astype(object)
+    numbers = frame.select(plain).to_numpy().astype(np.float32) if plain else np.zeros((frame.height, 0), np.float32)
+    return np.concatenate([numbers, np.asarray(binarization.apply(binarizer, rows))], axis=1)
+
+
 # --- what it does ----------------------------------------------------------------------------------------------------------
 
 
@@ -70,7 +81,7 @@ def test_from_fit_to_prediction(run, frame, method):
     assert certificate["lower_bound"] <= certificate["upper_bound"]
     assert certificate["explanation"] in out
     assert report["boosting"]["num_rounds"] <= 4
-    assert report["data"]["notes"][-1] == "boosting takes numeric columns: text columns are left out (colour)"
+    assert not any("left out" in note for note in report["data"]["notes"])
     assert report["data"]["total_weight"] == frame["cost"].sum()
     assert len(report["rules"]) == report["boosting"]["num_hypotheses"]
     assert report["rules"][0] in out
@@ -81,9 +92,10 @@ def test_from_fit_to_prediction(run, frame, method):
     frame.drop("ill").write_csv("new.csv")
     assert run("predict", "out", "--data", "new.csv", "--output", "p.csv") == (0, f"p.csv: {ROWS} predictions\n", "")
     predictions = polars.read_csv("p.csv")
-    model = files.load("out/model.npz")
-    features = frame.select("a", "b", "c", "flag").to_numpy().astype(np.float32)
-    np.testing.assert_allclose(predictions["score"].to_numpy(), jboost.predict_scores(model, features), rtol=1e-6)
+    held = files.load("out/model.npz")
+    assert held["binarizer"].bit_names == ("colour == blue", "colour == red", "colour is missing")
+    scores = jboost.predict_scores(held["ensemble"], features_of(held["binarizer"], frame))
+    np.testing.assert_allclose(predictions["score"].to_numpy(), scores, rtol=1e-6)
     wrong = predictions["prediction"].to_numpy() != frame["ill"].to_numpy()
     assert frame["cost"].to_numpy()[wrong].sum() == report["losses"][0]["training"]["weight"]
 
@@ -111,10 +123,12 @@ def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, me
     code, out, err = run(*fit, "--nu", "0.2", "--nu", "0.5", "--nu", "0.2")
     assert (code, err) == (0, "")
     choice = read_report()["nu"]
-    assert [row["nu"] for row in choice["losses"]] == [0.2, 0.5]
-    assert all(len(row["rates"]) == 2 and row["mean"] == pytest.approx(np.mean(row["rates"])) for row in choice["losses"])
-    least = min(row["mean"] for row in choice["losses"])
-    assert choice["chosen"] == max(row["nu"] for row in choice["losses"] if row["mean"] == least)
+    assert [row["nu"] for row in choice["losses"]] == [0.5, 0.2]
+    assert (choice["rows"], choice["candidates"]) == (ROWS, 2)
+    tried = [row for row in choice["losses"] if row["mean"] is not None]
+    assert all(len(row["rates"]) == 2 and row["mean"] == pytest.approx(np.mean(row["rates"])) for row in tried)
+    least = min(row["mean"] for row in tried if row["says_something"])
+    assert choice["chosen"] == max(row["nu"] for row in tried if row["mean"] == least)
     assert f"{choice['chosen']:g}: held-out loss {least:.2%}" in out
     assert out.count(", chosen") == 1
     before = compilations()
@@ -122,18 +136,161 @@ def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, me
     assert compilations() - before < 5
 
 
+def settings_of(**values):
+    return options.resolve({"data": "data.csv", "label": "ill", "weights": "cost", "rounds": 4, "precision": "float32"} | values, {})
+
+
 @pytest.mark.slow
-def test_the_choice_of_nu_sees_training_rows_alone(run):
-    settings = options.resolve(
-        {"data": "data.csv", "label": "ill", "method": "relaxed-margin", "nu": (0.2, 0.5), "rounds": 4, "folds": 2, "precision": "float32"}, {}
-    )
+def test_the_choice_of_nu_sees_training_rows_alone(run, monkeypatch):
+    seen = []
+
+    def choose(source, settings):
+        seen.append(np.stack([source.table.numeric[name] for name in "abc"], axis=1))
+        return nu_choice.Choice(0.5)
+
+    monkeypatch.setattr(nu_choice, "choose", choose)
+    settings = settings_of(method="lpboost", folds=2)
     with devices.restored():
         source = inputs.read_source(settings)
-    examples = boost.read_examples(source, ("a", "b", "c", "flag"), settings)
-    chosen = np.arange(ROWS) % 4 < 2
-    choice = boost.choose_nu(examples, chosen, settings)
-    labels = np.where(chosen, examples.labels, -examples.labels)
-    assert boost.choose_nu(inputs.Examples(examples.points, labels, examples.weights), chosen, settings) == choice
+    masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
+    judge = boost_evaluate.judge_folds(source, settings, masks)
+    everything = np.stack([source.table.numeric[name] for name in "abc"], axis=1)
+    for number, held_out in enumerate(masks):
+        judge(number)
+        np.testing.assert_array_equal(seen[number], everything[~held_out])
+
+
+@pytest.fixture(scope="module")
+def hard(tmp_path_factory):
+    """A table on which votes for small nus say nothing: a noisy column, and one of noise; its source, and options for it."""
+    generator = np.random.default_rng(4)
+    signs = np.where(np.arange(ROWS) % 2, 1, -1)
+    good = np.where(generator.uniform(size=ROWS) < 0.8, signs, -signs)
+    path = tmp_path_factory.mktemp("hard") / "data.csv"
+    polars.DataFrame({"good": good, "noise": good[::-1], "cost": [1] * ROWS, "ill": signs}).write_csv(path)
+    settings = settings_of(data=str(path), method="lpboost", folds=2, nu=("cv",))
+    with devices.restored():
+        return inputs.read_source(settings), settings
+
+
+def test_the_choice_goes_down_the_grid_until_a_value_says_nothing(hard):
+    source, settings = hard
+    shown = []
+    choice = nu_choice.choose(source, settings, on_step=lambda found, info: shown.append(info))
+    assert shown == [f"nu {nu:g}" for nu in sorted(nu_choice.GRID, reverse=True)]
+    assert [f"nu {row['nu']:g}" for row in choice.losses] == shown
+    assert choice.num_candidates == len(nu_choice.GRID)
+    tried = [row for row in choice.losses if row["mean"] is not None]
+    assert 0 < len(tried) < len(choice.losses)
+    assert all(row["says_something"] == (min(row["soft_margins"]) > settings.tolerance) for row in tried)
+    chosen = next(row for row in tried if row["nu"] == choice.nu)
+    assert chosen["says_something"]
+    assert chosen["mean"] == min(row["mean"] for row in tried if row["says_something"])
+
+
+@pytest.mark.slow
+def test_one_call_chooses_as_a_call_for_each_value_does(hard):
+    source, settings = hard
+    together, one_by_one = nu_choice.choose(source, settings), nu_choice.choose(source, settings, on_step=lambda found, info: None)
+    assert together.nu == one_by_one.nu
+    for row, other in zip(together.losses, one_by_one.losses, strict=True):
+        assert row["nu"] == other["nu"]
+        assert row["mean"] == (None if other["mean"] is None else pytest.approx(other["mean"], abs=1e-6))
+
+
+def test_a_choice_that_is_ended_early_is_among_what_was_tried(hard):
+    source, settings = hard
+
+    choice = nu_choice.choose(source, settings, on_step=lambda found, info: info != "nu 0.7")
+    assert [row["nu"] for row in choice.losses] == [0.8, 0.7]
+    assert choice.nu in (0.8, 0.7)
+    said = boosting.choice_lines(nu_choice.describe(choice))
+    assert said[-1] == f"note: the choice of nu was ended after 2 of {len(nu_choice.GRID)} values"
+
+
+def test_ctrl_c_ends_the_choice_with_what_was_tried(hard, monkeypatch):
+    source, settings = hard
+    walk, calls = nu_choice._walk, []
+
+    def stopped(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return walk(*arguments)
+
+    monkeypatch.setattr(nu_choice, "_walk", stopped)
+    choice = nu_choice.choose(source, settings, on_step=lambda found, info: None)
+    assert ([row["nu"] for row in choice.losses], choice.num_candidates) == ([0.8], len(nu_choice.GRID))
+    calls.append(None)
+    monkeypatch.setattr(nu_choice, "_walk", lambda *arguments: stopped(calls.clear() or calls.append(None), *arguments))
+    with pytest.raises(KeyboardInterrupt):
+        nu_choice.choose(source, settings, on_step=lambda found, info: None)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "loss", "reasons"),
+    [
+        ({"lower_bound": 0.0, "upper_bound": 0.004, "seen_upper_bound": 0.002}, 0.1, ["soft margin is 0", "the best is 0.004 at most"]),
+        ({"lower_bound": -1e-9, "upper_bound": None, "seen_upper_bound": 0.03}, 0.1, ["soft margin is 0", "the best is 0.03 at most"]),
+        ({"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21}, 0.4, ["misclassifies 40.00% of the training weight", "alone 40.00%"]),
+        ({"lower_bound": 0.2, "upper_bound": 0.21, "seen_upper_bound": 0.21}, 0.3, []),
+    ],
+)
+def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reasons):
+    examples = inputs.Examples(np.zeros((5, 1)), np.array([1, 1, -1, -1, -1.0]), np.ones(5))
+    settings = settings_of(method="lpboost")
+    found = boost_fit._judge(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.1), settings)
+    assert found["says_something"] == (not reasons)
+    assert all(reason in "; ".join(found["reasons"]) for reason in reasons)
+    assert found["constant_loss_rate"] == 0.4
+    fit = {"num_hypotheses": 2, "learner": "stumps", "num_rounds": 5, "method": "lpboost", "verdict": found}
+    fit["certificate"] = bounds | {"meaning": "", "explanation": "OPTIMAL: proven"}
+    said = boosting.lines(fit, [])
+    status = next(line for line in said if line.startswith("status"))
+    if reasons:
+        verdict = next(line for line in said if line.startswith("verdict     says nothing: "))
+        assert verdict.endswith("Remedy: a greater --nu than 0.1, --nu cv, or a smaller --tolerance")
+        assert status == "status      of the computation alone: OPTIMAL: proven"
+    else:
+        assert status == "status      OPTIMAL: proven"
+        assert found["remedy"] is None
+    tried = ({"says_something": False},)
+    exhausted = boost_fit._judge(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings)
+    assert exhausted["remedy"] == ("another --learner or other columns, as no nu that was tried says anything" if reasons else None)
+
+
+@pytest.mark.slow
+def test_a_nu_too_small_is_said_to_say_nothing(run, hard):
+    _, settings = hard
+    data = ("--data", settings.data, "--label", "ill", "--ignore", "cost", "--method", "lpboost")
+    code, out, err = run("fit", *data, *QUICK, "--nu", "0.05", "--output", "nothing")
+    assert (code, err) == (0, "")
+    verdict = read_report("nothing/report.json")["boosting"]["verdict"]
+    assert not verdict["says_something"]
+    for said in (out, run("inspect", "nothing")[1]):
+        assert f"verdict     says nothing: {verdict['reasons'][0]}" in said
+        assert f"Remedy: {verdict['remedy']}" in said
+
+
+def test_the_choice_draws_each_class_by_its_share():
+    labels = np.where(np.arange(3 * nu_choice.MOST_ROWS) % 3 == 0, 1.0, -1.0)
+    table = Table("memory", len(labels), {"x": labels}, {}, {}, labels=labels)
+    drawn = nu_choice._drawn(inputs.Source(table, None, "cpu"), seed=0)
+    assert abs(len(drawn) - nu_choice.MOST_ROWS) <= 1
+    assert abs((labels[drawn] > 0).mean() - 1 / 3) < 1e-3
+    assert (np.diff(drawn) > 0).all()
+    few = inputs.Source(table.rows(np.arange(50)), None, "cpu")
+    np.testing.assert_array_equal(nu_choice._drawn(few, seed=0), np.arange(50))
+
+
+def test_cv_stands_for_a_grid_beside_what_is_named():
+    assert nu_choice.values(settings_of(method="lpboost")) == tuple(sorted(nu_choice.GRID, reverse=True))
+    assert nu_choice.values(settings_of(method="lpboost", nu=("cv", 0.55))) == tuple(sorted({*nu_choice.GRID, 0.55}, reverse=True))
+    assert nu_choice.values(settings_of(method="lpboost", nu=(0.3,))) == (0.3,)
+    assert settings_of(method="lpboost", learner="mlp").nu == (0.1,)
+    assert settings_of(method="lpboost", learner="mlp", nu=("cv",)).nu == ("cv",)
+    assert settings_of(method="l0", margin=("cv",)).margin == ("auto", 0.05, 0.1, 0.2, 0.4)
+    assert settings_of(method="l0", margin=("auto",)).margin == ("auto",)
 
 
 @pytest.mark.parametrize("method", slow_but(options.BOOSTERS, "adaboost"))
@@ -190,7 +347,7 @@ def test_64_bits_and_missing_values(run, frame):
     losses = read_report()["losses"][0]
     code, out, _ = run("predict", "out", "--data", "data.csv")
     with jax.enable_x64(True):
-        assert files.load("out/model.npz").votes.dtype == np.float64
+        assert files.load("out/model.npz")["ensemble"].votes.dtype == np.float64
     wrong = polars.read_csv(out.encode())["prediction"].to_numpy() != frame["ill"].to_numpy()
     assert frame["cost"].to_numpy()[wrong].sum() == losses["training"]["weight"] + losses["held_out"]["weight"]
     assert run("evaluate", *DATA, "--method", "adaboost", "--rounds", "4", "--folds", "2")[0] == 0
@@ -219,7 +376,7 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
     assert (settings["nu"], settings["rounds"], settings["classifiers"]) == ([0.3], 4, None)
     values = options.read_config("job.toml")
     assert options.resolve(values, {}).classifiers == ["lda", "tree"]
-    assert options.resolve(values | {"method": "adaboost"}, {}).nu == (0.1,)
+    assert options.resolve(values | {"method": "adaboost"}, {}).nu == ("cv",)
 
 
 # --- what it refuses -------------------------------------------------------------------------------------------------------
@@ -236,7 +393,9 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
         (("--method", "relaxed-margin", "--tolerance", "0"), "'--tolerance'"),
         (("--method", "adaboost", "--rounds", "0"), "'--rounds'"),
         (("--method", "adaboost", "--learner", "trees"), "'trees' is not one of 'stumps', 'pool', 'literals', 'mlp'"),
-        (("--method", "adaboost", "--learner", "literals"), "the learner literals takes 0 and 1, or -1 and 1: recode the column"),
+        (("--method", "adaboost", "--learner", "pool", "--cuts", "midpoints"), "--cuts makes bits of numbers, and the learner pool takes columns"),
+        (("--method", "lpboost", "--nu", "few"), "'few' is not a valid float"),
+        (("--method", "lpboost", "--folds", "30"), "or give one number to --nu, and nothing is chosen"),
         (("--method", "relaxed-margin", "--nu", "0.1", "--nu", "0.2", "--folds", "30"), "folds is 30, but the smaller class has 20 rows"),
     ],
 )
@@ -257,7 +416,6 @@ def test_user_errors_are_one_line(run, arguments, message):
             "column 'a' holds 2.5 in row 1: the learner pool takes outputs in [-1, 1]: scale the column, or take --learner stumps",
         ),
         ("pool", [None, *[0.0] * (ROWS - 1)], "column 'a' has no value in row 1"),
-        ("literals", [0, 1, -1, 1] * (ROWS // 4), "column 'a' holds -1 in row 3: the learner literals takes 0 and 1, or -1 and 1"),
     ],
 )
 def test_values_that_a_learner_cannot_take(run, frame, learner, values, message):
@@ -267,11 +425,48 @@ def test_values_that_a_learner_cannot_take(run, frame, learner, values, message)
     assert message in err
 
 
-def test_text_alone_cannot_be_boosted(run, frame):
+def test_text_alone_is_no_pool(run, frame):
     frame.select("ill", "cost", "colour").write_csv("data.csv")
+    code, _, err = run("fit", *DATA, "--method", "adaboost", "--learner", "pool")
+    assert code == 2
+    assert "no numeric columns, and the learner pool takes no others: take --learner stumps" in err
+
+
+def test_columns_that_do_not_vary_give_nothing_to_ask(run, frame):
+    frame.select("ill", "cost", polars.lit("red").alias("colour")).write_csv("data.csv")
     code, _, err = run("fit", *DATA, "--method", "adaboost")
     assert code == 2
-    assert "no numeric columns" in err
+    assert "no column takes two values on the training rows, so there is nothing to ask: give columns that vary" in err
+
+
+def test_rows_unlike_those_of_training_are_predicted(run, frame):
+    """Text that training never saw is no category; a number that is missing for the first time says nothing; what no rule asks may be anything."""
+    frame.select("ill", "cost", "a", "colour", polars.lit(7.0).alias("same")).write_csv("data.csv")
+    assert run("fit", *DATA, "--method", "adaboost", *QUICK, "--output", "out")[0] == 0
+    rules = read_report()["rules"]
+    assert any("colour" in rule for rule in rules)
+    assert any("a > " in rule for rule in rules)
+    polars.DataFrame({"colour": ["violet", None, "red"], "a": [0.5, 0.5, None]}).write_csv("new.csv")
+    code, out, err = run("predict", "out", "--data", "new.csv")
+    assert (code, "column 'colour': 1 value that training never saw: violet (1)" in err) == (0, True)
+    expected = []
+    for colour, number in (("violet", 0.5), (None, 0.5), ("red", None)):
+        score = 0.0
+        for rule in rules:
+            vote, said = rule.removesuffix("]").split(" * [")
+            condition = said.split(" if ")[1].split(" else ")[0]
+            name = condition.split()[0]
+            if name == "a" and number is None:
+                continue
+            holds = number > float(condition.split(" > ")[1]) if name == "a" else _holds(condition, colour)
+            score += float(vote) * float(said.split(" if ")[0] if holds else said.split(" else ")[1])
+        expected.append(score)
+    np.testing.assert_allclose(polars.read_csv(out.encode())["score"].to_numpy(), expected, atol=2e-3)
+
+
+def _holds(condition, colour):
+    """Whether a condition on the colour holds, read by Python."""
+    return colour is None if condition == "colour is missing" else colour == condition.removeprefix("colour == ")
 
 
 def test_predict_names_a_missing_column(run, frame):
@@ -286,7 +481,7 @@ def test_a_nu_in_a_configuration_is_a_number(run, tmp_path):
     (tmp_path / "job.toml").write_text('nu = ["0.1"]', encoding="utf-8")
     code, _, err = run("fit", "--config", "job.toml")
     assert code == 2
-    assert "nu is ['0.1']: a number or a list of them is wanted" in err
+    assert "nu is ['0.1']: a number or 'cv' or a list of them is wanted" in err
 
 
 def test_an_end_in_the_middle_leaves_nothing(run, monkeypatch):

@@ -15,6 +15,7 @@ from jboost import cli, example_weights, files
 from jboost.cli import example_weights as room
 from jboost.cli import options
 from jboost.cli.inputs import Examples
+from jboost.report import example_weights as report_room
 
 ROWS = 32
 DATA = ("--data", "data.csv", "--label", "class", "--method", "example-weights")
@@ -61,7 +62,7 @@ def test_fit_writes_model_report_and_figures(folder):
     assert model["status"] == "OPTIMAL"
     assert 0 < model["lower_bound"] <= model["upper_bound"] <= model["lower_bound"] * (1 + 1e-6)
     assert sum(example["weight"] for example in model["support"]) == pytest.approx(1)
-    assert report["penalty"] == {"chosen": 0.1, "losses": []}
+    assert report["penalty"] == {"chosen": 0.1, "losses": [], "candidates": 0}
     said = (folder / "said.txt").read_text(encoding="utf-8")
     assert f"support     {len(model['support'])} of {ROWS} examples have weight" in said
     assert "text columns are left out (colour)" in said
@@ -140,6 +141,30 @@ def test_more_folds_than_rows_are_refused():
     examples = Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, 1, -1, -1]), np.ones(6))
     with pytest.raises(ValueError, match="folds is 1000000, but the smaller class has 2 rows to spread over them: choose --folds 2 or fewer"):
         room.choose(examples, np.ones(6, bool), settings_of(folds=1_000_000))
+
+
+def test_cv_stands_for_multiples_of_one_over_the_rows():
+    assert room.penalties(settings_of(), 20) == room.penalties(settings_of(penalty=("cv",)), 20) == (0.075, 0.1, 0.15, 0.25, 0.45)
+    assert room.penalties(settings_of(penalty=("cv", 0.5)), 20) == (0.075, 0.1, 0.15, 0.25, 0.45, 0.5)
+    assert room.penalties(settings_of(penalty=(0.5,)), 20) == (0.5,)
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_choice_of_the_penalty_that_is_ended_early_says_so(monkeypatch, is_interrupted):
+    examples, rates = Examples(np.zeros((6, 1)), np.array([1.0, 1, 1, -1, -1, -1]), np.ones(6)), {0.2: 0.5, 0.4: 0.25, 0.8: 0.0}
+    settings = settings_of(penalty=tuple(rates), folds=2)
+
+    def losses(padded, mask, cube, candidates, settings):
+        if candidates == (0.8,):
+            raise KeyboardInterrupt
+        return [{"penalty": one, "mean": rates[one], "rates": [rates[one]] * 2} for one in candidates]
+
+    monkeypatch.setattr(room, "_losses", losses)
+    choice = room.choose(examples, np.ones(6, bool), settings, on_step=lambda found, info: is_interrupted or info != "penalty 0.4")
+    assert (choice.penalty, len(choice.losses), choice.num_candidates) == (0.4, 2, 3)
+    said = report_room.choice_lines({"chosen": choice.penalty, "losses": choice.losses, "candidates": choice.num_candidates})
+    assert said[-1] == "note: the choice of the penalty was ended after 2 of 3 values"
+    assert room.choose(examples, np.ones(6, bool), settings).penalty == 0.8
 
 
 @pytest.mark.slow

@@ -424,7 +424,7 @@ def test_settings_of_a_configuration(tmp_path):
     assert (settings.margin, settings.min_separation, settings.rounds, settings.learner) == (("auto",), 2, 30, "monomials")
     assert options.resolve({"data": "sklearn:wine", "method": "adaboost"}, {}).rounds == 100
     path.write_text('margin = "large"', encoding="utf-8")
-    with pytest.raises(ValueError, match="margin is 'large': a number or 'auto' or a list of them is wanted"):
+    with pytest.raises(ValueError, match="margin is 'large': a number or 'auto' or 'cv' or a list of them is wanted"):
         options.read_config(path)
 
 

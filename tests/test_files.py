@@ -176,6 +176,9 @@ def test_64_bits_are_not_lost_silently(path):
 
 
 def test_a_learner_is_for_models_that_have_one(path):
+    files.save({"model": make_separator("float32")}, path)
+    with pytest.raises(ValueError, match="a dict has no learner"):
+        files.load(path, learner=object())
     files.save(make_separator("float32"), path)
     with pytest.raises(ValueError, match="a Separator has no learner"):
         files.load(path, learner=object())
@@ -242,6 +245,8 @@ def test_ensembles_come_back_without_help(path, learner):
 @pytest.mark.parametrize("learner", [slow(NETWORK), learners.signs(NETWORK)], ids=["trained", "signs"])
 def test_a_learner_of_functions_is_handed_in(path, learner):
     model, features = make_ensemble(learner)
+    files.save({"ensemble": model}, path)
+    assert files.load(path, learner=learner)["ensemble"].learner == learner
     files.save(model, path)
     with np.load(path, allow_pickle=False) as archive:
         assert {"hypotheses.params.0.0", "hypotheses.params.1.1", "hypotheses.sign"} <= set(archive.files)

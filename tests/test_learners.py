@@ -287,6 +287,21 @@ def test_hypotheses_in_words():
     assert learners.pool().describe(column, names) == "-sex"
 
 
+def test_stumps_on_bits_are_said_by_what_the_bits_ask():
+    bit = learners.Stump(np.int32(0), np.float32(0.5), np.float32(1), np.float32(-1))
+    assert learners.stumps().describe(bit, ["'heart rate' == high"]) == "-1 if 'heart rate' == high else +1"
+    assert learners.stumps().describe(bit, ["pulse is missing"]) == "-1 if pulse is missing else +1"
+    assert learners.stumps().describe(bit, ["'a <= b'"]) == "-1 if 'a <= b' > 0.5 else +1"  # the name of a column of numbers
+    assert learners.stumps().describe(bit._replace(threshold=np.float32(1.5)), ["a <= 3"]) == "-1 if 'a <= 3' > 1.5 else +1"
+
+
+def test_literals_of_what_is_not_known_answer_nothing():
+    features = np.array([[1, 0], [np.nan, 1], [0, np.nan]], np.float32)
+    for sign in (1, -1):
+        said = [learners.literals().outputs(learners.Column(np.int32(place), np.float32(sign)), features).tolist() for place in (0, 1)]
+        assert said == [[sign, 0, -sign], [-sign, sign, 0]]
+
+
 XOR = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], np.float32), np.array([-1, 1, 1, -1])
 
 

@@ -6,6 +6,7 @@ import re
 
 _PLAIN = re.compile(r"[\w+-][\w.+/%#:-]*")
 _RESERVED = {"and", "or", "not", "is", "missing", "always", "never"}
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"")
 _CONDITION = re.compile(r" (<=|<|>|==|!=) | is (not )?missing")
 
 
@@ -17,6 +18,15 @@ def quoted(name: str) -> str:
     """
     is_quoted = len(name) > 1 and name[0] in "'\"" and name[-1] == name[0]
     return name if is_quoted or (_PLAIN.fullmatch(name) and name not in _RESERVED) else repr(name)
+
+
+def is_condition(name: str) -> bool:
+    """Whether the name of a bit is a condition: outside quotes it compares, or says what is missing.
+
+    >>> is_condition("age <= 54.5"), is_condition("'chest pain' is missing"), is_condition("'a <= b'"), is_condition("age")
+    (True, True, False, False)
+    """
+    return bool(_CONDITION.search(_QUOTED.sub("", name)))
 
 
 def as_condition(name: str) -> str:

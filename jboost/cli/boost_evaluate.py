@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from jboost.cli import boost, boost_fit
+from jboost.cli import boost, boost_fit, features, nu_choice
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.report import build
@@ -16,34 +16,37 @@ from jboost.report.rules import Rule
 
 
 def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
-    """What gives the losses on a fold; one compilation serves all folds, and nu is chosen anew on the training rows of each."""
-    names = boost.feature_names(source.table)
-    examples = boost.read_examples(source, names, settings)
-    everything = examples.in_float64()
-    has_peer = not np.isnan(everything[0]).any()
+    """What gives the losses on a fold; features are fitted, and nu is chosen, anew on the training rows of each. One compilation serves all folds."""
+    parts = [source.rows(np.flatnonzero(~held_out)) for held_out in masks]
+    fitted = [features.fit(part, settings) for part in parts]
+    width = max(one.size for one in fitted)
+    unpadded = [features.read_examples(one, source, settings) for one in fitted]
+    has_peer = not any(np.isnan(one.points).any() for one in unpadded)  # scikit-learn's takes no gaps
 
     def judge(number: int) -> Losses:
         held_out = masks[number]
-        choice = boost.choose_nu(examples, ~held_out, settings)
-        fitted = boost.boost(examples, ~held_out, settings, choice.nu)
-        training, others = _rows(everything, ~held_out), _rows(everything, held_out)
-        peers = [_peer(*training, settings)] if has_peer else []
-        return build.losses([*peers, boost_fit.make_rule(fitted, settings)], training, others)
+        choice = nu_choice.choose(parts[number], settings)
+        examples = features.widened(unpadded[number], width, settings.learner)
+        found = boost.boost(examples, ~held_out, settings, choice.nu)
+        training, others = (_rows(examples.in_float64(), rows) for rows in (~held_out, held_out))
+        peers = [_peer(*training, fitted[number].size, settings)] if has_peer else []
+        return build.losses([*peers, boost_fit.make_rule(found, settings)], training, others)
 
     return judge
 
 
 def _rows(examples: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    features, labels, weights = examples
-    return features[rows], labels[rows], weights[rows]
+    points, labels, weights = examples
+    return points[rows], labels[rows], weights[rows]
 
 
-def _peer(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, settings: Settings) -> Rule:
-    """scikit-learn's AdaBoost of stumps, which takes no missing values."""
+def _peer(points: np.ndarray, labels: np.ndarray, weights: np.ndarray, num_features: int, settings: Settings) -> Rule:
+    """scikit-learn's AdaBoost of stumps on the first features, those that do not only pad."""
     from sklearn.ensemble import AdaBoostClassifier
 
     model = AdaBoostClassifier(n_estimators=settings.rounds, random_state=settings.seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.fit(features, labels, sample_weight=weights)
-    return Rule("scikit-learn AdaBoost", f"stumps: {len(model.estimators_)} hypotheses", lambda points: model.predict(points))
+        model.fit(points[:, :num_features], labels, sample_weight=weights)
+    detail = f"stumps: {len(model.estimators_)} hypotheses"
+    return Rule("scikit-learn AdaBoost", detail, lambda points: model.predict(points[:, :num_features]))

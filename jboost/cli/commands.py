@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 from jboost import files, outputs
-from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_fit, limits, programs
+from jboost.cli import boost_fit, combine_fit, devices, example_weights_fit, l0_fit, limits, programs, slipper_fit
 from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
-from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, Option
+from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER, Option
 from jboost.cli.options import OPTIONS, Settings, read_config, resolve
 from jboost.cli.predict import inspect, predict
 from jboost.cli.reading import make_reading
@@ -20,7 +20,7 @@ from jboost.cli.reading import make_reading
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _WIDTH = 120  # where the output is no terminal
 _HELP = """Combines classifiers, with the proof: two of them exactly, by the linear combination of their scores that misclassifies the least
-weight (--method pair), three or more by exact pairs (combine), few rules that people read (l0), a distribution over examples
+weight (--method pair), three or more by exact pairs (combine), few rules that people read (l0, slipper), a distribution over examples
 (example-weights), or many hypotheses by boosting (relaxed-margin, lpboost, adaboost, infoboost)."""
 _EPILOG = """\b
 Examples:
@@ -28,6 +28,7 @@ Examples:
   jboost fit --data train.csv --label ill --scores model_a model_b --output pair
   jboost fit --data train.csv --label ill --scores model_a model_b model_c --method combine --strategy coordinate
   jboost fit --data train.csv --label ill --method l0 --max-order 2
+  jboost fit --data train.csv --label ill --method slipper --cuts quantiles
   jboost fit --data train.csv --label ill --method example-weights --penalty 0.009 --radius 5
   jboost fit --data train.csv --label ill --method relaxed-margin --nu 0.05 --nu 0.2
   jboost fit --config configs/quickstart.toml --holdout 0.3
@@ -62,6 +63,7 @@ def _fit_command() -> Any:
             COMBINE: combine_fit.fit,
             L0: l0_fit.fit,
             EXAMPLE_WEIGHTS: example_weights_fit.fit,
+            SLIPPER: slipper_fit.fit,
         }
         with limits.of_command(settings.time_limit), devices.restored(), programs.notice(f"fit {settings.method}"):
             by_method.get(settings.method, boost_fit.fit)(settings, say)
@@ -71,7 +73,7 @@ def _fit_command() -> Any:
         callback=run,
         params=[_config_option(), *_options("fit")],
         help="Fits a model and writes a folder: model.npz, report.json, and for the method pair base.skops (trained classifiers) and "
-        "separator.png, for l0 and boosting margins.png and gap.png, for example-weights margins.png and, of two columns, boundary.png.",
+        "separator.png, for l0, slipper and boosting margins.png and gap.png, for example-weights margins.png and, of two columns, boundary.png.",
         epilog="\b\nExamples:\n  jboost fit --data sklearn:breast_cancer\n  jboost fit --data train.csv --label ill --scores model_a model_b\n"
         "  jboost fit --data sklearn:wine --method adaboost --learner stumps --rounds 50 --holdout 0.3",
     )
@@ -90,8 +92,8 @@ def _evaluate_command() -> Any:
         "evaluate",
         callback=run,
         params=[_config_option(), *_options("evaluate"), report_option],
-        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or the rules of l0 beside "
-        "the larger class; or boosting beside scikit-learn's AdaBoost.",
+        help="Cross-validates the optimal combination, each classifier, majority vote, average and logistic stacking; or the rules of l0 or "
+        "slipper beside the larger class; or boosting beside scikit-learn's AdaBoost.",
         epilog="\b\nExample:\n  jboost evaluate --data sklearn:breast_cancer --classifiers tree svm --folds 10",
     )
 
@@ -116,7 +118,7 @@ def _predict_command() -> Any:
             click.Option(
                 ["--output"], default="-", show_default=True, metavar="FILE", help="CSV file for the predictions; - is the standard output."
             ),
-            click.Option(["--explain"], is_flag=True, help="For models of l0: a column with the rules that hold for each row."),
+            click.Option(["--explain"], is_flag=True, help="For models of l0 and slipper: a column with the rules that hold for each row."),
             *_options("predict"),
         ],
         help="Predicts every row of a file with the model in MODEL_DIR: the score, the class, and of a pair the two scores. A blank line or one with "
@@ -203,6 +205,7 @@ def _option(option: Option) -> Any:
     elif option.kind is int:
         low, high = (None if bound is None else int(bound) for bound in (option.low, option.high))
         kind = click.IntRange(low, high, min_open=option.low_open, max_open=option.high_open)
+        kind = _number_or_word(kind, option.words) if option.words else kind
     elif option.kind is float:
         kind = _finite_number(option)
         kind = _number_or_word(kind, option.words) if option.words else kind

@@ -14,19 +14,20 @@ from jboost import outputs
 from jboost.base import loops
 from jboost.base.loops import OnStep
 from jboost.cli import (
-    boost,
     boost_evaluate,
     combine_evaluate,
     example_weights,
     example_weights_evaluate,
+    features,
     inputs,
     l0_evaluate,
     limits,
     pair_evaluate,
     programs,
+    slipper_evaluate,
 )
 from jboost.cli.inputs import Source
-from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR
+from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import Settings
 from jboost.report import build, text
 from jboost.report.build import Losses
@@ -36,6 +37,7 @@ _JUDGES: dict[str, Callable[[Source, Settings, Sequence[np.ndarray]], Callable[[
     COMBINE: combine_evaluate.judge_folds,
     L0: l0_evaluate.judge_folds,
     EXAMPLE_WEIGHTS: example_weights_evaluate.judge_folds,
+    SLIPPER: slipper_evaluate.judge_folds,
 }
 
 
@@ -51,7 +53,7 @@ def evaluate(settings: Settings, report_path: str | None, say: Any) -> None:
     source = inputs.read_source(settings)
     assert source.table.labels is not None
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    notes = () if settings.method in (PAIR, COMBINE, L0) else boost.left_out_notes(source.table)
+    notes = () if settings.method in (PAIR, COMBINE, L0, SLIPPER) else features.left_out_notes(source.table, settings)
     notes = example_weights.left_out_notes(source.table) if settings.method == EXAMPLE_WEIGHTS else notes
     limits.check("reading")
     with limits.progress("cross-validation", len(masks)) as on_step:

@@ -9,15 +9,18 @@ import jax
 import numpy as np
 
 from jboost import example_weights, kernels
+from jboost.base import loops
+from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.cli import inputs, sizes
 from jboost.cli.inputs import Examples, Source
+from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
 from jboost.data.table import Table
 from jboost.example_weights import ExampleWeightModel
 
-_GRID = (1.5, 2.0, 3.0, 5.0, 9.0)  # candidates where no penalty is given, over the number of rows
+_GRID = (1.5, 2.0, 3.0, 5.0, 9.0)  # candidates of --penalty cv, over the number of rows
 _SLACK = 1.001  # of an automatic radius, for rounding
 _STREAM = 3  # the folds that choose the penalty are others than those of `evaluate`
 
@@ -27,7 +30,8 @@ class Choice:
     """The penalty that was chosen, and what each of the candidates lost on held-out rows."""
 
     penalty: float
-    losses: tuple[dict[str, float], ...]  # penalty and mean of each; empty where there was no choice
+    losses: tuple[dict[str, Any], ...] = ()  # penalty, mean and rates of each; empty where there was no choice
+    num_candidates: int = 0  # more than there are losses, where the choice was ended early
 
 
 def feature_names(table: Table) -> tuple[str, ...]:
@@ -109,36 +113,63 @@ def _fit(points: Any, labels: Any, mask: Any, penalty: Any, radius: Any, centre:
     return example_weights.fit(points, labels, mask=mask, penalty=penalty, radius=radius, centre=centre)
 
 
-def choose(examples: Examples, chosen: np.ndarray, settings: Settings) -> Choice:
+def penalties(settings: Settings, num_rows: int) -> tuple[float, ...]:
+    """The penalties to choose from, the least first; cv stands for multiples of one over the number of rows."""
+    grid = {min(1.0, factor / num_rows) for factor in _GRID} if CV in settings.penalty else set()
+    return tuple(sorted(grid | {float(value) for value in settings.penalty if value != CV}))
+
+
+def choose(examples: Examples, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None) -> Choice:
     """The penalty of least error in stratified cross-validation on the rows where `chosen` is True, all in one compiled call.
+
+    Args:
+      examples: all rows.
+      chosen: [m] bool.
+      settings: all options.
+      on_step: called after each penalty, which then has a call of its own over all folds; False ends the choice with those that were tried, and so
+        does Ctrl-C.
 
     Raises:
       ValueError: naming the option, for more folds than the smaller class has rows, or where no penalty has a solution on all folds.
     """
     count = int(chosen.sum())
-    candidates = settings.penalty or tuple(min(1.0, factor / count) for factor in _GRID)
-    candidates = tuple(sorted(set(candidates)))
+    candidates = penalties(settings, count)
     if len(candidates) == 1:
-        return Choice(candidates[0], ())
+        return Choice(candidates[0])
     inputs.check_folds(examples.labels[chosen], settings)
     centre, radius = cube_for(examples.points, chosen, settings)
     padded, mask = _padded(examples, chosen)
+    table: list[dict[str, Any]] = []
     with jax.enable_x64(settings.precision == "float64"):
-        found = example_weights.choose_penalty(
-            padded.points,
-            padded.labels,
-            penalties=np.array(candidates, settings.precision),
-            key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
-            num_folds=settings.folds,
-            kernel=kernels.hyperplanes(radius),
-            centre=centre,
-            mask=mask,
-        )
-        losses, penalty = np.asarray(found.losses, np.float64), float(found.penalty)
-    if not np.isfinite(penalty):
+        for part in [candidates] if on_step is None else [(one,) for one in candidates]:
+            try:
+                table += _losses(padded, mask, Cube(centre, radius), part, settings)
+            except KeyboardInterrupt:
+                if not table:
+                    raise
+                break
+            if not loops.goes_on(on_step, table, f"penalty {part[-1]:g}"):
+                break
+    best = min(table, key=lambda row: (row["mean"], row["penalty"]))
+    if not np.isfinite(best["mean"]):
         raise ValueError(f"penalty: none of {', '.join(f'{one:g}' for one in candidates)} is 1 / rows of a training fold or more: raise --penalty")
-    nearest = min(candidates, key=lambda one: abs(one - penalty))
-    return Choice(nearest, tuple({"penalty": one, "mean": float(loss)} for one, loss in zip(candidates, losses, strict=True)))
+    return Choice(best["penalty"], tuple(table), len(candidates))
+
+
+def _losses(padded: Examples, mask: np.ndarray, cube: Cube, candidates: tuple[float, ...], settings: Settings) -> list[dict[str, Any]]:
+    """What penalties lose in cross-validation, by one compiled call over folds and penalties."""
+    found = example_weights.choose_penalty(
+        padded.points,
+        padded.labels,
+        penalties=np.array(candidates, settings.precision),
+        key=jax.random.fold_in(jax.random.key(settings.seed), _STREAM),
+        num_folds=settings.folds,
+        kernel=kernels.hyperplanes(cube.radius),
+        centre=cube.centre,
+        mask=mask,
+    )
+    means, of_folds = np.asarray(found.losses, np.float64), np.asarray(found.fold_losses, np.float64)
+    return [{"penalty": one, "mean": float(mean), "rates": rates.tolist()} for one, mean, rates in zip(candidates, means, of_folds.T, strict=True)]
 
 
 def scores(model: ExampleWeightModel, points: np.ndarray, precision: str) -> np.ndarray:

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 
 from jboost import plots
-from jboost.cli import example_weights, fitting
+from jboost.cli import example_weights, fitting, limits
 from jboost.cli.options import Settings
 from jboost.cli.output import BOUNDARY, MARGINS, timed
 from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
-from jboost.report import build
+from jboost.report import build, verdict
 from jboost.report import example_weights as report_room
 from jboost.report.rules import Rule
+
+_REMEDY = "another --penalty, --penalty cv, or other columns"
 
 
 def fit(settings: Settings, say: Any) -> None:
@@ -35,12 +37,16 @@ def fit(settings: Settings, say: Any) -> None:
     examples = example_weights.read_examples(source.rows(kept), names, settings)
     others = example_weights.read_examples(source.rows(apart), names, settings).in_float64() if len(apart) else None
     everything = np.ones(len(kept), bool)
-    with timed(opening.seconds, "choice"):
-        choice = example_weights.choose(examples, everything, settings)
+    num_penalties = len(example_weights.penalties(settings, len(kept)))
+    with timed(opening.seconds, "choice"), limits.progress("choice of the penalty", num_penalties) as on_step:
+        choice = example_weights.choose(examples, everything, settings, on_step=on_step)
     with timed(opening.seconds, "weights"):
         model = example_weights.fit(examples, everything, settings, choice.penalty)
     description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
-    losses = [{**row, "mean": row["mean"] if math.isfinite(row["mean"]) else None} for row in choice.losses]
+    found = build.losses([make_rule(model, settings)], examples.in_float64(), others)
+    _, labels, weights = examples.in_float64()
+    description["verdict"] = verdict.judge(found[-1]["training"]["rate"], labels, weights, remedy=_REMEDY)
+    losses = [{**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]} for row in choice.losses]
     fitting.end(
         opening,
         settings,
@@ -49,13 +55,17 @@ def fit(settings: Settings, say: Any) -> None:
         metadata={"names": list(names), "model": description},
         sections={
             "data": build.describe_data(source.table, len(apart), None, example_weights.left_out_notes(source.table)),
-            "penalty": {"chosen": choice.penalty, "losses": losses},
+            "penalty": {"chosen": choice.penalty, "losses": losses, "candidates": choice.num_candidates},
             "model": description,
-            "losses": build.losses([make_rule(model, settings)], examples.in_float64(), others),
+            "losses": found,
         },
         draw=lambda folder: _draw(model, examples.points, examples.labels, names, mapping, settings, folder),
         lines=lambda report: [*report_room.choice_lines(report["penalty"]), *report_room.lines(report["model"], mapping)],
     )
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
 
 
 def make_rule(model: ExampleWeightModel, settings: Settings) -> Rule:

@@ -223,8 +223,9 @@ def _fit_large(
     (margin,) = margins(settings, int(chosen.sum()))
     ((kappa,), (vote,)) = settings.kappa, settings.vote
     everything = bool(chosen.all())
-    parts = (bits, labels, weights) if everything else (bits[chosen], labels[chosen], None if weights is None else weights[chosen])
-    fitted = l0_large.fit(*parts, settings, _search(vote, settings), margin=margin, on_step=on_step, seconds=seconds)
+    if not everything:
+        bits, labels, weights = bits[chosen], labels[chosen], None if weights is None else weights[chosen]
+    fitted = l0_large.fit(bits, labels, weights, settings, _search(vote, settings), margin=margin, on_step=on_step, seconds=seconds)
     return Found(fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,)), ())
 
 

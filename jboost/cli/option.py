@@ -7,11 +7,13 @@ import dataclasses
 from typing import Any
 
 L0, PAIR, RELAXED_MARGIN, LPBOOST, ADABOOST, INFOBOOST = "l0", "pair", "relaxed-margin", "lpboost", "adaboost", "infoboost"
-COMBINE, EXAMPLE_WEIGHTS = "combine", "example-weights"
+COMBINE, EXAMPLE_WEIGHTS, SLIPPER = "combine", "example-weights", "slipper"
 SOFT_MARGINS = (RELAXED_MARGIN, LPBOOST)
 BOOSTERS = (*SOFT_MARGINS, ADABOOST, INFOBOOST)
-METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS)
+METHODS = (L0, PAIR, COMBINE, EXAMPLE_WEIGHTS, *BOOSTERS, SLIPPER)
 ANY_NUMBER = -1
+UNCUT = "none"  # of --cuts: numbers stay as they are
+CV = "cv"  # in place of a number: cross-validation chooses it
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,12 +14,15 @@ from jboost.cli.option import (
     ANY_NUMBER,
     BOOSTERS,
     COMBINE,
+    CV,
     EXAMPLE_WEIGHTS,
     L0,
     LPBOOST,
     METHODS,
     PAIR,
+    SLIPPER,
     SOFT_MARGINS,
+    UNCUT,
     Option,
 )
 from jboost.cli.reading import READING_OPTIONS, require_file
@@ -28,6 +31,10 @@ from jboost.data.table import close_matches
 
 EMBEDDED = "sklearn:"
 AUTO = "auto"
+_NU_OF_NETWORKS = 0.1
+_MARGINS = (AUTO, 0.05, 0.1, 0.2, 0.4)  # of --margin cv
+_ORDERS = {L0: 1, SLIPPER: 16}
+_LEARNERS = {L0: "monomials", SLIPPER: "rules"}
 _ROUNDS, _L0_ROUNDS = 100, 30  # a round of l0 brings many columns, and one of the others a few
 _MOST_ROUNDS, _MOST, _LARGEST_SEED = 100_000, 2**31 - 1, 2**32 - 1  # room is made for all rounds; seeds are those of scikit-learn
 
@@ -68,9 +75,11 @@ class Settings:
     max_in_play: int
     rounds: int
     time_limit: float | None
+    num_rounds: int | str  # a number or "cv"
+    rules_for: str
     solver: str
-    nu: tuple[float, ...]
-    penalty: tuple[float, ...]
+    nu: tuple[float | str, ...]  # numbers or "cv"
+    penalty: tuple[float | str, ...]  # numbers or "cv"
     radius: float | str  # a number or "auto"
     tolerance: float
     train_scores: str
@@ -105,7 +114,8 @@ OPTIONS = (
         PAIR,
         "l0: few rules that people read, on all columns. pair: the exact optimal combination of two classifiers; of more it is combine. combine: a "
         "combination of three or more, exact or made of exact pairs. example-weights: a distribution over examples, on the numeric columns. "
-        "The others: boosting of a learner on the numeric columns.",
+        "slipper: the rules of Cohen and Singer, on all columns. "
+        "The others: boosting of a learner, on all columns.",
     ),
     Option(
         "scores",
@@ -138,16 +148,25 @@ OPTIONS = (
         "learner",
         ("stumps", "pool", "literals", "mlp"),
         "stumps",
-        "What is boosted: decision stumps; the columns themselves, in [-1, 1]; columns of 0 and 1; a small neural network (scale the columns first).",
+        "What is boosted: decision stumps; numeric columns themselves, in [-1, 1]; literals, one for each cut and category; a small neural network "
+        "(scale the columns first).",
         methods=BOOSTERS,
     ),
-    Option("max_order", int, 1, "How many literals a rule may have.", methods=(L0,), low=1, metavar="K"),
+    Option(
+        "max_order",
+        int,
+        None,
+        f"How many literals a rule may have; without it {_ORDERS[L0]}, of slipper {_ORDERS[SLIPPER]}.",
+        methods=(L0, SLIPPER),
+        low=1,
+        metavar="K",
+    ),
     Option(
         "margin",
         float,
         (AUTO,),
         "Margin rho in (0, 1] that a row must reach not to count as an error; auto is 20 / rows. Of several --margin, --kappa or --vote "
-        "cross-validation chooses.",
+        "cross-validation chooses; cv stands for " + ", ".join(map(str, _MARGINS)) + ".",
         methods=(L0,),
         num_values=ANY_NUMBER,
         metavar="RHO",
@@ -155,7 +174,7 @@ OPTIONS = (
         high=1,
         low_open=True,
         high_open=False,
-        words=(AUTO,),
+        words=(AUTO, CV),
     ),
     Option(
         "kappa",
@@ -170,24 +189,35 @@ OPTIONS = (
     Option(
         "cuts",
         ("class_changes", "midpoints", "quantiles"),
-        "class_changes",
-        "Where numeric columns are cut: wherever the class changes, between all neighbouring values, or at quantiles.",
-        methods=(L0,),
+        None,
+        "Where numeric columns are cut: wherever the class changes, as l0, slipper and --learner literals do without it, between all neighbouring "
+        "values, or at quantiles. Other learners take numbers as they are without it.",
+        methods=(L0, SLIPPER, *BOOSTERS),
     ),
-    Option("quantiles", int, 10, "Parts into which --cuts quantiles cuts a column.", methods=(L0,), low=2, high=_MOST, high_open=False, metavar="N"),
+    Option(
+        "quantiles",
+        int,
+        10,
+        "Parts into which --cuts quantiles cuts a column.",
+        methods=(L0, SLIPPER, *BOOSTERS),
+        low=2,
+        high=_MOST,
+        high_open=False,
+        metavar="N",
+    ),
     Option(
         "missing",
         ("literal", "none"),
         "literal",
         "Whether a rule may ask if a value is missing; with none, a missing value meets no condition.",
-        methods=(L0,),
+        methods=(L0, SLIPPER, *BOOSTERS),
     ),
     Option(
         "min_separation",
         int,
         None,
         "Keep the fewest cuts that tell rows of different classes apart in so many ways, for speed; without it all are kept.",
-        methods=(L0,),
+        methods=(L0, SLIPPER),
         low=1,
         high=_MOST,
         high_open=False,
@@ -253,12 +283,32 @@ OPTIONS = (
         "rounds",
         int,
         None,
-        f"How many hypotheses boosting may take, {_ROUNDS} where nothing is said; of l0 how many rounds of new rules, {_L0_ROUNDS}.",
-        methods=(L0, *BOOSTERS),
+        f"How many hypotheses boosting may take, {_ROUNDS} where nothing is said; of l0 how many rounds of new rules, {_L0_ROUNDS}; "
+        "of slipper how many --num-rounds cv looks at.",
+        methods=(L0, *BOOSTERS, SLIPPER),
         low=1,
         high=_MOST_ROUNDS,
         high_open=False,
         metavar="N",
+    ),
+    Option(
+        "num_rounds",
+        int,
+        CV,
+        "How many rules slipper takes; cv: as many as have the least loss in cross-validation.",
+        methods=(SLIPPER,),
+        low=1,
+        high=_MOST_ROUNDS,
+        high_open=False,
+        metavar="N",
+        words=(CV,),
+    ),
+    Option(
+        "rules_for",
+        ("minority", "positive", "negative"),
+        "minority",
+        "The class that the rules of slipper speak for: that of less weight, that of +1, or that of -1.",
+        methods=(SLIPPER,),
     ),
     Option(
         "solver",
@@ -271,8 +321,9 @@ OPTIONS = (
     Option(
         "nu",
         float,
-        (0.1,),
-        "Share of the weight that the soft margin may give up, in (0, 1]. Repeat it, as in --nu 0.05 --nu 0.2, and cross-validation chooses.",
+        None,
+        "Share of the weight that the soft margin may give up, in (0, 1]. With cv, or several as in --nu 0.05 --nu 0.2, cross-validation chooses. "
+        f"Without it cv; of --learner mlp, whose fits take long, {_NU_OF_NETWORKS}.",
         methods=SOFT_MARGINS,
         num_values=ANY_NUMBER,
         metavar="NU",
@@ -280,17 +331,19 @@ OPTIONS = (
         high=1,
         low_open=True,
         high_open=False,
+        words=(CV,),
     ),
     Option(
         "penalty",
         float,
-        (),
-        "Price C of a shortfall from the margin: 1 / rows at least, at 1 the hard margin. Repeat it, or leave it out, and cross-validation chooses.",
+        (CV,),
+        "Price C of a shortfall from the margin: 1 / rows at least, at 1 the hard margin. With cv, or several, cross-validation chooses.",
         methods=(EXAMPLE_WEIGHTS,),
         num_values=ANY_NUMBER,
         metavar="C",
         low=0,
         low_open=True,
+        words=(CV,),
     ),
     Option(
         "radius",
@@ -335,7 +388,7 @@ OPTIONS = (
         str,
         None,
         "Column with what it costs to misclassify each row, positive. Base classifiers are trained without it.",
-        methods=(L0, PAIR, COMBINE, *BOOSTERS),
+        methods=(L0, PAIR, COMBINE, *BOOSTERS, SLIPPER),
         metavar="COLUMN",
     ),
     Option("tie_break", ("margin", "none"), "margin", "Among all optimal separators: the one of largest margin, or any.", methods=(PAIR,)),
@@ -424,14 +477,24 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
     if filled["method"] == COMBINE and not filled["scores"] and not filled["classifiers"]:
         filled["classifiers"] = ("lda", "naive-bayes", "forest", "knn", "svm")
     _check_number(filled)
-    if filled["method"] == L0:
-        filled["learner"] = "monomials"
+    if filled["method"] in _LEARNERS:
+        filled["learner"] = _LEARNERS[filled["method"]]
+    if filled["cuts"] is None:
+        cuts_alone = filled["method"] not in BOOSTERS or filled["learner"] == "literals"
+        filled["cuts"] = "class_changes" if cuts_alone else UNCUT
+    elif filled["method"] in BOOSTERS and filled["learner"] == "pool":
+        raise ValueError("--cuts makes bits of numbers, and the learner pool takes columns as they are: leave it out, or take --learner stumps")
+    if filled["max_order"] is None:
+        filled["max_order"] = _ORDERS.get(filled["method"], _ORDERS[L0])
     if filled["exact"] > 0 and "relaxed" in filled["vote"]:
         raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one: choose one of them")
     if filled["exact"] > 0 and filled["max_rules"] is not None:
         raise ValueError("--exact proves the best vote of any number of rules, and --max-rules allows some only: choose one of them")
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
+    filled["nu"] = filled["nu"] or ((_NU_OF_NETWORKS,) if filled["learner"] == "mlp" else (CV,))
+    if CV in filled["margin"]:
+        filled["margin"] = [*(value for value in filled["margin"] if value != CV), *_MARGINS]
     for option in OPTIONS:
         if option.num_values == ANY_NUMBER:
             filled[option.name] = tuple(dict.fromkeys(filled[option.name]))
@@ -502,7 +565,7 @@ def _is_one(option: Option, value: Any) -> bool:
         return value in option.kind
     if option.kind is float:
         return (isinstance(value, int | float) and not isinstance(value, bool)) or value in option.words
-    return type(value) is option.kind
+    return type(value) is option.kind or value in option.words
 
 
 def _name_of_one(option: Option) -> str:
@@ -510,4 +573,5 @@ def _name_of_one(option: Option) -> str:
         return " or ".join(map(repr, option.kind))
     if option.kind is float:
         return " or ".join(["a number", *map(repr, option.words)])
-    return {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]
+    of_kind = {str: "a string", int: "a whole number", bool: "true or false"}[option.kind]
+    return " or ".join([of_kind, *map(repr, option.words)])

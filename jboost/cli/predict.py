@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from jboost import files, outputs
-from jboost.cli import boost_predict, combine_predict, example_weights_predict, l0_predict, pair_predict
-from jboost.cli.option import BOOSTERS, COMBINE, EXAMPLE_WEIGHTS, L0, PAIR
+from jboost.cli import boost_predict, combine_predict, example_weights_predict, l0_predict, pair_predict, slipper_predict
+from jboost.cli.option import BOOSTERS, COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER
 from jboost.cli.options import EMBEDDED
 from jboost.cli.output import MODEL
 from jboost.cli.reading import recall_reading
@@ -25,12 +25,13 @@ from jboost.data.table import UsedColumns
 _ENDINGS = (".csv", ".tsv", ".txt")  # of the files that predictions may replace
 _NOTE = "note"
 # Each has read(path, metadata), used_columns(fitted), predict_columns(fitted, table) and
-# show(fitted, say).
+# show(fitted, say); those of rules explain(fitted, table), too.
 _ROOMS: dict[str, ModuleType] = {
     PAIR: pair_predict,
     COMBINE: combine_predict,
     EXAMPLE_WEIGHTS: example_weights_predict,
     L0: l0_predict,
+    SLIPPER: slipper_predict,
     **dict.fromkeys(BOOSTERS, boost_predict),
 }
 
@@ -57,14 +58,14 @@ def _flaw(folder: Path) -> str:
 
 
 def predict(folder: str, data: str, output: str, *, explain: bool = False, reading: Reading = Reading()) -> tuple[int, tuple[str, ...]]:
-    """Writes the two scores, the combined score and the prediction of every row as CSV; of l0 and boosting, the score and the prediction.
+    """Writes the two scores, the combined score and the prediction of every row as CSV; of all others the score and the prediction.
 
     Args:
       folder: of a fit.
       data: a file as for fit, of which the columns matter that the model uses; or an embedded data
         set.
       output: a .csv file, or - for the standard output.
-      explain: whether to add the rules that hold for each row, of l0.
+      explain: whether to add the rules that hold for each row, of l0 and slipper.
       reading: how the file is written, where it is otherwise than the training data.
 
     Returns:
@@ -77,12 +78,12 @@ def predict(folder: str, data: str, output: str, *, explain: bool = False, readi
     if output != "-" and os.path.exists(output) and os.path.exists(data) and os.path.samefile(output, data):
         raise ValueError(f"{output}: the predictions would replace the data: choose another --output")
     room, fitted, metadata = read_folder(folder)
-    if explain and room is not l0_predict:
-        raise ValueError(f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with --method l0")
+    if explain and not hasattr(room, "explain"):
+        raise ValueError(f"{folder}: the model has no rules to explain by: leave --explain out, or fit one with --method l0 or slipper")
     rows = _read_rows(data, room.used_columns(fitted), metadata.get("reading"), reading)
     columns = room.predict_columns(fitted, rows.table)
     if explain:
-        columns |= {"rules": l0_predict.explain(fitted, rows.table)}
+        columns |= {"rules": room.explain(fitted, rows.table)}
     frame = polars.DataFrame(_in_all_rows(columns, rows))
     if output == "-":
         import click

@@ -35,8 +35,9 @@ TYPICAL_SECONDS = {
     "fit pair": 6.0,
     "fit combine": 12.0,
     "fit example-weights": 10.0,
-    "fit relaxed-margin": 6.0,
-    "fit lpboost": 6.0,
+    "fit slipper": 8.0,
+    "fit relaxed-margin": 15.0,
+    "fit lpboost": 15.0,
     "fit adaboost": 3.0,
     "fit infoboost": 2.0,
 }

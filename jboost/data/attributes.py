@@ -12,6 +12,7 @@ from jboost.data import frames
 from jboost.data.frames import is_missing
 
 UNSEEN = -1.0  # the code of a text that training did not see
+_TEXTS, _NUMBERS = {str, type(None)}, {float, type(None)}  # columns of these alone, as tables have them, are read whole
 
 
 def number_text(number: float) -> str:
@@ -79,6 +80,11 @@ def texts_of(column: np.ndarray, name: str, rows: np.ndarray) -> tuple[str, ...]
     Raises:
       ValueError: for what is neither text nor a finite number, in a column of text.
     """
+    kinds = set(map(type, column))
+    if kinds <= _TEXTS:
+        return tuple(sorted(set(column) - {None}))
+    if kinds <= _NUMBERS:
+        return None if any(value == value and value is not None for value in column) else ()
     known = [(row, value) for row, value in zip(rows, column, strict=True) if not is_missing(value)]
     if known and not any(isinstance(value, str) for _, value in known):
         return None
@@ -92,6 +98,13 @@ def to_numbers(table: np.ndarray, categories: Sequence[tuple[str, ...] | None], 
     numbers = np.full(table.shape, np.nan)
     for column, texts in enumerate(categories):
         codes = {text: float(code) for code, text in enumerate(texts or ())}
+        kinds = set(map(type, table[:, column]))
+        if texts is not None and kinds <= _TEXTS:
+            numbers[:, column] = [np.nan if value is None else codes.get(value, UNSEEN) for value in table[:, column]]
+            continue
+        if texts is None and kinds <= _NUMBERS:
+            numbers[:, column] = table[:, column].astype(np.float64)  # NaN of None
+            continue
         for row, value in enumerate(table[:, column]):
             if is_missing(value):
                 continue

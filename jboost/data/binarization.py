@@ -104,7 +104,7 @@ def fit(
       mask: [m] boolean, True for training rows; the others may hold anything. None for all.
       names: n distinct names; None for those of a DataFrame, else x0, x1, ...
       categorical: names or columns of attributes whose numbers are categories.
-      cuts: "class_changes", "midpoints" or "quantiles".
+      cuts: "class_changes", "midpoints" or "quantiles"; "none" where numbers are to give no bits but those for missing values.
       num_quantiles: static, at least 2.
       missing: "literal": where training has missing values of an attribute, whether one is missing is a bit of its own and the other bits of
         the attribute are 0 there; a value that is missing for the first time later matches neither a bit nor its negation. "none": every

@@ -15,7 +15,7 @@ import numpy as np
 from jboost.base import check, labelled
 from jboost.base.types import ArrayLike
 
-RULES = ("class_changes", "midpoints", "quantiles")
+RULES = ("class_changes", "midpoints", "quantiles", "none")
 _EXACT_DIGITS = 9  # as many as tell all float32 numbers apart; a longer midpoint is shortened
 _CONTEXT = decimal.Context(prec=60, rounding=decimal.ROUND_HALF_EVEN)
 
@@ -39,7 +39,7 @@ def cut_points(
       values: [m] finite numbers.
       labels: [m], +1 or -1; None will do for the rules that do not look at them.
       weights: [m] not negative, for "quantiles" alone; None for ones.
-      rule: "class_changes": between neighbouring values unless the examples of both are all of one class; "midpoints": between all
+      rule: "none": nowhere; "class_changes": between neighbouring values unless the examples of both are all of one class; "midpoints": between all
         neighbouring values; "quantiles": of these, the ones that leave a share of the weight nearest to k / num_quantiles below.
       num_quantiles: static, at least 2.
 
@@ -70,6 +70,8 @@ def cut_points(
     gaps = np.flatnonzero(held[:-1] < held[1:])  # gap i lies between distinct[i] and distinct[i + 1]
     if gaps.size and rule == "class_changes":
         gaps = gaps[_changes_class(gaps, place, signs > 0)]
+    elif rule == "none":
+        gaps = gaps[:0]
     elif gaps.size and rule == "quantiles":
         below = np.cumsum(np.bincount(place, sizes.astype(np.float64)))
         gaps = gaps[_is_nearest(below[gaps], below[-1], num_quantiles)]

@@ -139,7 +139,7 @@ class Columns:
     def _answers(self, columns: Array) -> Array:
         columns = jnp.asarray(columns)
         if self.boolean:
-            return jnp.where(columns > 0, 1.0, -1.0)
+            return jnp.where(columns != columns, 0.0, jnp.where(columns > 0, 1.0, -1.0))
         return columns.astype(jnp.result_type(float))
 
 
@@ -233,7 +233,8 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
 def literals(*, num_proposed: int = 1, criterion: str = "edge", cost: float = 1.0) -> Columns:
     """A learner whose hypotheses are the 2 N literals of Boolean features: +1 where a feature is true and -1 elsewhere, or the opposite.
 
-    A feature is true where it is above 0, so that {False, True}, {0, 1} and {-1, +1} of any dtype mean the same. All else is as in
+    A feature is true where it is above 0, so that {False, True}, {0, 1} and {-1, +1} of any dtype mean the same. A literal answers 0 where its
+    feature is NaN, which says that it is not known. All else is as in
     `pool`.
 
     Args:

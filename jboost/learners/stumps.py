@@ -170,11 +170,14 @@ class Stumps:
         return jnp.ones((), bool)
 
     def describe(self, hypothesis: Stump, names: Any) -> str:
-        """The hypothesis in words."""
+        """The hypothesis in words; a feature whose name is a condition is a bit that says whether it holds."""
         left, right = (f"{float(side):+.0f}" if side else "0" for side in (hypothesis.left, hypothesis.right))
         if hypothesis.left == hypothesis.right:
             return f"{right} always"
-        return f"{right} if {words.quoted(str(names[int(hypothesis.feature)]))} > {_in_words(np.asarray(hypothesis.threshold)[()])} else {left}"
+        name = str(names[int(hypothesis.feature)])
+        if words.is_condition(name) and 0 <= hypothesis.threshold < 1:  # a bit
+            return f"{right} if {name} else {left}"
+        return f"{right} if {words.quoted(name)} > {_in_words(np.asarray(hypothesis.threshold)[()])} else {left}"
 
     def _search_edges(self, order: Array, values: Array, signed: Array) -> _Best:
         dtype = signed.dtype

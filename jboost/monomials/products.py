@@ -69,7 +69,8 @@ class Listed(NamedTuple):
     def orders(self) -> np.ndarray:
         """How many literals each has, [n]."""
         first, second, third = self.literals
-        return 1 + (first != second).astype(np.int64) + (second != third)
+        found: np.ndarray = 1 + (first != second).astype(np.int64) + (second != third)
+        return found
 
     @property
     def num_short(self) -> int:

@@ -105,7 +105,7 @@ def _as_integers(weights: Array, rewards: Rewards, costs: Array) -> _Whole:
     prices, cut = integers.floor_to_integers(costs, power)
     prices = jnp.pad(prices, (0, 3 - prices.shape[0]), constant_values=integers.largest(prices.dtype))
     spare = numerics.times_power_of_two((hidden + cut) * 1.001, -power)
-    return _Whole(*whole, prices, power, spare)
+    return _Whole(whole[0], whole[1], prices, power, spare)
 
 
 def _values(covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, has_pairs: bool) -> tuple[Array, Array, Array]:

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from jboost import ensemble as ensemble_room
-from jboost.base import status, words
+from jboost.base import status
 from jboost.base.boosting import Ensemble, Fit
+from jboost.report import verdict
 
 _CLAIMS = {
     "relaxed-margin": ("soft margin", "largest soft margin of any vote"),
@@ -57,20 +58,25 @@ def certificate(fit: Fit, method: str) -> dict[str, Any]:
 
 
 def rules(ensemble: Ensemble, names: Sequence[str]) -> list[str] | None:
-    """The hypotheses in words with their votes, the greatest first; None where the learner has no words."""
+    """The hypotheses in words with their votes, the greatest first; None where the learner has no words.
+
+    Args:
+      ensemble: concrete.
+      names: of the features, quoted where they must be.
+    """
     learner = ensemble.learner
     if not hasattr(getattr(learner, "learner", learner), "describe"):
         return None
     if num_voting(ensemble) == 0:
         return []
-    return ensemble_room.describe(ensemble, [words.quoted(" ".join(name.splitlines())) for name in names]).split("\n")
+    return ensemble_room.describe(ensemble, names).split("\n")
 
 
 def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int | None = _NUM_SHOWN) -> list[str]:
     """Rounds, bounds, status and the first rules, line by line.
 
     Args:
-      fit: as `describe_fit` makes it.
+      fit: as `describe_fit` makes it, with a `verdict`.
       said: as `rules` makes it.
       num_shown: how many rules at most, None for all.
     """
@@ -81,7 +87,7 @@ def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int 
     ]
     if bounds.get("margin") is not None:
         shown.append(f"margin      {bounds['margin']:.6g} <= largest margin of any vote{_up_to(bounds['margin_upper_bound'])}")
-    shown.append(f"status      {bounds['explanation']}")
+    shown += [*verdict.lines(fit["verdict"]), verdict.status_line(bounds["explanation"], fit["verdict"])]
     if fit["num_hypotheses"] == 0:
         shown.append("rules       none: no vote was better than no vote at all, so that every score is 0; more rounds or a greater nu may find one")
     for index, rule in enumerate(said or ()):
@@ -93,12 +99,26 @@ def lines(fit: Mapping[str, Any], said: Sequence[str] | None, *, num_shown: int 
 
 
 def choice_lines(choice: Mapping[str, Any]) -> list[str]:
-    """The losses of all nus, where several were tried."""
-    return [
-        f"{'nu' if index == 0 else '':<12}{row['nu']:g}: held-out loss {row['mean']:.2%} ± {row['standard_error']:.2%}"
-        f"{', chosen' if row['nu'] == choice['chosen'] else ''}"
-        for index, row in enumerate(choice["losses"])
-    ]
+    r"""The losses of all nus, where several were tried, and how far the choice came where it was ended early.
+
+    >>> tried = {"nu": 0.3, "mean": 0.25, "standard_error": 0.01, "says_something": True}
+    >>> losses = [tried, tried | {"nu": 0.2, "says_something": False}, {"nu": 0.1, "mean": None}]
+    >>> print("\n".join(choice_lines({"chosen": 0.3, "losses": losses, "rows": 60, "candidates": 4})))
+    nu          0.3: held-out loss 25.00% ± 1.00%, chosen
+                0.2: held-out loss 25.00% ± 1.00%, says nothing: no soft margin above the tolerance
+                0.1: not tried
+    note: the choice of nu was ended after 3 of 4 values
+    """
+    losses, candidates = choice["losses"], choice["candidates"]
+    shown = [f"{'nu' if index == 0 else '':<12}{_candidate(row, choice['chosen'])}" for index, row in enumerate(losses)]
+    return shown if len(losses) == candidates else [*shown, f"note: the choice of nu was ended after {len(losses)} of {candidates} values"]
+
+
+def _candidate(row: Mapping[str, Any], chosen: float) -> str:
+    if row["mean"] is None:
+        return f"{row['nu']:g}: not tried"
+    told = "" if row["says_something"] else ", says nothing: no soft margin above the tolerance"
+    return f"{row['nu']:g}: held-out loss {row['mean']:.2%} ± {row['standard_error']:.2%}{told}{', chosen' if row['nu'] == chosen else ''}"
 
 
 def _bounds(bounds: Mapping[str, Any], method: str) -> str:

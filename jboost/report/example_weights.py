@@ -10,6 +10,7 @@ from jboost.base import status
 from jboost.base.status import Status
 from jboost.data.table import LabelMapping
 from jboost.example_weights import ExampleWeightModel
+from jboost.report import verdict
 
 _NUM_SHOWN = 20
 
@@ -43,7 +44,7 @@ def lines(description: dict[str, Any], mapping: LabelMapping, *, num_shown: int 
     """The description as text, a line each.
 
     Args:
-      description: as `describe` makes it.
+      description: as `describe` makes it, with a `verdict`.
       mapping: of the labels.
       num_shown: how many examples of the support are listed; None for all.
     """
@@ -55,6 +56,7 @@ def lines(description: dict[str, Any], mapping: LabelMapping, *, num_shown: int 
         f"certificate the best soft margin is {bounds} ({description['status']})",
         f"support     {len(support)} of {description['num_examples']} examples have weight",
     ]
+    said += verdict.lines(description["verdict"])
     for example in support[:num_shown]:
         place = ", ".join(f"{name} {value:.4g}" for name, value in list(zip(names, example["point"], strict=True))[:6])
         label = mapping.to_text(np.array([example["label"]]))[0]
@@ -69,4 +71,6 @@ def choice_lines(choice: dict[str, Any]) -> list[str]:
     if not choice["losses"]:
         return []
     tried = ", ".join(f"{row['penalty']:.4g}: " + (f"{row['mean']:.2%}" if row["mean"] is not None else "unbounded") for row in choice["losses"])
-    return [f"choice      penalty {choice['chosen']:.4g} by cross-validation ({tried})"]
+    said = [f"choice      penalty {choice['chosen']:.4g} by cross-validation ({tried})"]
+    num_tried, wanted = len(choice["losses"]), choice["candidates"]
+    return said if num_tried == wanted else [*said, f"note: the choice of the penalty was ended after {num_tried} of {wanted} values"]

@@ -203,7 +203,7 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
         np.sign(labels[rows]).astype(np.int8),
         weights[rows].astype(np.float64),
         margin,
-        float(learner.constant_cost),
+        float(np.asarray(learner.constant_cost)),
     )
     return table, rows
 

@@ -204,13 +204,12 @@ def _program(state: Relaxation, grouped: Patterns, ends: tuple[np.ndarray, np.nd
     signed = covered * held.signs[None, :].astype(np.int8) * labels[:, None].astype(np.int8)
     serves = _served(covered, held.signs, labels, ends, state.is_either)
     spare = capacity - len(ends[0])
-    arrays = (
-        np.pad(signed, ((0, missing), (0, 0))).astype(dtype),
-        np.pad(serves, ((0, spare), (0, 0))).astype(dtype),
-    )
+    first, second = (jnp.asarray(np.pad(part, (0, spare)).astype(np.int32)) for part in ends)
     return master.Program(
-        *(jnp.asarray(part) for part in arrays),
-        *(jnp.asarray(np.pad(part, (0, spare)).astype(np.int32)) for part in ends),
+        jnp.asarray(np.pad(signed, ((0, missing), (0, 0))).astype(dtype)),
+        jnp.asarray(np.pad(serves, ((0, spare), (0, 0))).astype(dtype)),
+        first,
+        second,
         jnp.asarray((np.arange(capacity) < len(ends[0])).astype(dtype)),
         jnp.asarray((held.costs / unit).astype(dtype)),
         jnp.asarray(table.constant_cost / unit, dtype),
@@ -287,7 +286,7 @@ def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[fl
         lowest = np.where(lowest < _GIVEN_UP, lowest, np.maximum(lowest, 1))
         weights = np.bincount(side.group_of, weights=table.weights[side.members], minlength=len(side.rows))
         classes.append(_Class(side, needs, lowest, weights))
-    pairs = separation.Pairs(*(_kept(one).side for one in classes), columns.signs, selected, is_either)
+    pairs = separation.Pairs(_kept(classes[0]).side, _kept(classes[1]).side, columns.signs, selected, is_either)
     slacks, violated = _meet_all_cuts(pairs, classes)
     value = sum(float(one.weights @ part) for one, part in zip(classes, slacks, strict=True))
     value += float(table.costs[columns.monomials] @ selected) + table.constant_cost * float(constants.sum())

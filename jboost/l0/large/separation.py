@@ -104,7 +104,9 @@ def look(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray)
     with jax.enable_x64(True):
         other = jnp.asarray(_padded(pairs.negative.covered, width, columns).astype(dtype))
         other_slacks = jnp.asarray(_filled(slacks_negative, width).astype(dtype))
-        wants, of_negative, found = [], np.zeros(width), []
+        wants: list[np.ndarray] = []
+        blocks: list[Violated] = []
+        of_negative = np.zeros(width)
         for begin in range(0, num_positive, size):
             part = slice(begin, begin + size)
             block = _padded(pairs.positive.covered[part], size, columns).astype(dtype)
@@ -120,12 +122,12 @@ def look(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray)
             own_wants, other_wants, *best = (np.asarray(one, np.float64) for one in answer)
             wants.append(own_wants)
             of_negative = np.maximum(of_negative, other_wants)
-            found.append(_rows_of(pairs, best, begin))
+            blocks.append(_rows_of(pairs, best, begin))
     pad = 4 * columns * np.finfo(dtype).eps
     return Pass(
         np.maximum(np.concatenate(wants)[:num_positive], 0) + pad,
         of_negative[:num_negative] + pad,
-        Violated(*(np.concatenate(parts) for parts in zip(*found, strict=True))),
+        Violated(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))),
     )
 
 

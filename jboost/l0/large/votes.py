@@ -92,8 +92,9 @@ def _instance(table: Table, columns: Columns, side: separation.Side, weights: np
     costs, is_column = np.zeros(num_columns), np.zeros(num_columns, bool)
     costs[:2], costs[2:used], is_column[:used] = table.constant_cost, table.costs[columns.monomials], True
     padded = np.pad(weights, (0, num_patterns - len(weights)))
-    arrays = (jnp.asarray(part, dtype) for part in (margins, padded, costs))
-    return integer.Instance(*arrays, jnp.asarray(is_column), jnp.asarray(table.margin, dtype))
+    return integer.Instance(
+        jnp.asarray(margins, dtype), jnp.asarray(padded, dtype), jnp.asarray(costs, dtype), jnp.asarray(is_column), jnp.asarray(table.margin, dtype)
+    )
 
 
 def of_rules(table: Table, rules: Rules, most: int | None) -> Vote:

@@ -1,0 +1,89 @@
+"""Columns of a table as bits, by the options --cuts, --quantiles, --missing and --min-separation: fitted on training rows, applied to any."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from jboost.base import memory
+from jboost.cli.option import UNCUT
+from jboost.cli.options import Settings
+from jboost.data import binarization, cuts
+from jboost.data.binarization import Binarizer
+from jboost.data.frames import is_missing
+
+
+def fit(
+    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: Sequence[str], settings: Settings, *, source: str, copies: int
+) -> Binarizer:
+    """The bits that training rows call for, none of them constant there.
+
+    Args:
+      rows: [m, n] of `jboost.data.table.Table.matrix`.
+      labels: [m] -1 or +1.
+      weights: [m], or None for ones.
+      names: of the n columns.
+      settings: all options.
+      source: of the table, for messages.
+      copies: of all bits, in the precision of the result, that a fit holds at a time.
+
+    Raises:
+      ValueError: with an estimate, where the bits would not fit into memory.
+    """
+    with jax.enable_x64(settings.precision == "float64"):
+        bytes_each = len(rows) * (1 if settings.min_separation else copies * np.dtype(settings.precision).itemsize)
+        _require_memory(rows, labels, weights, settings, source, bytes_each)
+        return binarization.fit(
+            rows,
+            labels,
+            weights=weights,
+            names=names,
+            cuts=settings.cuts,
+            num_quantiles=settings.quantiles,
+            missing=settings.missing,
+            min_separation=settings.min_separation,
+        )
+
+
+def _require_memory(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, settings: Settings, source: str, bytes_each: int) -> None:
+    """Raises ValueError, with an estimate and what would fit, where bits of so many bytes each take more memory than there is."""
+    available = memory.of_device()
+    numbers, texts = _columns(rows)
+    cut = numbers if settings.cuts != UNCUT else []
+    num_categories = sum(len(set(text)) for text in texts)
+    if (num_categories + sum(len(np.unique(values)) for values in cut)) * bytes_each <= available:  # no cut lies but between two values
+        return
+    num_cuts = 0
+    for values in cut:
+        known = ~np.isnan(values)
+        sizes = None if weights is None else weights[known]
+        num_cuts += len(cuts.cut_points(values[known], labels[known], weights=sizes, rule=settings.cuts, num_quantiles=settings.quantiles))
+    num_bits = num_categories + num_cuts
+    if num_bits * bytes_each > available:
+        fits = (available // bytes_each - num_categories) // max(len(cut), 1)
+        how = f"--cuts quantiles with --quantiles {fits} or fewer" if fits > 1 else "fewer rows, or --ignore for columns of many categories"
+        need, have = (f"{size / 1e9:,.1f} GB" for size in (num_bits * bytes_each, available))
+        asked = f"{num_bits:,} yes-or-no questions about {len(rows):,} rows"
+        raise ValueError(f"{source}: {asked} take about {need}, and there are {have}: take {how}")
+
+
+def _columns(rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """The columns of numbers, NaN where missing, and those of text."""
+    if rows.dtype != object:
+        return list(rows.T), []
+    texts = [column for column in rows.T if any(isinstance(value, str) for value in column)]
+    others = [column for column in rows.T if not any(isinstance(value, str) for value in column)]
+    return [np.array([np.nan if is_missing(value) else value for value in column], np.float64) for column in others], texts
+
+
+def apply(binarizer: Binarizer, rows: np.ndarray, precision: str) -> np.ndarray:
+    """The bits [m, N] of rows [m, n]: 0, 1, or NaN where a missing value meets neither a bit nor its negation."""
+    with jax.enable_x64(precision == "float64"):
+        return np.asarray(binarization.apply(binarizer, rows)).astype(precision)
+
+
+def widened(bits: np.ndarray, width: int) -> np.ndarray:
+    """Bits [m, N] with columns of 0 after them, `width` in all."""
+    return np.pad(bits, ((0, 0), (0, width - bits.shape[1])))

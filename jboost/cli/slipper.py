@@ -1,0 +1,108 @@
+"""SLIPPER for the command line: every column as bits, the number of rounds by cross-validation, one fit."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import slipper
+from jboost.base.boosting import Ensemble, Fit
+from jboost.base.loops import OnStep
+from jboost.base.predict import predict_scores
+from jboost.base.status import Status
+from jboost.base.types import Dataset
+from jboost.cli import bits as bit_room
+from jboost.cli import inputs, sizes
+from jboost.cli.option import CV
+from jboost.cli.options import Settings
+from jboost.data.binarization import Binarizer
+from jboost.report import slipper as report_room
+
+_COPIES, _COPIES_OF_FOLD = 6, 4  # of all bits, that are held at a time: as such, and as literals with their negations; and for each fold at once
+_SPOKEN_FOR: dict[str, Any] = {"minority": "minority", "positive": 1, "negative": -1}
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+    """A fit, and how its number of rounds was chosen."""
+
+    fit: Fit
+    num_rounds: int
+    errors: tuple[float, ...]  # share of the held-out weight that is misclassified after each number of rounds; empty where there was no choice
+
+
+def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], settings: Settings, source: str) -> Binarizer:
+    """The bits that the training rows call for; ValueError where there are none."""
+    copies = _COPIES + (_COPIES_OF_FOLD * settings.folds if settings.num_rounds == CV else 0)
+    binarizer = bit_room.fit(rows, labels, weights, names, settings, source=source, copies=copies)
+    if binarizer.num_bits == 0:
+        raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
+    return binarizer
+
+
+def fit(
+    bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, settings: Settings, *, on_step: OnStep | None = None
+) -> Found:
+    """One fit on the rows where `chosen` [m] is True; tables of similar size share its programs.
+
+    Args:
+      bits: [m, N] of 0, 1 and NaN; columns of 0 may pad.
+      labels: [m] -1 or +1.
+      weights: [m] what an error costs, or None.
+      chosen: [m] bool.
+      settings: all options.
+      on_step: called after each round of the fit; False ends it.
+
+    Raises:
+      ValueError: naming the option, for more folds than the smaller class has rows.
+    """
+    learner = slipper.rules(settings.max_order, positive=_SPOKEN_FOR[settings.rules_for])
+    is_chosen_by_cv = settings.num_rounds == CV
+    max_rounds = settings.rounds if is_chosen_by_cv else int(settings.num_rounds)
+    if is_chosen_by_cv:
+        inputs.check_folds(labels[chosen], settings)
+    with jax.enable_x64(settings.precision == "float64"):
+        dataset = _padded(bits, labels, weights, chosen, settings.precision)
+        key_choice, key = jax.random.split(jax.random.key(settings.seed))  # as `slipper.fit` does
+        num_rounds, errors = max_rounds, np.zeros(0)
+        if is_chosen_by_cv:
+            choice = slipper.choose_rounds(dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=settings.folds)
+            num_rounds, errors = int(choice.num_rounds), np.asarray(choice.errors, np.float64)
+        fitted = slipper.fit(dataset, learner, key=key, max_rounds=max_rounds, num_rounds=num_rounds, on_step=on_step)
+        fitted = jax.block_until_ready(fitted)
+    if Status(int(fitted.status)) is Status.INVALID_INPUT:
+        raise ValueError(f"slipper found no vote: {report_room.certificate(fitted)['explanation']}")
+    return Found(fitted, num_rounds, tuple(float(error) for error in errors))
+
+
+def _padded(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, chosen: np.ndarray, precision: str) -> Dataset:
+    """The data set in a size that others share; columns of 0 are no candidates of the learner."""
+    rows = sizes.linear(len(labels)) - len(labels)
+    features = np.pad(bit_room.widened(bits, sizes.literals(bits.shape[1])), ((0, rows), (0, 0)))
+    prices = np.ones(len(labels)) if weights is None else weights
+    signs, prices = (np.pad(part.astype(precision), (0, rows), constant_values=1) for part in (labels, prices))
+    return Dataset(*(jax.numpy.asarray(part) for part in (features.astype(precision), signs, prices, np.pad(chosen, (0, rows)))))
+
+
+def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ensemble:
+    """The ensemble without slots that have no vote (one at least is left) and without columns that only pad."""
+    kept = report_room.voting(ensemble)
+    kept = kept if len(kept) else np.zeros(1, np.int64)
+    with jax.enable_x64(precision == "float64"):
+        hypotheses = jax.tree.map(lambda leaf: leaf[kept], ensemble.hypotheses)
+        hypotheses = hypotheses._replace(literals=hypotheses.literals[:, :num_attributes])
+        return ensemble._replace(hypotheses=hypotheses, votes=ensemble.votes[kept], count=jax.numpy.int32(len(kept)))
+
+
+def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
+    """The scores [k] of bits [k, N], in float64; the rules may be about columns that only pad, too."""
+    with jax.enable_x64(precision == "float64"):
+        padded = bit_room.widened(bits, ensemble.hypotheses.literals.shape[1]).astype(precision)
+        padded = np.pad(padded, ((0, sizes.linear(len(bits)) - len(bits)), (0, 0)))
+        return np.asarray(_scores(ensemble, padded), np.float64)[: len(bits)]
+
+
+_scores = jax.jit(predict_scores)

@@ -1,0 +1,154 @@
+"""What a run of SLIPPER found, for people: rules as text with their votes, what they cover, the certificate and the choice of rounds."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jboost.base import status
+from jboost.base.boosting import Ensemble, Fit
+from jboost.data import binarization
+from jboost.data.binarization import Binarizer
+from jboost.data.table import LabelMapping
+from jboost.report import verdict
+
+_ALWAYS = "always"
+
+
+@dataclasses.dataclass(frozen=True)
+class TextRule:
+    """One rule that votes, the default rule among them."""
+
+    text: str  # `41.5 < age <= 64.5 and cp != 3`; `always` of the default rule
+    label: str  # the class that it speaks for
+    vote: float  # above 0 where that is the class +1
+    order: int  # literals
+    covers_negative: int  # rows of class -1 that it holds for
+    covers_positive: int
+
+
+def voting(ensemble: Ensemble) -> np.ndarray:
+    """The slots with a vote, the greatest first, [r]."""
+    sizes = np.abs(np.asarray(ensemble.votes)[:, 0])
+    order = np.argsort(-sizes, kind="stable")
+    return order[sizes[order] > 0]
+
+
+def fired(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
+    """Which rules hold for which rows, [k, r] bool, the rules in the order of `voting`.
+
+    Args:
+      ensemble: of rules, concrete.
+      bits: [k, N] of 0, 1, and NaN where neither literal holds.
+    """
+    literals = np.asarray(ensemble.hypotheses.literals)[voting(ensemble)]
+    wanted = np.concatenate([literals == 1, literals == -1], axis=1).astype(np.float32)
+    missed = np.concatenate([bits != 1, bits != 0], axis=1).astype(np.float32)
+    return missed @ wanted.T == 0
+
+
+def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping) -> list[TextRule]:
+    """The rules in words with what they cover, in the order of `voting`.
+
+    Args:
+      ensemble: of rules over the bits of `binarizer`, concrete.
+      binarizer: of the bits.
+      bits: [m, N] the training rows.
+      labels: [m] -1 or +1.
+      mapping: of the labels.
+    """
+    covered = fired(ensemble, bits)
+    rules = []
+    for index, slot in enumerate(voting(ensemble)):
+        literals, vote = np.asarray(ensemble.hypotheses.literals[slot]), float(ensemble.votes[slot, 0])
+        rules.append(
+            TextRule(
+                text=binarization.describe_monomial(binarizer, literals),
+                label=mapping.to_text(np.array([vote]))[0],
+                vote=vote,
+                order=int(np.abs(literals).sum()),
+                covers_negative=int((covered[:, index] & (labels < 0)).sum()),
+                covers_positive=int((covered[:, index] & (labels > 0)).sum()),
+            )
+        )
+    return rules
+
+
+def certificate(fit: Fit) -> dict[str, Any]:
+    """The training error and its bound, the product of the normalisers; with the status explained."""
+    bounds = {name: float(getattr(fit.certificate, name)) for name in ("lower_bound", "upper_bound")}
+    return {**bounds, "status": status.Status(int(fit.status)).name, "explanation": status.explain(fit.status)}
+
+
+def describe(
+    fit: Fit, ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping, errors: Sequence[float]
+) -> dict[str, Any]:
+    """All that is said about a fit, ready for JSON.
+
+    Args:
+      fit: for its certificate.
+      ensemble: its voting part.
+      binarizer: of the bits.
+      bits: [m, N] the training rows.
+      labels: [m].
+      mapping: of the labels.
+      errors: held-out error by number of rounds; empty where that number was given.
+    """
+    num_rounds = int(fit.num_rounds)
+    return {
+        "num_rounds": num_rounds,
+        "rounds": {"chosen": num_rounds, "errors": list(errors)},
+        "attributes": {"bits": binarizer.num_bits, "constant_columns": list(binarizer.constant_attributes)},
+        "rows": {"-1": int((labels < 0).sum()), "+1": int((labels > 0).sum())},
+        "rules": [dataclasses.asdict(rule) for rule in describe_rules(ensemble, binarizer, bits, labels, mapping)],
+        "certificate": certificate(fit),
+    }
+
+
+def lines(model: Mapping[str, Any], mapping: LabelMapping, *, num_shown: int | None = None) -> list[str]:
+    """Rounds, rules, certificate and status, line by line.
+
+    Args:
+      model: as `describe` makes it, with a `verdict`.
+      mapping: of the labels.
+      num_shown: how many rules at most, None for all.
+    """
+    bounds, rules, totals = model["certificate"], model["rules"], model["rows"]
+    shown = [
+        f"model       {mapping.positive} where the votes of the rules that hold sum to more than 0, else {mapping.negative}",
+        _rounds_line(model),
+    ]
+    for index, rule in enumerate(rules):
+        if index == num_shown:
+            shown.append(f"            ... and {len(rules) - index} more in the report")
+            break
+        condition = _ALWAYS if rule["text"] == _ALWAYS else f"if {rule['text']}"
+        covers = f"{rule['covers_positive']} of {totals['+1']} {mapping.positive}, {rule['covers_negative']} of {totals['-1']} {mapping.negative}"
+        shown.append(f"{'rules' if index == 0 else '':<12}{abs(rule['vote']):.4f} {rule['label']} {condition}   [{covers}]")
+    return [
+        *shown,
+        f"bounds      training error {bounds['lower_bound']:.6g} <= {bounds['upper_bound']:.6g}, the product of the normalisers",
+        *verdict.lines(model["verdict"]),
+        verdict.status_line(bounds["explanation"], model["verdict"]),
+    ]
+
+
+def _rounds_line(model: Mapping[str, Any]) -> str:
+    errors, chosen = model["rounds"]["errors"], model["rounds"]["chosen"]
+    if not errors:
+        return f"rounds      {chosen}"
+    return f"rounds      {chosen} of up to {len(errors)}, by cross-validation: held-out loss {errors[chosen - 1]:.2%}"
+
+
+def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[str]:
+    """The rules that hold for each row, in one text each.
+
+    Args:
+      rules: as `describe_rules` makes them, as dictionaries.
+      holds: [k, r] as `fired` makes it.
+    """
+    said = [f"{abs(rule['vote']):.4f} {rule['label']} {_ALWAYS if rule['text'] == _ALWAYS else 'if ' + rule['text']}" for rule in rules]
+    return ["; ".join(text for text, is_held in zip(said, row, strict=True) if is_held) for row in holds]

@@ -1,0 +1,202 @@
+"""The method slipper of the command line, from fit to evaluation: numbers, text and gaps. One fit serves nearly all tests."""
+
+import contextlib
+import io
+import json
+import sys
+
+import jax
+import numpy as np
+import polars
+import pytest
+
+import jboost
+from jboost import cli, files, slipper
+from jboost.base import memory
+from jboost.cli import options, sizes
+from jboost.data import binarization, readers
+
+ROWS, ROUNDS, FOLDS, SEED = 60, 6, 2, 3
+DATA = ("--data", "data.csv", "--label", "ill", "--weights", "cost", "--method", "slipper")
+QUICK = ("--precision", "float32", "--cuts", "quantiles", "--quantiles", "4", "--rounds", ROUNDS, "--folds", FOLDS, "--seed", SEED)
+
+
+def make_frame():
+    """Numbers with gaps, text with gaps, weights, and labels in words: ill where hot and not pale, a few flipped."""
+    generator = np.random.default_rng(1)
+    heat = generator.uniform(35, 41, size=ROWS).round(1)
+    face = np.array(["red", "pale", "01"])[generator.integers(0, 3, size=ROWS)]
+    ill = (heat > 38) & (face != "pale")
+    ill[::15] = ~ill[::15]
+    return polars.DataFrame(
+        {
+            "heat": [None if row % 17 == 3 else float(value) for row, value in enumerate(heat)],
+            "face": [None if row % 19 == 5 else str(value) for row, value in enumerate(face)],
+            "cost": [1, 2] * (ROWS // 2),
+            "ill": np.where(ill, "yes", "no"),
+        }
+    )
+
+
+def run_in(folder, *arguments):
+    """Runs jboost in-process in a folder; returns (status, output, errors)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("os._exit", sys.exit)
+        with pytest.raises(SystemExit) as exit:
+            cli.main([str(argument) for argument in arguments])
+    return exit.value.code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The data, what the one fit printed, and its results in the folder `out`."""
+    path = tmp_path_factory.mktemp("slipper")
+    make_frame().write_csv(path / "data.csv")
+    status, said, err = run_in(path, "fit", *DATA, *QUICK, "--output", "out")
+    assert (status, err) == (0, "")
+    (path / "said.txt").write_text(said, encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def model(folder):
+    return read_report(folder / "out")["model"]
+
+
+def read_report(path):
+    return json.loads((path / "report.json").read_text(encoding="utf-8"), parse_constant=pytest.fail)
+
+
+def predictions_of(folder, *arguments):
+    status, out, err = run_in(folder, "predict", *arguments, "--data", "data.csv", "--explain")
+    assert (status, err) == (0, "")
+    return polars.read_csv(out.encode())
+
+
+def test_scores_are_the_votes_of_the_rules_that_hold(folder, model):
+    found = predictions_of(folder, "out")
+    votes = {f"{abs(rule['vote']):.4f} {rule['label']} {rule['text']}": rule["vote"] for rule in model["rules"]}
+    assert {rule["label"] for rule in model["rules"]} == {"yes" if vote > 0 else "no" for vote in votes.values()}
+    for score, prediction, text in zip(found["score"], found["prediction"], found["rules"], strict=True):
+        held = [part.replace(" if ", " ", 1) for part in (text or "").split("; ") if part]
+        assert score == pytest.approx(sum(votes[part] for part in held), abs=1e-5)
+        assert prediction == ("yes" if score > 0 else "no")
+    frame = make_frame()
+    wrong = found["prediction"].to_numpy() != frame["ill"].to_numpy()
+    losses = read_report(folder / "out")["losses"]
+    assert [row["rule"] for row in losses] == ["larger class", "slipper"]
+    assert frame["cost"].to_numpy()[wrong].sum() == losses[1]["training"]["weight"] < losses[0]["training"]["weight"]
+
+
+def test_rules_are_about_the_columns_of_the_table(folder, model):
+    rules = [rule for rule in model["rules"] if rule["text"] != "always"]
+    assert rules
+    frame, said = make_frame(), (folder / "said.txt").read_text(encoding="utf-8")
+    for rule in rules:
+        assert any(name in rule["text"] for name in ("heat", "face"))
+        assert f"{abs(rule['vote']):.4f} {rule['label']} if {rule['text']}" in said
+        assert rule["covers_positive"] + rule["covers_negative"] <= frame.height
+    assert model["certificate"]["lower_bound"] <= model["certificate"]["upper_bound"]
+
+
+def test_the_fit_is_that_of_the_library(folder, model):
+    """The same key, bits and sizes by `slipper.fit`: the same rounds and the same votes."""
+    table = readers.read_table(folder / "data.csv", label="ill")
+    weights, table = table.numbers("cost"), table.without(["cost"])
+    held = files.load(folder / "out" / "model.npz")
+    bits = np.asarray(binarization.apply(held["binarizer"], table.matrix(("heat",), ("face",))))
+    rows, width = sizes.linear(ROWS), sizes.literals(bits.shape[1])
+    dataset = jboost.make_dataset(
+        np.pad(bits, ((0, rows - ROWS), (0, width - bits.shape[1]))),
+        np.pad(table.labels, (0, rows - ROWS), constant_values=1).astype(np.float32),
+        weights=np.pad(weights, (0, rows - ROWS), constant_values=1).astype(np.float32),
+        mask=np.arange(rows) < ROWS,
+    )
+    fitted = slipper.fit(dataset, slipper.rules(16), key=jax.random.key(SEED), max_rounds=ROUNDS, num_folds=FOLDS)
+    assert int(fitted.num_rounds) == model["rounds"]["chosen"] == 1 + int(np.argmin(model["rounds"]["errors"]))
+    votes = np.asarray(fitted.ensemble.votes)[:, 0]
+    np.testing.assert_allclose(sorted(votes[votes != 0]), sorted(rule["vote"] for rule in model["rules"]), rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_a_given_number_of_rounds_and_class_are_kept_to(folder):
+    given = ("--num-rounds", ROUNDS, "--rules-for", "negative", "--max-order", 1, "--missing", "none", "--output", "given")
+    status, said, err = run_in(folder, "fit", *DATA, *QUICK, *given)
+    assert (status, err) == (0, "")
+    model = read_report(folder / "given")["model"]
+    assert model["rounds"] == {"chosen": ROUNDS, "errors": []}
+    assert f"rounds      {ROUNDS}\n" in said
+    assert all(rule["label"] == "no" and rule["order"] == 1 for rule in model["rules"] if rule["text"] != "always")
+    assert not any("missing" in rule["text"] for rule in model["rules"])
+    assert predictions_of(folder, "given").height == ROWS
+
+
+@pytest.mark.slow
+def test_evaluate_and_inspect(folder, model):
+    status, _, err = run_in(folder, "evaluate", *DATA, *QUICK, "--report", "folds.json")
+    assert (status, err) == (0, "")
+    rows = json.loads((folder / "folds.json").read_text(encoding="utf-8"))["losses"]
+    assert [row["rule"] for row in rows] == ["larger class", "slipper"]
+    assert rows[1]["held_out"]["mean"] < rows[0]["held_out"]["mean"]
+    status, out, err = run_in(folder, "inspect", "out")
+    assert (status, err) == (0, "")
+    assert all(rule["text"] in out for rule in model["rules"])
+    status, _, err = run_in(folder, "predict", "out", "--data", "data.csv", "--output", "data.csv")
+    assert status == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--num-rounds", "0"), "'--num-rounds'"),
+        (("--num-rounds", "few"), "'few' is not a valid integer"),
+        (("--rules-for", "all"), "'all' is not one of 'minority', 'positive', 'negative'"),
+        (("--kappa", "1"), "--kappa is for the method l0, and the method is slipper"),
+        (("--folds", "40"), "folds is 40, but the smaller class has"),
+    ],
+)
+def test_user_errors_are_one_line(folder, arguments, message):
+    status, out, err = run_in(folder, "fit", *DATA, *arguments, "--output", "other")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert not (folder / "other").exists()
+
+
+def test_what_is_not_said_is_the_library_s():
+    settings = options.resolve({"data": "data.csv", "label": "ill", "method": "slipper"}, {})
+    assert (settings.max_order, settings.rounds, settings.num_rounds, settings.rules_for) == (16, 100, "cv", "minority")
+    assert options.resolve({"data": "data.csv", "label": "ill", "method": "l0"}, {}).max_order == 1
+
+
+def test_a_number_of_rounds_in_a_configuration(folder):
+    for value, message in (("2.5", "num_rounds is 2.5: a whole number or 'cv' is wanted"), ('"all"', "num_rounds is 'all': a whole number or 'cv'")):
+        (folder / "job.toml").write_text(f"num_rounds = {value}\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=message):
+            options.read_config(folder / "job.toml")
+    (folder / "job.toml").write_text('num_rounds = "cv"\nrules_for = "positive"\n', encoding="utf-8")
+    assert options.read_config(folder / "job.toml") == {"num_rounds": "cv", "rules_for": "positive"}
+
+
+@pytest.mark.parametrize("method", [("--method", "slipper"), ("--method", "adaboost", "--learner", "literals")])
+def test_bits_that_do_not_fit_into_memory_are_refused_with_what_would(folder, monkeypatch, method):
+    values = np.random.default_rng(0).permutation(2 * ROWS)
+    polars.DataFrame({"x": values, "y": values[::-1], "ill": ["yes", "no"] * ROWS}).write_csv(folder / "long.csv")
+    asked = ("fit", "--data", "long.csv", "--label", "ill", *method, "--precision", "float32", "--output", "other")
+    monkeypatch.setattr(memory, "of_device", lambda: 240_000)
+    status, out, err = run_in(folder, *asked, "--cuts", "midpoints")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert f"long.csv: {2 * (2 * ROWS - 1)} yes-or-no questions about {2 * ROWS} rows take about 0.0 GB, and there are 0.0 GB" in err
+    most = int(err.split("take --cuts quantiles with --quantiles ")[1].split()[0])
+    assert 1 < most < 2 * ROWS
+    monkeypatch.setattr(memory, "of_device", lambda: 1000)
+    assert "take fewer rows, or --ignore for columns of many categories" in run_in(folder, *asked, "--cuts", "midpoints")[2]
+    assert not (folder / "other").exists()
+
+
+def test_a_table_that_does_not_vary_is_refused(folder):
+    polars.DataFrame({"same": [1.5] * 6, "ill": ["yes", "no"] * 3}).write_csv(folder / "same.csv")
+    status, _, err = run_in(folder, "fit", "--data", "same.csv", "--label", "ill", "--method", "slipper", "--output", "other")
+    assert status == 2
+    assert "same.csv: no column takes two values on the training rows, so there is nothing to ask: give columns that vary" in err
