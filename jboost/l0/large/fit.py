@@ -36,10 +36,10 @@ _ENTRIES = 1 << 22  # of the master, rows times columns
 _LEAST_COLUMNS = 64
 _FIRST_ROWS, _MORE_ROWS = 4096, 4  # of the first relaxation, where rows are many; and how many times as many the next ones have
 _ENOUGH_OF_A_PART = 0.02  # gap over a part of the rows from which it goes on with more rows
-_CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 4096
+_CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 8192
 _SHARE_ENTERING = 8  # of the capacity, the columns of a sign that enter in a round
 _MOST_ENTERING = 128
-_SHARE_OF_VOTES = 0.25  # of the time, what the search for votes may take
+_SHARE_OF_VOTES = 0.15  # of the time, what the search for votes may take
 _LAST_SEARCH = 30.0  # seconds of the last search, without a time limit too
 _SHARE_OF_BOUNDS = 0.15  # of the time, what bounds over all rows may take while a part is solved
 _RESERVED = 0.1  # of the time limit, for the last search
@@ -466,7 +466,7 @@ class _Run:
         starts = [votes.start_from(problem, self.vote)]
         for values in (held.coefficients[:-2], held.selected):
             given = self._in_problem(problem, relaxation, values)
-            starts += [jnp.asarray(row) for row in np.asarray(votes.starting_points(given))]
+            starts += [jnp.asarray(row) for row in np.unique(np.asarray(votes.starting_points(given)), axis=0)]
         others = [starts[1 + place % (len(starts) - 1)] for place in range(begin, begin + count)]
         for start in [starts[0], *others]:
             loss = np.inf
@@ -497,7 +497,7 @@ class _Run:
     def finish(self) -> None:
         """The final vote, as the search asks for it."""
         relaxation = self.first
-        if relaxation is None or relaxation.num_rounds == 0:
+        if relaxation is None or relaxation.num_rounds == 0 or self._votes_are_proven():
             return
         if isinstance(self.search, relaxed.RelaxedConfig):
             problem = self._problem(relaxation)

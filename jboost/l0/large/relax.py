@@ -358,8 +358,8 @@ def _meet_all_cuts(pairs: separation.Pairs, classes: list[_Class]) -> tuple[list
     ]
     if separation.num_products(pairs) <= _CHEAP_PASS:
         half = ways[2]
-        first = np.maximum(needs[0], separation.look(pairs, *half).of_positive)
-        second = np.maximum(needs[1], separation.look(pairs, first, half[1]).of_negative)
+        first = np.maximum(needs[0], separation.wants(pairs, *half)[0])
+        second = np.maximum(needs[1], separation.wants(pairs, first, half[1])[1])
         ways.append([first, second])
     prices = [sum(float(weight @ part) for weight, part in zip(weights, way, strict=True)) for way in ways]
     best = ways[int(np.argmin(prices))]

@@ -9,6 +9,7 @@ the pairs that are violated most.
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -19,8 +20,9 @@ from jboost.base.types import Array
 
 _ENTRIES = 1 << 21  # pairs of a block
 _NUM_BUCKETS = 8  # pairs that a group may propose in each block
-_PRECISE = 4_000_000_000  # products up to which a pass is in 64 bits
+_PRECISE = 200_000_000  # products up to which a pass is in 64 bits
 _LEAST_VIOLATION = 1e-3
+_LEAST_SIZE = 64
 
 
 class Side(NamedTuple):
@@ -86,52 +88,69 @@ def num_products(pairs: Pairs) -> int:
 
 def look(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> Pass:
     """One pass over all pairs of groups, with slacks [g+] and [g-]."""
+    answers = list(_by_blocks(_look_at_block, pairs, slacks_positive, slacks_negative))
+    wants = _joined([(own, other) for own, other, *_ in answers], pairs)
+    nothing = np.zeros(0, np.int32)
+    found = [_rows_of(pairs, best, begin) for (_, _, *best), begin in zip(answers, _begins(pairs), strict=True)]
+    found = found or [Violated(nothing, nothing, np.zeros(0))]
+    return Pass(*wants, Violated(*(np.concatenate(parts) for parts in zip(*found, strict=True))))
+
+
+def wants(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The slacks [g+] and [g-] that the cuts want, of `look`, without a search for violated pairs."""
+    return _joined(list(_by_blocks(_wants_of_block, pairs, slacks_positive, slacks_negative)), pairs)
+
+
+def _joined(parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    """What all blocks want, and a little more for what rounding may hide of a sum below 1."""
     num_positive, num_negative = len(pairs.positive.rows), len(pairs.negative.rows)
-    if num_positive == 0 or num_negative == 0:
-        nothing = np.zeros(0, np.int32)
-        found = Violated(nothing, nothing, np.zeros(0))
-        return Pass(np.zeros(num_positive), np.zeros(num_negative), found)
-    dtype = np.float64 if num_products(pairs) <= _PRECISE else np.float32
-    width = _power(num_negative)
-    size = min(_power(num_positive), max(_ENTRIES // width, 8))
-    columns = _power(max(len(pairs.selected), 1))
-    is_positive = pairs.signs > 0
-    mu = np.zeros(columns)
-    mu[: len(pairs.selected)] = pairs.selected
-    of_signs = np.stack([mu, mu])
-    of_signs[0, : len(is_positive)] *= is_positive
-    of_signs[1, : len(is_positive)] *= ~is_positive
+    if not parts:
+        return np.zeros(num_positive), np.zeros(num_negative)
+    own = np.concatenate([part[0] for part in parts])[:num_positive]
+    other = np.max([part[1] for part in parts], axis=0)[:num_negative]
+    pad = (_num_columns(pairs) + 2) * np.finfo(_dtype(pairs)).eps
+    return np.maximum(own, 0) + pad, np.maximum(other, 0) + pad
+
+
+def _dtype(pairs: Pairs) -> type:
+    return np.float64 if num_products(pairs) <= _PRECISE else np.float32
+
+
+def _num_columns(pairs: Pairs) -> int:
+    return _power(max(len(pairs.selected), 1))
+
+
+def _block_size(pairs: Pairs) -> int:
+    """Positive groups of a block."""
+    return min(_power(len(pairs.positive.rows)), max(_ENTRIES // _power(len(pairs.negative.rows)), _NUM_BUCKETS))
+
+
+def _begins(pairs: Pairs) -> range:
+    """Where blocks of positive groups begin; none where one class has no groups."""
+    number = len(pairs.positive.rows) if len(pairs.negative.rows) else 0
+    return range(0, number, _block_size(pairs) if number else 1)
+
+
+def _by_blocks(
+    function: Callable[..., tuple[Array, ...]], pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """The answers of a compiled function for each block of positive groups, beside all negative ones."""
+    dtype, columns, width = _dtype(pairs), _num_columns(pairs), _power(max(len(pairs.negative.rows), 1))
+    mu = np.pad(pairs.selected, (0, columns - len(pairs.selected)))
+    is_positive = np.pad(pairs.signs > 0, (0, columns - len(pairs.signs)))
+    of_signs = np.stack([mu * is_positive, mu * ~is_positive])
     with jax.enable_x64(True):
         other = jnp.asarray(_padded(pairs.negative.covered, width, columns).astype(dtype))
-        other_slacks = jnp.asarray(_filled(slacks_negative, width).astype(dtype))
-        wants: list[np.ndarray] = []
-        blocks: list[Violated] = []
-        of_negative = np.zeros(width)
-        for begin in range(0, num_positive, size):
-            part = slice(begin, begin + size)
-            block = _padded(pairs.positive.covered[part], size, columns).astype(dtype)
-            own = _filled(slacks_positive[part], size).astype(dtype)
-            answer = _look_at_block(
-                jnp.asarray(block),
-                jnp.asarray(own),
-                other,
-                other_slacks,
-                jnp.asarray(of_signs.astype(dtype)),
-                is_either=pairs.is_either,
-            )
-            own_wants, other_wants, *best = (np.asarray(one, np.float64) for one in answer)
-            wants.append(own_wants)
-            of_negative = np.maximum(of_negative, other_wants)
-            blocks.append(_rows_of(pairs, best, begin))
-    pad = 4 * columns * np.finfo(dtype).eps
-    return Pass(
-        np.maximum(np.concatenate(wants)[:num_positive], 0) + pad,
-        of_negative[:num_negative] + pad,
-        Violated(*(np.concatenate(parts) for parts in zip(*blocks, strict=True))),
-    )
+        rest = jnp.asarray(_filled(slacks_negative, width).astype(dtype)), jnp.asarray(of_signs.astype(dtype))
+        for begin in _begins(pairs):
+            part = slice(begin, begin + _block_size(pairs))
+            block = _padded(pairs.positive.covered[part], _block_size(pairs), columns).astype(dtype)
+            own = _filled(slacks_positive[part], _block_size(pairs)).astype(dtype)
+            answer = function(jnp.asarray(block), jnp.asarray(own), other, *rest, is_either=pairs.is_either)
+            yield tuple(np.asarray(one, np.float64) for one in answer)
 
 
-def _rows_of(pairs: Pairs, best: list[np.ndarray], begin: int) -> Violated:
+def _rows_of(pairs: Pairs, best: Sequence[np.ndarray], begin: int) -> Violated:
     """The proposals of a block: amounts and places [signs, groups, buckets] of both sides."""
     amounts, places, amounts_of_others, places_of_others = best
     inside, outside, sizes = [], [], []
@@ -150,7 +169,8 @@ def _rows_of(pairs: Pairs, best: list[np.ndarray], begin: int) -> Violated:
 
 
 def _power(number: int) -> int:
-    return max(16, 1 << (number - 1).bit_length())
+    """A size with few others: what is compiled depends on it."""
+    return max(_LEAST_SIZE, 1 << (number - 1).bit_length())
 
 
 def _padded(table: np.ndarray, num_rows: int, num_columns: int) -> np.ndarray:
@@ -162,22 +182,32 @@ def _filled(slacks: np.ndarray, size: int) -> np.ndarray:
     return np.pad(slacks, (0, size - len(slacks)), constant_values=2.0)
 
 
+def _sums(own: Array, other: Array, selected: Array, is_either: bool) -> Array:
+    """The sums of mu over the hypotheses that serve each pair, [1 or 2, b, n]."""
+    by_positive = (own * selected[0][None, :]) @ (1 - other).T
+    by_negative = (1 - own) @ (other * selected[1][None, :]).T
+    return (by_positive + by_negative)[None] if is_either else jnp.stack([by_positive, by_negative])
+
+
+@functools.partial(jax.jit, static_argnames=("is_either",))
+def _wants_of_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
+    """What the cuts of [b] positive and [n] negative groups want."""
+    missing = 1 - jnp.min(_sums(own, other, selected, is_either), axis=0)
+    return jnp.max(missing - other_slacks[None, :], axis=1), jnp.max(missing - own_slacks[:, None], axis=0)
+
+
 @functools.partial(jax.jit, static_argnames=("is_either",))
 def _look_at_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
     """What the cuts of [b] positive and [n] negative groups want, and those violated most."""
-    by_positive = (own * selected[0][None, :]) @ (1 - other).T
-    by_negative = (1 - own) @ (other * selected[1][None, :]).T
-    sums = (by_positive + by_negative)[None] if is_either else jnp.stack([by_positive, by_negative])
+    sums = _sums(own, other, selected, is_either)
     missing = 1 - jnp.min(sums, axis=0)
     own_wants = jnp.max(missing - other_slacks[None, :], axis=1)
     other_wants = jnp.max(missing - own_slacks[:, None], axis=0)
     violations = 1 - sums - own_slacks[None, :, None] - other_slacks[None, None, :]
     count, num_own, num_other = violations.shape
     by_bucket = violations.reshape(count, num_own, _NUM_BUCKETS, -1)
-    places = jnp.argmax(by_bucket, axis=3)
-    amounts = jnp.max(by_bucket, axis=3)
     buckets = jnp.arange(_NUM_BUCKETS)[None, None, :]
-    places = places + buckets * (num_other // _NUM_BUCKETS)
+    places = jnp.argmax(by_bucket, axis=3) + buckets * (num_other // _NUM_BUCKETS)
     of_others = jnp.swapaxes(violations, 1, 2).reshape(count, num_other, _NUM_BUCKETS, -1)
     places_of_others = jnp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
-    return own_wants, other_wants, amounts, places, jnp.max(of_others, axis=3), places_of_others
+    return own_wants, other_wants, jnp.max(by_bucket, axis=3), places, jnp.max(of_others, axis=3), places_of_others
