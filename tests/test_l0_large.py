@@ -313,7 +313,7 @@ def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
         ({"learner": "stumps"}, "learner is a Stumps: expected jboost.learners.monomials"),
         ({"learner": "four"}, "learner.max_order is 4"),
         ({"margin": 0.0}, "margin is 0"),
-        ({"max_rounds": 0}, "max_rounds is 0"),
+        ({"max_rounds": -1}, "max_rounds is -1"),
         ({"max_cuts": 0}, "max_cuts is 0"),
         ({"time_limit": -1.0}, "time_limit is -1"),
         ({"features": [[2.0], [0.0]]}, r"features\[0, 0\] is 2: expected 0, 1 or NaN"),

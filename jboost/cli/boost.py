@@ -79,7 +79,9 @@ def fit_dataset(plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, toleran
         relaxation = relaxations.soft_margin(nu=nu)
         return relaxed_margin.fit(dataset, learner, key=key, max_rounds=plan.rounds, relaxation=relaxation, tolerance=tolerance)
     if plan.method == LPBOOST:
-        return lpboost.fit(dataset, learner, key=key, max_rounds=plan.rounds, nu=nu, tolerance=tolerance, config=_SOLVERS[plan.solver], on_step=on_step)
+        return lpboost.fit(
+            dataset, learner, key=key, max_rounds=plan.rounds, nu=nu, tolerance=tolerance, config=_SOLVERS[plan.solver], on_step=on_step
+        )
     booster = adaboost if plan.method == ADABOOST else infoboost
     return booster.fit(dataset, learner, key=key, max_rounds=plan.rounds)
 

@@ -20,6 +20,7 @@ from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import inputs, l0_large, sizes
+from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
 from jboost.data import binarization, merging
 from jboost.data.binarization import Binarizer
@@ -29,6 +30,7 @@ from jboost.report import l0 as report_room
 
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
+_MOST_LITERALS = 3  # of a rule whose order is chosen
 _VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
 _ROUNDING = 1e-6  # relative; what a cost may miss in float32
 _STREAM = 3  # the folds that choose are others than those of `evaluate`
@@ -46,7 +48,7 @@ def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, n
     binarizer = _fit_binarizer(rows, labels, weights, None, names, settings)
     if binarizer.num_bits == 0:
         raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
-    if settings.max_order > binarizer.num_bits:
+    if settings.max_order != CV and settings.max_order > binarizer.num_bits:
         most = binarizer.num_bits
         raise ValueError(f"max_order is {settings.max_order}, and the columns of {source} give {most} bits: choose --max-order {most} or less")
     return binarizer
@@ -110,7 +112,7 @@ def choosing_folds(
     held_out = np.zeros((settings.folds, len(labels)), bool)
     held_out[:, chosen] = inputs.hold_out_masks(labels[chosen], settings, stream=_STREAM)
     binarizers = [_fit_binarizer(rows, labels, weights, chosen & ~fold, names, settings) for fold in held_out]
-    width = max(common_width(binarizers), settings.max_order)
+    width = max(common_width(binarizers), _MOST_LITERALS if settings.max_order == CV else settings.max_order)
     return Inner(held_out, np.stack([bits_of(one, rows, settings.precision, width=width) for one in binarizers]))
 
 
@@ -126,14 +128,17 @@ def margins(settings: Settings, num_rows: int) -> list[float]:
 
 
 def num_choices(settings: Settings) -> int:
-    """How many combinations of kappa, margin and vote there are to choose from."""
-    return len(settings.kappa) * len(settings.margin) * len(settings.vote)
+    """How many combinations of kappa, margin, vote, order and number of rules there are to choose from."""
+    orders, rules = l0_large.orders(settings), l0_large.numbers_of_rules(settings)
+    return len(settings.kappa) * len(settings.margin) * len(settings.vote) * len(orders) * len(rules)
 
 
 def num_steps(settings: Settings) -> int:
     """How often `fit` calls `on_step`, as far as that is known: `exact` takes as many steps more as it has to."""
     if num_choices(settings) == 1:
         return settings.rounds
+    if l0_large.chooses_size(settings):
+        return settings.folds * len(l0_large.orders(settings)) + settings.rounds
     return len(settings.kappa) * settings.folds + (settings.rounds if settings.exact > 0 else 0)
 
 
@@ -143,7 +148,9 @@ class Found:
 
     fit: Fit
     settings: Settings  # with one kappa, margin and vote
-    losses: tuple[dict[str, Any], ...]  # kappa, margin, vote, mean, standard_error of each; empty where there was no choice
+    losses: tuple[
+        dict[str, Any], ...
+    ]  # max_order and max_rules where they are chosen, kappa, margin, vote, mean, standard_error of each; empty where there was no choice
     exact: dict[str, Any] | None = None  # hypotheses in play, nodes and status of the branch and cut
 
 
@@ -180,6 +187,8 @@ def fit(
     """
     if inner is None and l0_large.serves(settings):
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
+    if inner is not None and l0_large.chooses_size(settings):
+        return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)
     bits = _widened(bits, sizes.literals(bits.shape[1]))
     inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
@@ -227,6 +236,31 @@ def _fit_large(
         bits, labels, weights = bits[chosen], labels[chosen], None if weights is None else weights[chosen]
     fitted = l0_large.fit(bits, labels, weights, settings, _search(vote, settings), margin=margin, on_step=on_step, seconds=seconds)
     return Found(fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,)), ())
+
+
+def _choose_size(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    inner: Inner,
+    seconds: float | None,
+    on_step: OnStep | None,
+) -> Found:
+    """The vote of the order, number of rules, kappa and margin of least error in cross-validation."""
+    rhos = margins(settings, int(chosen.sum()))
+    choice = l0_large.choose(bits, labels, weights, chosen, settings, rhos, inner.held_out, list(inner.bits), on_step=on_step, seconds=seconds)
+    rules = int(choice.max_rules) or None
+    found = dataclasses.replace(
+        settings,
+        max_order=int(choice.max_order),
+        max_rules=rules,
+        kappa=(float(choice.kappa),),
+        margin=(float(choice.margin),),
+        vote=settings.vote[:1],
+    )
+    return Found(choice.fit, found, l0_large.losses(choice, settings, rhos))
 
 
 @functools.lru_cache

@@ -81,7 +81,10 @@ def fit(settings: Settings, say: Any) -> None:
 def _describe_choice(found: l0.Found) -> dict[str, Any]:
     """What was chosen, and the losses of all candidates."""
     (kappa,), (margin,), (vote,) = found.settings.kappa, found.settings.margin, found.settings.vote
-    return {"chosen": {"kappa": kappa, "margin": margin, "vote": vote}, "losses": list(found.losses)}
+    chosen = {"kappa": kappa, "margin": margin, "vote": vote}
+    if "max_order" in found.losses[0]:
+        chosen |= {"max_order": found.settings.max_order, "max_rules": found.settings.max_rules}
+    return {"chosen": chosen, "losses": list(found.losses)}
 
 
 def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.ndarray], mapping: LabelMapping, settings: Settings) -> list[Rule]:

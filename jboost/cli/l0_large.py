@@ -1,4 +1,4 @@
-"""L0-RBoost of rules of one or two literals for the command line: rows as bytes, equal ones merged, one `jboost.l0.fit_large`."""
+"""L0-RBoost of rules of few literals for the command line: one `jboost.l0.fit_large` on merged rows, and the choice of order and number of rules."""
 
 from __future__ import annotations
 
@@ -11,13 +11,106 @@ from jboost import l0, learners
 from jboost.base import loops
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
+from jboost.base.types import Dataset
 from jboost.cli import limits
+from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data import merging
 from jboost.monomials import costs
 
 MOST_ORDER = 2
+_ORDERS, _NUMBERS = (1, 2, 3), (2, 4, 8, 12, 16)  # that cv chooses from
 _ROUNDS_WITHOUT_END = 1_000_000  # with a time limit
+
+
+def orders(settings: Settings) -> tuple[int, ...]:
+    """The largest numbers of literals to choose from."""
+    return _ORDERS if settings.max_order == CV else (settings.max_order,)
+
+
+def numbers_of_rules(settings: Settings) -> tuple[int | None, ...]:
+    """The largest numbers of rules to choose from."""
+    return _NUMBERS if settings.max_rules == CV else (settings.max_rules,)
+
+
+def chooses_size(settings: Settings) -> bool:
+    """Whether cross-validation chooses the order or the number of rules."""
+    return CV in (settings.max_order, settings.max_rules)
+
+
+def choose(
+    bits: np.ndarray,
+    labels: np.ndarray,
+    weights: np.ndarray | None,
+    chosen: np.ndarray,
+    settings: Settings,
+    margins: list[float],
+    held_out: np.ndarray,
+    fold_bits: list[np.ndarray],
+    *,
+    on_step: OnStep | None,
+    seconds: float | None,
+) -> l0.LargeChoice:
+    """The choice among orders, numbers of rules, kappas and margins, and the fit of all rows where `chosen` [m] is True.
+
+    Args:
+      bits: [m, N].
+      labels: [m].
+      weights: [m] or None.
+      chosen: [m] bool.
+      settings: all options.
+      margins: of which to choose.
+      held_out: [F, m] bool.
+      fold_bits: F tables [m, N'], what each fold knows the rows by.
+      on_step: called after each fold of an order, and each step of the fit.
+      seconds: None for what is left of the time limit.
+    """
+    sizes = np.ones(len(labels)) if weights is None else weights
+    dataset = Dataset(bits, labels, sizes, chosen)
+    num_rows, num_attributes = int(chosen.sum()), bits.shape[1]
+    left = limits.left() if seconds is None else seconds
+
+    def make_learner(order: int, kappa: float) -> Any:
+        return learners.monomials(order, cost=costs.mdl(kappa, num_attributes=num_attributes, num_examples=num_rows))
+
+    def watch(state: Any, info: Any) -> bool:
+        return loops.goes_on(on_step, state, info if isinstance(info, str) else _progress(info))
+
+    return l0.choose_large(
+        dataset,
+        make_learner,
+        max_orders=[order for order in orders(settings) if order <= num_attributes],
+        max_rules=numbers_of_rules(settings),
+        margins=np.asarray(margins),
+        kappas=np.asarray(settings.kappa),
+        key=jax.random.key(settings.seed),
+        held_out=held_out,
+        fold_features=fold_bits,
+        max_rounds=settings.rounds if left is None else _ROUNDS_WITHOUT_END,
+        tolerance=settings.tolerance,
+        time_limit=None if left is None else max(left, 0.0),
+        on_step=watch,
+    )
+
+
+def losses(choice: l0.LargeChoice, settings: Settings, margins: list[float]) -> tuple[dict[str, Any], ...]:
+    """The held-out loss of each candidate that was fitted."""
+    means, spreads = np.asarray(choice.errors), np.asarray(choice.standard_errors)
+    grid = [orders(settings), numbers_of_rules(settings), settings.kappa, margins]
+    (vote,) = settings.vote
+    return tuple(
+        {
+            "max_order": grid[0][place[0]],
+            "max_rules": grid[1][place[1]],
+            "kappa": grid[2][place[2]],
+            "margin": grid[3][place[3]],
+            "vote": vote,
+            "mean": float(means[place]),
+            "standard_error": float(spreads[place]),
+        }
+        for place in np.ndindex(means.shape)
+        if np.isfinite(means[place])
+    )
 
 
 def serves(settings: Settings) -> bool:

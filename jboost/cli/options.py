@@ -60,7 +60,7 @@ class Settings:
     classifiers: tuple[str, ...] | None
     strategy: str
     learner: str
-    max_order: int
+    max_order: Any  # a number, or of l0 "cv"
     margin: tuple[float | str, ...]  # numbers or "auto"
     kappa: tuple[float, ...]
     cuts: str
@@ -68,7 +68,7 @@ class Settings:
     missing: str
     min_separation: int | None
     vote: tuple[str, ...]
-    max_rules: int | None
+    max_rules: Any  # a number, None, or "cv"
     exact: float  # seconds, 0 for none
     max_columns: int
     capacity: int | None
@@ -156,10 +156,11 @@ OPTIONS = (
         "max_order",
         int,
         None,
-        f"How many literals a rule may have; without it {_ORDERS[L0]}, of slipper {_ORDERS[SLIPPER]}.",
+        f"How many literals a rule may have; without it {_ORDERS[L0]}, of slipper {_ORDERS[SLIPPER]}. Of l0, cv: cross-validation chooses 1, 2 or 3.",
         methods=(L0, SLIPPER),
         low=1,
         metavar="K",
+        words=(CV,),
     ),
     Option(
         "margin",
@@ -236,10 +237,12 @@ OPTIONS = (
         "max_rules",
         int,
         None,
-        "How many rules may vote, at most; without it twelve of --vote relaxed, and of --vote sparse as many as are worth their cost.",
+        "How many rules may vote, at most; without it twelve of --vote relaxed, and of --vote sparse as many as are worth their cost. "
+        "cv: cross-validation chooses 2, 4, 8, 12 or 16.",
         methods=(L0,),
         low=1,
         metavar="N",
+        words=(CV,),
     ),
     Option(
         "exact",
@@ -490,6 +493,9 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one: choose one of them")
     if filled["exact"] > 0 and filled["max_rules"] is not None:
         raise ValueError("--exact proves the best vote of any number of rules, and --max-rules allows some only: choose one of them")
+    chooses_size = CV in (filled["max_order"], filled["max_rules"])
+    if chooses_size and (filled["exact"] > 0 or "relaxed" in filled["vote"] or filled["method"] != L0):
+        raise ValueError("--max-order cv and --max-rules cv choose among sparse votes of l0: leave --exact and --vote relaxed out, or give numbers")
     if filled["rounds"] is None:
         filled["rounds"] = _L0_ROUNDS if filled["method"] == L0 else _ROUNDS
     filled["nu"] = filled["nu"] or ((_NU_OF_NETWORKS,) if filled["learner"] == "mlp" else (CV,))

@@ -5,7 +5,7 @@ from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
 from jboost.l0.exact_fit import ExactFit, fit_exact
 from jboost.l0.integer import SearchConfig
-from jboost.l0.large import LargeCertificate, RelaxedPoint, fit_large
+from jboost.l0.large import LargeCertificate, LargeChoice, RelaxedPoint, choose_large, fit_large
 from jboost.l0.margins import MarginSearch, path, search_margin
 from jboost.l0.relaxation import solve_relaxation
 from jboost.l0.relaxed import RelaxedConfig
@@ -23,6 +23,7 @@ __all__ = [
     "L0Certificate",
     "L0Relaxation",
     "LargeCertificate",
+    "LargeChoice",
     "MarginSearch",
     "RelaxationConfig",
     "RelaxedConfig",
@@ -33,6 +34,7 @@ __all__ = [
     "Unnormalised",
     "WarmStart",
     "choose",
+    "choose_large",
     "finish",
     "fit",
     "fit_exact",

@@ -231,10 +231,18 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
     ['choice      kappa 1.5, margin 0.1, vote sparse: held-out loss 5.00% ± 1.00%, chosen']
     """
     return [
-        f"{'choice' if index == 0 else '':<12}kappa {row['kappa']:g}, margin {row['margin']:.4g}, vote {row['vote']}: held-out loss "
+        f"{'choice' if index == 0 else '':<12}{_size(row)}kappa {row['kappa']:g}, margin {row['margin']:.4g}, vote {row['vote']}: held-out loss "
         f"{row['mean']:.2%} ± {row['standard_error']:.2%}{', chosen' if choice['chosen'].items() <= row.items() else ''}"
         for index, row in enumerate(choice["losses"])
     ]
+
+
+def _size(row: Mapping[str, Any]) -> str:
+    """The order and the number of rules of a candidate, where they are chosen."""
+    if "max_order" not in row:
+        return ""
+    rules = "any number of rules" if row["max_rules"] is None else f"at most {row['max_rules']} rules"
+    return f"{row['max_order']} literals, {rules}, "
 
 
 def explanations(rules: Sequence[Mapping[str, Any]], holds: np.ndarray) -> list[str]:

@@ -4,6 +4,7 @@
 `greedy` and `votes`.
 """
 
+from jboost.l0.large.choice import LargeChoice, choose_large
 from jboost.l0.large.fit import Info, LargeCertificate, RelaxedPoint, fit_large
 
-__all__ = ["Info", "LargeCertificate", "RelaxedPoint", "fit_large"]
+__all__ = ["Info", "LargeCertificate", "LargeChoice", "RelaxedPoint", "choose_large", "fit_large"]

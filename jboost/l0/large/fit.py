@@ -115,7 +115,7 @@ def fit_large(
       learner: `jboost.learners.monomials` of 1 to 3 literals, whose costs count; of 3 with few bits, as all monomials are held.
       margin: [] rho in (0, 1].
       tolerance: the gap between the bounds on the relaxation at which to stop, relative to the upper one.
-      max_rounds: after which it ends with ROUND_LIMIT.
+      max_rounds: after which it ends with ROUND_LIMIT; 0 for the first vote alone, of which nothing is proven.
       max_columns: columns held at a time; with many rows fewer are.
       max_cuts: pair cuts held at a time; None for 2048, and 4096 where rows are many.
       search: how the final vote is found, as of `fit`: `SearchConfig()`, whose `max_hypotheses` counts and whose
@@ -139,7 +139,7 @@ def fit_large(
     >>> bool(fitted.certificate.lower_bound <= fitted.certificate.upper_bound)
     True
     """
-    clock = _Clock(time_limit)
+    clock = Clock(time_limit)
     rho, config = _check_options(learner, margin, tolerance, max_rounds, max_columns, max_cuts, search, time_limit, on_step)
     table, rows = make_table(dataset, learner, rho)
     run = _Run(table, config, tolerance, max_rounds, max_cuts, clock, on_step)
@@ -173,7 +173,7 @@ def _check_options(
     check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", margin=margin, tolerance=tolerance)
     rho = float(check.number("margin", margin, low=0, high=1, open_low=True))
     check.number("tolerance", tolerance, low=0)
-    check.count("max_rounds", max_rounds, low=1)
+    check.count("max_rounds", max_rounds, low=0)
     check.count("max_columns", max_columns, low=1)
     if max_cuts is not None:
         check.count("max_cuts", max_cuts, low=1)
@@ -247,7 +247,7 @@ def _check_values(features: np.ndarray, labels: np.ndarray, weights: np.ndarray,
             raise ValueError(f"features[{row}, {column}] is {values[row]:g}: expected 0, 1 or NaN; jboost.data.binarization makes such attributes")
 
 
-class _Clock:
+class Clock:
     """Seconds since the start, and how many are left."""
 
     def __init__(self, limit: float | None) -> None:
@@ -256,10 +256,12 @@ class _Clock:
 
     @property
     def elapsed(self) -> float:
+        """Seconds since the start."""
         return time.monotonic() - self._begin
 
     @property
     def left(self) -> float:
+        """Seconds to the limit, infinite without one."""
         return self.limit - self.elapsed
 
 
@@ -273,7 +275,7 @@ class _Run:
         tolerance: float,
         max_rounds: int,
         max_cuts: int | None,
-        clock: _Clock,
+        clock: Clock,
         on_step: OnStep | None,
     ) -> None:
         self.table = table
@@ -303,6 +305,8 @@ class _Run:
 
     def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
         """The master and the search for votes, where their sizes are known before there is a first vote."""
+        if self.max_rounds == 0:
+            return
         stage = proof.first_rows(self.table, _stages(len(self.table.labels))[0])
         size, capacity = relax.size_of(len(stage.labels)), _capacity(stage, max_columns)
         if size is not None and len(self.table.costs):

@@ -144,8 +144,8 @@ def _by_blocks(
         rest = jnp.asarray(_filled(slacks_negative, width).astype(dtype)), jnp.asarray(of_signs.astype(dtype))
         for begin in _begins(pairs):
             part = slice(begin, begin + _block_size(pairs))
-            block = _padded(pairs.positive.covered[part], _block_size(pairs), columns).astype(dtype)
-            own = _filled(slacks_positive[part], _block_size(pairs)).astype(dtype)
+            block: np.ndarray = _padded(pairs.positive.covered[part], _block_size(pairs), columns).astype(dtype)
+            own: np.ndarray = _filled(slacks_positive[part], _block_size(pairs)).astype(dtype)
             answer = function(jnp.asarray(block), jnp.asarray(own), other, *rest, is_either=pairs.is_either)
             yield tuple(np.asarray(one, np.float64) for one in answer)
 
