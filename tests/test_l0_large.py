@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import time
 
+import jax
 import numpy as np
 import pytest
 from scipy import optimize, sparse
 
 import jboost
+from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
 from jboost.l0.large import fit, patterns
 from jboost.monomials import products
-from jboost.base.status import Status
 
 KAPPA = 0.4
 
@@ -84,7 +84,9 @@ def recomputed_lower_bound(certificate_proof, outputs, labels, costs, weights, m
     """What the returned duals prove over all hypotheses, term by term."""
     w, v = certificate_proof.example_weights, certificate_proof.pair_weights
     load = (1 + margin) * w + np.bincount(certificate_proof.pairs.ravel(), np.repeat(v, 2), len(w))
-    assert np.all(w >= 0) and np.all(v >= 0) and np.all(load <= weights * (1 + 1e-9))
+    assert np.all(w >= 0)
+    assert np.all(v >= 0)
+    assert np.all(load <= weights * (1 + 1e-9))
     served = np.zeros(outputs.shape[1])
     for (i, j), value in zip(certificate_proof.pairs, v, strict=True):
         forth, back = serving(outputs, labels, i, j), serving(outputs, labels, j, i)
@@ -145,7 +147,7 @@ def one_instance(seed: int) -> None:
     assert value <= certificate.upper_bound + 1e-7
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(3))
 def test_fit_large_bounds_hold_of_highs_optimum(seed: int) -> None:
     one_instance(seed)
 
@@ -153,7 +155,7 @@ def test_fit_large_bounds_hold_of_highs_optimum(seed: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(6))
 def test_fit_large_bounds_hold_of_highs_optimum_on_300_tables(block: int) -> None:
-    for seed in range(6 + 50 * block, 56 + 50 * block):
+    for seed in range(3 + 50 * block, 53 + 50 * block):
         one_instance(seed)
 
 
@@ -250,7 +252,7 @@ def test_fit_large_of_small_and_degenerate_tables(features, labels, loss) -> Non
     assert int(fitted.status) == Status.OPTIMAL
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1e6])
+@pytest.mark.parametrize("scale", [1e-3, pytest.param(1e6, marks=pytest.mark.slow)])
 def test_fit_large_scales_with_weights(scale: float) -> None:
     features, labels, weights = random_table(3, num_rows=20, num_bits=3)
     learner = jboost.learners.monomials(2, kappa=0.0)
@@ -283,12 +285,13 @@ def test_fit_large_stops_at_the_time_limit_and_when_the_watcher_says_so() -> Non
         return info.num_rounds < 1
 
     stopped = fit.fit_large(data, learner, margin=0.1, tolerance=0.0, on_step=watch)
-    assert int(stopped.status) == Status.TIME_LIMIT and seen[-1].num_rounds == 1
+    assert int(stopped.status) == Status.TIME_LIMIT
+    assert seen[-1].num_rounds == 1
     assert stopped.certificate.lower_bound <= stopped.certificate.upper_bound
     assert all(later.best_loss <= earlier.best_loss for earlier, later in itertools.pairwise(seen))
-    begin = time.monotonic()
     limited = fit.fit_large(data, learner, margin=0.1, tolerance=0.0, time_limit=0.0)
-    assert int(limited.status) == Status.TIME_LIMIT and time.monotonic() - begin < 60
+    assert int(limited.status) == Status.TIME_LIMIT
+    assert int(limited.num_rounds) == 0
     assert limited.certificate.integer_upper_bound < np.inf
 
 
@@ -341,3 +344,64 @@ def test_merge_bits_matches_merge_equal() -> None:
         assert np.array_equal(found.features.astype(float), np.asarray(expected.features, float), equal_nan=True)
         assert np.array_equal(found.labels, np.asarray(expected.labels))
         assert np.array_equal(found.weights, np.asarray(expected.weights))
+
+
+def test_choose_large_takes_the_size_of_least_held_out_error() -> None:
+    rng = np.random.default_rng(0)
+    features = (rng.random((120, 4)) < 0.5).astype(np.uint8)
+    labels = np.where(features[:, 0] == features[:, 1], 1, -1)  # a vote of two rules of two literals
+    seen = []
+    chosen = jboost.l0.choose_large(
+        make(features, labels),
+        lambda order, kappa: jboost.learners.monomials(order, kappa=kappa),
+        max_orders=(1, 2),
+        max_rules=(1, 2, 4),
+        margins=(0.1,),
+        kappas=(0.5,),
+        key=jax.random.key(1),
+        num_folds=3,
+        max_rounds=1,
+        on_step=lambda state, info: seen.append(info),
+    )
+    errors = np.asarray(chosen.errors)
+    assert errors.shape == (2, 3, 1, 1)
+    assert (int(chosen.max_order), int(chosen.max_rules)) == (2, 2)
+    assert errors[1, 1, 0, 0] == 0.0
+    assert errors[0].min() > 0.2
+    assert sum(isinstance(info, str) for info in seen) == 6
+    assert (np.asarray(jboost.predict(chosen.fit.ensemble, features)) == labels).all()
+
+
+def test_choose_large_that_is_stopped_says_so_and_takes_the_best_so_far() -> None:
+    features, labels, _ = random_table(2, num_rows=60, num_bits=3)
+    chosen = jboost.l0.choose_large(
+        make(features, labels),
+        lambda order, kappa: jboost.learners.monomials(order, kappa=kappa),
+        max_orders=(1, 2),
+        max_rules=(2,),
+        margins=(0.1,),
+        kappas=(0.5,),
+        key=jax.random.key(1),
+        num_folds=3,
+        max_rounds=1,
+        on_step=lambda state, info: False,
+    )
+    assert int(chosen.status) == Status.TIME_LIMIT
+    assert int(chosen.max_order) == 1  # the only one that was fitted
+    assert np.isnan(np.asarray(chosen.errors)[1]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"max_orders": ()}, "max_orders is empty"),
+        ({"max_rules": (0,)}, r"max_rules\[0\] is 0"),
+        ({"margins": (2.0,)}, "margins"),
+        ({"held_out": np.zeros((2, 3))}, r"held_out has shape \(2, 3\)"),
+        ({"fold_features": [np.zeros((2, 1))]}, "fold_features is given and held_out is not"),
+    ],
+)
+def test_choose_large_names_what_is_wrong(change, message) -> None:
+    options = {"max_orders": (1,), "max_rules": (2,), "margins": (0.1,), "kappas": (1.0,), "key": jax.random.key(0)} | change
+    with pytest.raises(ValueError, match=message):
+        jboost.l0.choose_large(make([[1.0], [0.0]], [1, -1]), lambda order, kappa: jboost.learners.monomials(order), **options)

@@ -73,7 +73,10 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
 
 
 def fit_dataset(plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike, *, on_step: OnStep | None = None) -> Fit:
-    """One fit by the booster of a plan; without `on_step` it may be traced. The loops of relaxed margins and AdaBoost are one program, which nobody stops."""
+    """One fit by the booster of a plan; without `on_step` it may be traced.
+
+    The loops of the other methods than LP-Boost are one program each, which `on_step` does not stop.
+    """
     learner = make_learner(plan.learner)
     if plan.method == RELAXED_MARGIN:
         relaxation = relaxations.soft_margin(nu=nu)

@@ -94,9 +94,7 @@ class Monomials:
         """`propose` with rewards for a list of pairs of examples: no matrix of all pairs is made."""
         weights = jnp.where(state.mask, example_weights, 0)
         features = jnp.where(state.mask[:, None], state.features, 0)
-        found = best_of_all(
-            features, state.labels, weights, rewards, costs, num_best=self.config.num_best, takes_missing=self.config.missing
-        )
+        found = best_of_all(features, state.labels, weights, rewards, costs, num_best=self.config.num_best, takes_missing=self.config.missing)
         return self._proposal(state, found, example_weights)
 
     def _answer(self, state: MonomialsState, example_weights: Array, **question: Array | None) -> Proposal:

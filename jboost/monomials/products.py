@@ -1,11 +1,12 @@
 """All monomials of up to three literals, valued at once by products of matrices.
 
 With L the [m, 2N] matrix of literals, the sum of values v over the cover of "l and l'" is
-(L' diag(v) L)_ll'. A pair of examples (i, j) rewards the monomials that cover i and not j: with P
-and R the literals of i, and those that i and j share, the rewards sum to
-(P' diag(v) P - R' diag(v) R)_ll'. So one product replaces the search over pairs of literals, and
-every value is known. A third literal takes the same product with the pairs on one side. Sums are float64: below 2^53 terms they differ from the exact ones by less than
-the number of terms times 2^-53 of the sum of sizes (`slack`).
+(L' diag(v) L)_ll'. A pair of examples (i, j) rewards the monomials that cover i and not j: with P and R
+the literals of i, and those that i and j share, the rewards sum to
+(P' diag(v) P - R' diag(v) R)_ll'. So one product replaces the search over pairs of literals, and every
+value is known. A third literal takes the same product with the pairs on one side. Sums are float64:
+below 2^53 terms they differ from the exact ones by less than the number of terms times 2^-53 of the
+sum of sizes (`slack`).
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Listed(NamedTuple):
     def orders(self) -> np.ndarray:
         """How many literals each has, [n]."""
         first, second, third = self.literals
-        found: np.ndarray = 1 + (first != second).astype(np.int64) + (second != third)
+        found: np.ndarray = np.ones(first.shape, np.int64) + (first != second) + (second != third)
         return found
 
     @property

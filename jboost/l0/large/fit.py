@@ -15,7 +15,7 @@ from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.l0 import integer, relaxed
+from jboost.l0 import relaxed
 from jboost.l0.booster import VoteConfig, judge_search
 from jboost.l0.large import greedy, proof, relax, votes
 from jboost.l0.large.greedy import Rules

@@ -98,7 +98,7 @@ def look(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray)
 
 def wants(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The slacks [g+] and [g-] that the cuts want, of `look`, without a search for violated pairs."""
-    return _joined(list(_by_blocks(_wants_of_block, pairs, slacks_positive, slacks_negative)), pairs)
+    return _joined([(own, other) for own, other in _by_blocks(_wants_of_block, pairs, slacks_positive, slacks_negative)], pairs)
 
 
 def _joined(parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
