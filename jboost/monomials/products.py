@@ -70,8 +70,7 @@ class Listed(NamedTuple):
     def orders(self) -> np.ndarray:
         """How many literals each has, [n]."""
         first, second, third = self.literals
-        found: np.ndarray = np.ones(first.shape, np.int64) + (first != second) + (second != third)
-        return found
+        return np.asarray(1 + (first != second).astype(np.int64) + (second != third))
 
     @property
     def num_short(self) -> int:
