@@ -405,3 +405,14 @@ def test_choose_large_names_what_is_wrong(change, message) -> None:
     options = {"max_orders": (1,), "max_rules": (2,), "margins": (0.1,), "kappas": (1.0,), "key": jax.random.key(0)} | change
     with pytest.raises(ValueError, match=message):
         jboost.l0.choose_large(make([[1.0], [0.0]], [1, -1]), lambda order, kappa: jboost.learners.monomials(order), **options)
+
+
+def test_fit_large_says_before_it_starts_what_does_not_fit(monkeypatch) -> None:
+    features, labels, _ = random_table(1, num_rows=40, num_bits=3)
+    monkeypatch.setattr(fit.memory, "of_device", lambda: 1000)
+    with pytest.raises(ValueError, match=r"40 rows of 3 bits: a fit takes about [0-9,]+ bytes, and there are 1,000; make fewer bits"):
+        fit.fit_large(make(features, labels), jboost.learners.monomials(2), margin=0.1)
+    monkeypatch.undo()
+    wide = np.zeros((4, 2000), np.uint8)
+    with pytest.raises(ValueError, match="monomials of up to 2 literals, above 4,000,000"):
+        fit.fit_large(make(wide, [1, -1, 1, -1]), jboost.learners.monomials(2), margin=0.1)

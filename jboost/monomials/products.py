@@ -91,8 +91,8 @@ def literals_of(features: np.ndarray) -> Literals:
     base[:, 0] = 1
     for bit in range(num_bits):
         base[:, 1 + bit] = features[:, bit] == 1
-    for place, bit in enumerate(gaps):
-        base[:, 1 + num_bits + place] = features[:, bit] == 0
+    for place, gap in enumerate(gaps.tolist()):
+        base[:, 1 + num_bits + place] = features[:, gap] == 0
     bits = np.arange(num_bits)
     zeros = 1 + bits
     zeros[gaps] = 1 + num_bits + np.arange(len(gaps))

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, loops
+from jboost.base import check, loops, memory
 from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -34,6 +34,7 @@ _MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limi
 _VAIN_RULES = 4  # rules in a row that do not better the first vote, after which it ends
 _ENTRIES = 1 << 22  # of the master, rows times columns
 _LEAST_COLUMNS = 64
+_ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6  # that a fit holds at a time, for an estimate of its memory
 _FIRST_ROWS, _MORE_ROWS = 4096, 4  # of the first relaxation, where rows are many; and how many times as many the next ones have
 _ENOUGH_OF_A_PART = 0.02  # gap over a part of the rows from which it goes on with more rows
 _CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 8192
@@ -190,9 +191,10 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
     is_kept = np.asarray(dataset.mask) & (weights != 0)
     _check_values(features, labels, weights, is_kept)
     rows = _mixed(np.flatnonzero(is_kept), labels)
-    literals = products.literals_of(features[rows])
     max_order = learner.max_order or 1
-    _check_number(literals.num_literals, max_order)
+    _check_number(2 * features.shape[1], max_order)
+    _check_memory(len(rows), features.shape[1], max_order)
+    literals = products.literals_of(features[rows])
     listed = products.every_monomial(literals, max_order)
     prices = np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
     costs = prices[listed.orders - 1]
@@ -215,6 +217,28 @@ def _check_number(num_literals: int, max_order: int) -> None:
         raise ValueError(
             f"dataset has {num_literals // 2} bits, and there are {number:,} monomials of up to {max_order} literals, above {_MOST_MONOMIALS:,}: "
             "lower max_order, or make fewer bits (coarser cuts, min_separation of jboost.data.binarization.fit)"
+        )
+
+
+def num_bytes(num_rows: int, num_bits: int, max_order: int) -> int:
+    """About how many bytes a fit holds at its peak.
+
+    Bits as bytes twice, the columns of the pool, the master of all rows with its least columns, products of literals, and a dozen
+    numbers for each monomial and sign.
+    """
+    rows = num_rows * (2 * num_bits + _LEAST_COLUMNS + 8 * _ARRAYS_OF_ROWS)
+    master = 4 * _COPIES_OF_MASTER * min(num_rows * _LEAST_COLUMNS, max(_ENTRIES, num_rows * _LEAST_COLUMNS))
+    monomials = 2 * 8 * _ARRAYS_OF_MONOMIALS * products.num_monomials(2 * num_bits, max_order)
+    return rows + master + monomials
+
+
+def _check_memory(num_rows: int, num_bits: int, max_order: int) -> None:
+    """Raises ValueError where a fit would take more than there is, with what would fit."""
+    needed, most = num_bytes(num_rows, num_bits, max_order), memory.of_device()
+    if needed > most:
+        raise ValueError(
+            f"dataset has {num_rows:,} rows of {num_bits:,} bits: a fit takes about {needed:,} bytes, and there are {most:,}; make fewer bits "
+            f"(coarser cuts), take monomials of fewer literals, or about {int(num_rows * most / needed):,} of the rows"
         )
 
 
