@@ -225,6 +225,36 @@ def test_inspect_says_what_fit_said(report, run):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--time-limit", "0.000001"), "--time-limit 1e-06 was over after reading"),
+        (("--time-limit", "0"), "0"),
+        (("--max-order", "cv", "--vote", "relaxed"), "--max-order cv and --max-rules cv choose among sparse votes of l0"),
+        (("--max-rules", "cv", "--exact", "5"), "--exact proves the best vote of any number of rules"),
+    ],
+)
+def test_limits_and_sizes_that_cannot_be_are_one_line(run, arguments, message):
+    code, out, err = run("fit", *DATA, *QUICK, *arguments, "--output", "unseen")
+    assert (code, out) == (2, "")
+    assert message in err
+
+
+@pytest.mark.slow
+def test_the_order_and_the_number_of_rules_are_chosen(run, folder):
+    sized = ("--max-order", "cv", "--max-rules", "cv", "--folds", "2", "--time-limit", "600")
+    code, out, _ = run("fit", *DATA, *QUICK, *sized, "--output", "sized")
+    assert code == 0
+    report = json.loads((folder / "sized" / "report.json").read_text(encoding="utf-8"))
+    chosen, losses = report["choice"]["chosen"], report["choice"]["losses"]
+    assert len(losses) == 3 * 5
+    best = min(loss["mean"] for loss in losses)
+    assert [loss["mean"] for loss in losses if chosen.items() <= loss.items()] == [best]
+    assert len(report["model"]["rules"]) <= chosen["max_rules"]
+    assert max((rule["order"] for rule in report["model"]["rules"]), default=0) <= chosen["max_order"]
+    assert "literals, at most" in out
+
+
+@pytest.mark.parametrize(
     ("arguments", "search"),
     [
         ((), jboost.l0.SearchConfig()),

@@ -28,12 +28,12 @@ class LargeChoice(NamedTuple):
     """What has the least mean held-out error; among equals the lowest order, then the fewest rules, the largest kappa and the largest margin."""
 
     fit: Fit  # of all examples, with what is chosen
-    max_order: Array  # [] int32
-    max_rules: Array  # [] int32, 0 for any number
-    kappa: Array  # []
-    margin: Array  # [] rho
-    errors: Array  # [O, R, K, L] mean held-out error of each order, number of rules, kappa and margin; NaN where no fold was fitted
-    standard_errors: Array  # [O, R, K, L] of those means
+    max_order: np.ndarray  # []
+    max_rules: np.ndarray  # [], 0 for any number
+    kappa: np.ndarray  # [] float64
+    margin: np.ndarray  # [] rho
+    errors: np.ndarray  # [O, R, K, L] mean held-out error of each order, number of rules, kappa and margin; NaN where no fold was fitted
+    standard_errors: np.ndarray  # [O, R, K, L] of those means
     status: Array  # [] int32, that of `fit`; TIME_LIMIT where the choice ended early
 
 
@@ -129,8 +129,8 @@ def choose_large(
         on_step=on_step,
     )
     status = fitted.status if is_whole else jnp.asarray(int(Status.TIME_LIMIT), jnp.int32)
-    chosen = (jnp.asarray(order, jnp.int32), jnp.asarray(rules or 0, jnp.int32), jnp.asarray(kappa), jnp.asarray(margin))
-    return LargeChoice(fitted, *chosen, jnp.asarray(means), jnp.asarray(spread), status)
+    chosen = (np.asarray(order), np.asarray(rules or 0), np.asarray(kappa), np.asarray(margin))
+    return LargeChoice(fitted, *chosen, means, spread, status)
 
 
 def _check_grid(max_orders: Sequence[int], max_rules: Sequence[int | None], margins: ArrayLike, kappas: ArrayLike) -> _Grid:
