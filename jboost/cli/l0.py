@@ -30,6 +30,7 @@ from jboost.report import l0 as report_room
 
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
+_ROWS_AT_ONCE = 1 << 16  # that are made into bits, or scored, at a time
 _MOST_LITERALS = 3  # of a rule whose order is chosen
 _VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
 _ROUNDING = 1e-6  # relative; what a cost may miss in float32
@@ -72,10 +73,23 @@ def _fit_binarizer(
 
 
 def bits_of(binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: int | None = None) -> np.ndarray:
-    """The bits [m, N] of rows, or [m, width] with columns of 0 after them."""
+    """The bits [m, N] of rows, or [m, width] with columns of 0 after them: bytes, and where one is NaN floats of that precision."""
     with jax.enable_x64(precision == "float64"):
-        bits = np.asarray(binarization.apply(binarizer, rows)).astype(precision)
+        numbers = binarization.encode(binarizer, rows)
+        parts = [
+            _as_bytes(np.asarray(binarization.apply(binarizer, numbers[begin : begin + _ROWS_AT_ONCE])), precision) for begin in _begins(len(rows))
+        ]
+    bits = np.concatenate(parts) if len(parts) > 1 else parts[0]
     return bits if width is None else _widened(bits, width)
+
+
+def _as_bytes(bits: np.ndarray, precision: str) -> np.ndarray:
+    return bits.astype(precision) if np.isnan(bits).any() else bits.astype(np.uint8)
+
+
+def _begins(num_rows: int) -> range:
+    """Where parts of rows begin that are worked on one after another; one where there are no rows."""
+    return range(0, max(num_rows, 1), _ROWS_AT_ONCE)
 
 
 def _widened(bits: np.ndarray, width: int) -> np.ndarray:
@@ -374,9 +388,14 @@ def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ense
 
 def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
     """The scores [k] of bits [k, N], in float64; the rules may be about columns that only pad, too."""
+    width = ensemble.hypotheses.literals.shape[1]
+    parts = []
     with jax.enable_x64(precision == "float64"):
-        padded = np.pad(_widened(bits, ensemble.hypotheses.literals.shape[1]).astype(precision), ((0, sizes.linear(len(bits)) - len(bits)), (0, 0)))
-        return np.asarray(_scores(ensemble, padded), np.float64)[: len(bits)]
+        for begin in _begins(len(bits)):
+            part = _widened(bits[begin : begin + _ROWS_AT_ONCE], width).astype(precision)
+            padded = np.pad(part, ((0, sizes.linear(len(part)) - len(part)), (0, 0)))
+            parts.append(np.asarray(_scores(ensemble, padded), np.float64)[: len(part)])
+    return np.concatenate(parts)
 
 
 _scores = jax.jit(predict_scores)

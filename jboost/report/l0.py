@@ -52,9 +52,11 @@ def fired(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
       bits: [k, N] of 0, 1, and NaN where neither literal holds.
     """
     literals = np.asarray(ensemble.hypotheses.literals)[voting(ensemble)]
-    wanted = np.concatenate([literals == 1, literals == -1], axis=1).astype(np.float32)
-    missed = np.concatenate([bits != 1, bits != 0], axis=1).astype(np.float32)
-    return missed @ wanted.T == 0
+    holds = np.ones((len(bits), len(literals)), bool)
+    for rule, row in enumerate(literals):
+        for bit in np.flatnonzero(row):
+            holds[:, rule] &= bits[:, bit] == (row[bit] > 0)
+    return holds
 
 
 def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping) -> list[TextRule]:

@@ -141,9 +141,10 @@ def _check_grid(max_orders: Sequence[int], max_rules: Sequence[int | None], marg
         for place, value in enumerate(values):
             if not (value is None and name == "max_rules"):
                 check.count(f"{name}[{place}]", value, low=1)
-    rhos = np.asarray(check.numbers("margins", margins, low=0, high=1, open_low=True), np.float64)
-    prices = np.asarray(check.numbers("kappas", kappas, low=0), np.float64)
-    return _Grid(tuple(max_orders), tuple(max_rules), tuple(map(float, prices)), tuple(map(float, rhos)))
+    check.numbers("margins", margins, low=0, high=1, open_low=True)
+    check.numbers("kappas", kappas, low=0)
+    prices, rhos = (np.asarray(values, np.float64).tolist() for values in (kappas, margins))  # as they were given, not rounded
+    return _Grid(tuple(max_orders), tuple(max_rules), tuple(prices), tuple(rhos))
 
 
 def _check_folds(dataset: Dataset, key: Array, num_folds: int, held_out: Any, fold_features: Any) -> np.ndarray:
