@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import loops
 from jboost.base.types import Array
 
 _PAIRS = 2
@@ -267,4 +268,4 @@ def _weighted_product(left: Array, right: Array, values: Array) -> Array:
         return total + jnp.matmul(weighed.T, theirs.astype(weights.dtype), precision="highest"), None
 
     blocks = *(table.reshape(-1, block, table.shape[1]) for table in (left, right)), values.reshape(-1, block)
-    return jax.lax.scan(add, jnp.zeros((left.shape[1], right.shape[1]), values.dtype), blocks)[0]
+    return loops.scan(add, jnp.zeros((left.shape[1], right.shape[1]), values.dtype), blocks)[0]

@@ -36,7 +36,7 @@ _ENTRIES = 1 << 22  # of the master, rows times columns
 _LEAST_COLUMNS = 64
 _ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6  # that a fit holds at a time, for an estimate of its memory
 _FIRST_ROWS, _MORE_ROWS = 4096, 4  # of the first relaxation, where rows are many; and how many times as many the next ones have
-_ENOUGH_OF_A_PART = 0.02  # gap over a part of the rows from which it goes on with more rows
+_ENOUGH_OF_A_PART = 0.1  # gap over a part of the rows from which it goes on with more rows
 _CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 8192
 _SHARE_ENTERING = 8  # of the capacity, the columns of a sign that enter in a round
 _MOST_ENTERING = 128
@@ -319,6 +319,7 @@ class _Run:
         self.trace: list[tuple[float, float]] = []
         self.compiling: dict[str, futures.Future[None]] = {}
         self.is_stopped = False  # by the watcher
+        self.last_step, self.last_rows = 0.0, 0  # seconds of the last round, and its rows
         self.spent_on_votes = 0.0
         self.spent_on_bounds = 0.0  # over all rows, from points of a part
 
@@ -437,7 +438,7 @@ class _Run:
         self._compiled("master")
         per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
         tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
-        last, idle = 0.0, 0
+        last, idle = self.last_step * num_rows / max(self.last_rows, 1), 0  # of so many more rows
         while relaxation.gap > tolerance:
             reserved = 0.0 if self.clock.limit == np.inf else _RESERVED * self.clock.limit
             if not self.goes_on or self.clock.left < reserved + last:
@@ -449,7 +450,8 @@ class _Run:
             if phase == "relaxation":
                 self._bound_above(relaxation, is_whole, _SHARE_OF_BOUNDS * self.clock.elapsed)
                 self.trace.append((relaxation.lower_bound, self.upper_bound))
-            last = self.clock.elapsed - begin
+            last = self.last_step = self.clock.elapsed - begin
+            self.last_rows = num_rows
             self.take_from_point(relaxation)
             self.tell(phase)
             if self._votes_are_proven():
