@@ -13,7 +13,7 @@ import jboost
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.data import merging
-from jboost.l0.large import fit, patterns
+from jboost.l0.large import fit, patterns, sizes, table
 from jboost.monomials import products
 
 KAPPA = 0.4
@@ -296,7 +296,7 @@ def test_fit_large_stops_at_the_time_limit_and_when_the_watcher_says_so() -> Non
 
 
 def test_fit_large_of_many_rows_begins_with_a_part_of_them(monkeypatch) -> None:
-    monkeypatch.setattr(fit, "_FIRST_ROWS", 64)
+    monkeypatch.setattr(sizes, "FIRST_ROWS", 64)
     features, labels, weights = random_table(7, num_rows=400, num_bits=4)
     learner = jboost.learners.monomials(2, kappa=KAPPA)
     fitted = fit.fit_large(make(features, labels, weights), learner, margin=0.1, tolerance=1e-2)
@@ -409,7 +409,7 @@ def test_choose_large_names_what_is_wrong(change, message) -> None:
 
 def test_fit_large_says_before_it_starts_what_does_not_fit(monkeypatch) -> None:
     features, labels, _ = random_table(1, num_rows=40, num_bits=3)
-    monkeypatch.setattr(fit.memory, "of_device", lambda: 1000)
+    monkeypatch.setattr(table.memory, "of_device", lambda: 1000)
     with pytest.raises(ValueError, match=r"40 rows of 3 bits: a fit takes about [0-9,]+ bytes, and there are 1,000; make fewer bits"):
         fit.fit_large(make(features, labels), jboost.learners.monomials(2), margin=0.1)
     monkeypatch.undo()

@@ -1,10 +1,11 @@
-"""L0-RBoost for large tables: all monomials of up to two literals priced at once, a master on patterns, votes from the first seconds on.
+"""L0-RBoost for large tables: all monomials of up to three literals priced at once, and votes from the first seconds on.
 
-`fit` holds the loop; a round is in `relax`: `patterns` -> `master` -> `separation` (upper bound) and `proof` (lower bound) -> `pool`. Votes come from
-`greedy` and `votes`.
+`fit` is what users call, on a `table`; `run` holds the loop. A round is in `relax`: `patterns` -> `master` ->
+`separation` (upper bound) and `proof` (lower bound) -> `pool`. Votes come from `greedy` and `votes`.
 """
 
 from jboost.l0.large.choice import LargeChoice, choose_large
-from jboost.l0.large.fit import Info, LargeCertificate, RelaxedPoint, fit_large
+from jboost.l0.large.fit import LargeCertificate, RelaxedPoint, fit_large
+from jboost.l0.large.run import Info
 
 __all__ = ["Info", "LargeCertificate", "LargeChoice", "RelaxedPoint", "choose_large", "fit_large"]

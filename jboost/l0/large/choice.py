@@ -18,7 +18,8 @@ from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.l0.integer import SearchConfig
-from jboost.l0.large.fit import Clock, fit_large
+from jboost.l0.large.fit import fit_large
+from jboost.l0.large.run import Clock
 from jboost.learners.monomials import Monomials
 
 _SHARE_OF_CHOICE = 0.6  # of the time limit; the rest is for the fit of all examples

@@ -1,0 +1,345 @@
+"""The loop of a fit: a first vote, rounds on relaxations of more and more rows, and better votes in a part of the time."""
+
+from __future__ import annotations
+
+import time
+from concurrent import futures
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from jboost.base import loops
+from jboost.base.loops import OnStep
+from jboost.base.status import Status
+from jboost.base.types import Array
+from jboost.l0 import relaxed
+from jboost.l0.booster import VoteConfig
+from jboost.l0.large import greedy, proof, relax, sizes, votes
+from jboost.l0.large.greedy import Rules
+from jboost.l0.large.pool import Pool
+from jboost.l0.large.proof import Table
+from jboost.l0.large.relax import PrimalPoint, Relaxation
+from jboost.l0.large.votes import Columns, Vote
+from jboost.monomials import products
+
+_ROWS_OF_RULES = 1 << 16  # from which rules of the first vote are found; votes are refitted on all rows
+_MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limited
+_VAIN_RULES = 4  # rules in a row that do not better the first vote, after which it ends
+_ENOUGH_OF_A_PART = 0.1  # gap over a part of the rows from which it goes on with more rows
+_CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 8192
+_SHARE_ENTERING = 8  # of the capacity, the columns of a sign that enter in a round
+_MOST_ENTERING = 128
+_SHARE_OF_VOTES = 0.15  # of the time, what the search for votes may take
+_LAST_SEARCH = 30.0  # seconds of the last search, without a time limit too
+_SHARE_OF_BOUNDS = 0.15  # of the time, what bounds over all rows may take while a part is solved
+_RESERVED = 0.1  # of the time limit, for the last search
+_STARTS_AT_ONCE, _ALL_STARTS = 2, 16  # of a search for votes after a round, and of the last one
+_NUM_VOTING = 46  # columns among which votes are looked for, beside those of the best vote
+_MOST_IDLE = 12  # rounds without a new column or cut or a smaller gap
+_MOST_REFINED = 3  # passes over the rules of the first vote
+
+
+class Info(NamedTuple):
+    """What a watcher sees after each step."""
+
+    phase: str  # "vote", "relaxation" or "integer"
+    num_rounds: int
+    lower_bound: float  # of the relaxation
+    upper_bound: float
+    integer_lower_bound: float  # of (15)
+    best_loss: float  # of the best vote
+    num_rules: int
+    num_columns: int
+    num_evicted: int  # columns that made room for others
+    num_returned: int  # of those, columns that came back
+
+
+class Clock:
+    """Seconds since the start, and how many are left."""
+
+    def __init__(self, limit: float | None) -> None:
+        self.limit = np.inf if limit is None else float(limit)
+        self._begin = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the start."""
+        return time.monotonic() - self._begin
+
+    @property
+    def left(self) -> float:
+        """Seconds to the limit, infinite without one."""
+        return self.limit - self.elapsed
+
+
+class Run:
+    """One fit: the best vote, the relaxations, and what the watcher says."""
+
+    def __init__(
+        self,
+        table: Table,
+        search: VoteConfig,
+        tolerance: float,
+        max_rounds: int,
+        max_cuts: int | None,
+        clock: Clock,
+        on_step: OnStep | None,
+    ) -> None:
+        self.table = table
+        self.search = search
+        self.most = search.max_hypotheses
+        self.tolerance = tolerance
+        self.max_rounds = max_rounds
+        self.max_cuts = max_cuts
+        self.clock = clock
+        self.on_step = on_step
+        self.vote = votes.constant(table)
+        self.rules = greedy.without_rules(table)
+        self.first: Relaxation | None = None  # with cuts of both orders
+        self.second: Relaxation | None = None  # with cuts that hold of (15)
+        self.upper_bound = np.inf  # of the relaxation over all rows
+        self.point: PrimalPoint | None = None  # that attains it
+        self.trace: list[tuple[float, float]] = []
+        self.compiling: dict[str, futures.Future[None]] = {}
+        self.is_stopped = False  # by the watcher
+        self.last_step, self.last_rows = 0.0, 0  # seconds of the last round, and its rows
+        self.spent_on_votes = 0.0
+        self.spent_on_bounds = 0.0  # over all rows, from points of a part
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether neither the watcher nor the clock ends the fit."""
+        return not self.is_stopped and self.clock.left > 0
+
+    def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
+        """The master and the search for votes, where their sizes are known before there is a first vote."""
+        if self.max_rounds == 0:
+            return
+        stage = proof.first_rows(self.table, sizes.stages(len(self.table.labels))[0])
+        size, capacity = relax.size_of(len(stage.labels)), sizes.capacity(stage, max_columns)
+        if size is not None and len(self.table.costs):
+            self.compiling["master"] = threads.submit(relax.warm_up, size, capacity, self._num_cuts(len(stage.labels)))
+        if len(self.table.costs):
+            self.compiling["votes"] = threads.submit(votes.warm_up, len(self.table.labels), self.most)
+
+    def _compiled(self, name: str) -> None:
+        """Waits for a program that is being compiled."""
+        if name in self.compiling:
+            self.compiling.pop(name).result()
+
+    def _num_cuts(self, num_rows: int) -> int:
+        return self.max_cuts or (_CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS)
+
+    def tell(self, phase: str) -> None:
+        """Shows where the fit stands, and notes whether the watcher ends it."""
+        relaxation = self.first
+        held = None if relaxation is None else relaxation.pool
+        info = Info(
+            phase,
+            len(self.trace),
+            0.0 if relaxation is None else relaxation.lower_bound,
+            self.upper_bound,
+            0.0 if self.second is None else self.second.lower_bound,
+            self.vote.loss,
+            self.vote.num_rules,
+            0 if held is None else int(held.is_used.sum()),
+            0 if held is None else held.num_evicted,
+            0 if held is None else held.num_returned,
+        )
+        self.is_stopped |= not loops.goes_on(self.on_step, None, info)
+
+    def take(self, vote: Vote) -> bool:
+        """Keeps the better vote; whether it is the new one."""
+        if vote.loss < self.vote.loss and (self.most is None or vote.num_rules <= self.most):
+            self.vote = vote
+            return True
+        return False
+
+    def find_first_vote(self) -> None:
+        """Rules one by one, while they better the vote; then some in place of others."""
+        part = proof.first_rows(self.table, _ROWS_OF_RULES)
+        vain, best = 0, self.rules
+        size = min(_MOST_FIRST_RULES if self.most is None else self.most, int((self.table.costs < np.inf).sum()))
+        while self.goes_on and len(self.rules.columns) < size and vain < _VAIN_RULES:
+            self.rules = greedy.extend(part, self.rules)
+            is_better = self.take(votes.of_rules(self.table, self.rules, self.most))
+            vain = 0 if is_better else vain + 1
+            best = self.rules if is_better else best
+            self.tell("vote")
+        self.rules = best if self.most is None else self.rules
+        self._refine_rules(part)
+        if len(part.labels) < len(self.table.labels):
+            self.rules = greedy.refit(self.table, self.rules)
+            self.take(votes.of_rules(self.table, self.rules, self.most))
+
+    def _refine_rules(self, part: Table) -> None:
+        """Each rule in turn for the best one in its place, as long as that pays and a tenth of the time allows."""
+        for _ in range(_MOST_REFINED):
+            before = self.rules.loss
+            for _ in range(len(self.rules.columns)):  # the first one goes, and its successor comes last
+                if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
+                    return
+                self.rules = greedy.exchange(part, self.rules, 0)
+                self.take(votes.of_rules(self.table, self.rules, self.most))
+                self.tell("vote")
+            if self.rules.loss >= before:
+                return
+
+    def close_gap(self, max_columns: int) -> Status:
+        """Rounds on the relaxation of both orders, on more and more rows, and then on the one that holds of (15)."""
+        status = Status.TIME_LIMIT
+        for size in sizes.stages(len(self.table.labels)):
+            part = proof.first_rows(self.table, size)
+            capacity = sizes.capacity(part, max_columns)
+            if self.first is None:
+                self.first = relax.begin(part, _begin_pool(part, self.vote, self.rules, capacity), is_either=False)
+            else:
+                self.first = relax.extended(self.first, part, self.first.pool.on(part, capacity))
+            status = self._rounds(self.first, "relaxation")
+            self._prove_of_votes(self.first)
+            if self.first.num_rounds:
+                self._bound_above(self.first, size == len(self.table.labels), np.inf)
+            if status is not Status.OPTIMAL:
+                return status
+        if self.second is not None and self.first is not None and self.first.point is not None:
+            self._rounds(self.second, "integer")
+        return status
+
+    def _prove_of_votes(self, relaxation: Relaxation) -> None:
+        """A lower bound on (15) from the duals at hand."""
+        if relaxation.proven is None:
+            return
+        fresh = relax.begin(relaxation.table, relaxation.pool, is_either=True)
+        relax.prove_from(fresh, relax.as_either(relaxation.proven.duals, relaxation.table.labels))
+        if self.second is None or fresh.lower_bound >= self.second.lower_bound:
+            self.second = fresh
+
+    def _rounds(self, relaxation: Relaxation, phase: str) -> Status:
+        num_rows = len(relaxation.table.labels)
+        is_whole = num_rows == len(self.table.labels)
+        capacity = self._num_cuts(num_rows)
+        self._compiled("master")
+        per_sign = min(_MOST_ENTERING, max(4, len(relaxation.pool.is_used) // _SHARE_ENTERING))
+        tolerance = self.tolerance if is_whole else max(self.tolerance, _ENOUGH_OF_A_PART)
+        last, idle = self.last_step * num_rows / max(self.last_rows, 1), 0  # of so many more rows
+        while relaxation.gap > tolerance:
+            reserved = 0.0 if self.clock.limit == np.inf else _RESERVED * self.clock.limit
+            if not self.goes_on or self.clock.left < reserved + last:
+                return Status.TIME_LIMIT
+            if relaxation.num_rounds >= self.max_rounds:
+                return Status.ROUND_LIMIT
+            begin, before = self.clock.elapsed, relaxation.gap
+            num_new = relax.step(relaxation, capacity=capacity, per_sign=per_sign)
+            if phase == "relaxation":
+                self._bound_above(relaxation, is_whole, _SHARE_OF_BOUNDS * self.clock.elapsed)
+                self.trace.append((relaxation.lower_bound, self.upper_bound))
+            last = self.last_step = self.clock.elapsed - begin
+            self.last_rows = num_rows
+            self.take_from_point(relaxation)
+            self.tell(phase)
+            if phase == "integer" and self._votes_are_proven():
+                break
+            idle = 0 if relaxation.gap < before or num_new else idle + 1
+            if idle >= _MOST_IDLE:
+                return Status.PRECISION_LIMIT
+        return Status.OPTIMAL
+
+    def _bound_above(self, relaxation: Relaxation, is_whole: bool, seconds: float) -> None:
+        """The upper bound over all rows, from the point of a round; of a part of the rows as far as the seconds spent so far allow."""
+        if not is_whole and self.spent_on_bounds > seconds:
+            return
+        since = self.clock.elapsed
+        if is_whole and relaxation.point is not None:
+            above, point = relaxation.upper_bound, relaxation.point
+        else:
+            given = relax.on_all_rows(self.table, relax.mixture(relaxation))
+            above, point, _ = relax.feasible_point(self.table, given, is_either=False)
+        if above < self.upper_bound:
+            self.upper_bound, self.point = above, point
+        self.spent_on_bounds += self.clock.elapsed - since
+
+    def _votes_are_proven(self) -> bool:
+        """Whether the bounds on (15) have met."""
+        lower = 0.0 if self.second is None else self.second.lower_bound
+        return self.vote.loss - lower <= self.tolerance * max(self.vote.loss, 1.0)
+
+    def take_from_point(self, relaxation: Relaxation) -> None:
+        """A better vote from the columns of the relaxation, in a part of the time."""
+        budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
+        is_compiled = "votes" not in self.compiling or self.compiling["votes"].done()
+        if budget > 0 and is_compiled:
+            self.improve_vote(relaxation, begin=_STARTS_AT_ONCE * relaxation.num_rounds, count=_STARTS_AT_ONCE, seconds=budget)
+
+    def improve_vote(self, relaxation: Relaxation, begin: int, count: int, seconds: float) -> None:
+        """The local search from the best vote, and from so many of the starting points that the relaxation and the first rules give."""
+        since = self.clock.elapsed
+        self._compiled("votes")
+        problem = self._problem(relaxation)
+        held = relaxation.pool
+        starts = [votes.start_from(problem, self.vote)]
+        for values in (held.coefficients[:-2], held.selected):
+            given = self._in_problem(problem, relaxation, values)
+            starts += [jnp.asarray(row) for row in np.unique(np.asarray(votes.starting_points(given)), axis=0)]
+        others = [starts[1 + place % (len(starts) - 1)] for place in range(begin, begin + count)]
+        for start in [starts[0], *others]:
+            loss = np.inf
+            while self.goes_on and self.clock.elapsed - since < seconds:
+                found, start = votes.improve(problem, start, self.most)
+                self.take(found)
+                if found.loss >= loss:
+                    break
+                loss = found.loss
+        self.spent_on_votes += self.clock.elapsed - since
+
+    def _problem(self, relaxation: Relaxation) -> votes.Problem:
+        """(15) over the columns of the best vote, the first rules, and those of the largest lambda and the largest mu."""
+        held = relaxation.pool
+        slots = []
+        for values in (held.coefficients[:-2], held.selected):
+            largest = np.argsort(-values)[: _NUM_VOTING // 2]
+            slots.append(largest[held.is_used[largest] & (values[largest] > 0)])
+        parts = (self.vote.columns, *(held.columns(some) for some in slots), votes.columns_of(self.rules))
+        return votes.make_problem(self.table, _distinct(parts))
+
+    def _in_problem(self, problem: votes.Problem, relaxation: Relaxation, values: np.ndarray) -> Array:
+        """Values [U] of the columns of the pool as coefficients of a problem, [n]."""
+        held = relaxation.pool
+        slots = np.flatnonzero(held.is_used & (values > 0))
+        return votes.start_from(problem, Vote(held.columns(slots), values[slots], held.coefficients[-2:], np.inf))
+
+    def finish(self) -> None:
+        """The final vote, as the search asks for it."""
+        relaxation = self.first
+        if relaxation is None or relaxation.num_rounds == 0:
+            return
+        if isinstance(self.search, relaxed.RelaxedConfig):
+            problem = self._problem(relaxation)
+            values = np.asarray(self._in_problem(problem, relaxation, relaxation.pool.coefficients[:-2]))
+            self.vote = votes.from_relaxation(problem, values, self.search)
+            return
+        if not self._votes_are_proven():
+            self.improve_vote(relaxation, begin=0, count=_ALL_STARTS, seconds=_LAST_SEARCH)
+
+
+def _distinct(parts: tuple[Columns, ...]) -> Columns:
+    """Columns one after another, each once."""
+    monomials = np.concatenate([part.monomials for part in parts])
+    signs = np.concatenate([part.signs for part in parts])
+    _, first = np.unique(np.stack([monomials, signs], axis=1), axis=0, return_index=True)
+    first = np.sort(first)
+    return Columns(monomials[first], signs[first])
+
+
+def _begin_pool(table: Table, vote: Vote, rules: Rules, capacity: int) -> Pool:
+    """The rules of the first vote, and single literals as far as a part of the pool goes, the most telling first."""
+    held = Pool(table, capacity)
+    held.enter(_distinct((vote.columns, votes.columns_of(rules))), np.zeros(capacity))
+    singles = np.flatnonzero((table.monomials.orders == 1) & (table.costs < np.inf))
+    balance = np.where(table.labels > 0, table.weights[table.labels > 0].sum(), table.weights[table.labels < 0].sum())
+    edges = products.sums(table.literals, table.weights * table.labels / np.maximum(balance, 1e-300))
+    told = np.diagonal(edges)[table.monomials.literals[0, singles]]
+    order = np.argsort(-np.abs(told))[: max(capacity // 4, 1)]
+    both = np.repeat(singles[order], 2), np.tile([1, -1], len(order)).astype(np.int8)
+    held.enter(Columns(*both), np.zeros(capacity))
+    return held

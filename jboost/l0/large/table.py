@@ -1,0 +1,102 @@
+"""The data of a fit: every monomial over the rows that count, checked before anything is made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from jboost.base import check, memory
+from jboost.base.types import Dataset
+from jboost.l0.large import sizes
+from jboost.l0.large.proof import Table
+from jboost.learners.monomials import Monomials
+from jboost.monomials import products
+
+_MOST_MONOMIALS = 4_000_000  # of one sign, whose values are held at once
+_ARRAYS_OF_ROWS, _COPIES_OF_MASTER, _ARRAYS_OF_MONOMIALS = 24, 4, 6  # that a fit holds at a time, for an estimate of its memory
+
+
+def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Table, np.ndarray]:
+    """Every monomial over the rows that count, and which rows those are. Raises ValueError for values that are not allowed."""
+    check.on_host("jboost.l0.fit_large", instead="jboost.l0.fit may be traced", dataset=dataset)
+    features, labels, weights = (np.asarray(part) for part in dataset[:3])
+    is_kept = np.asarray(dataset.mask) & (weights != 0)
+    _check_values(features, labels, weights, is_kept)
+    rows = _mixed(np.flatnonzero(is_kept), labels)
+    max_order = learner.max_order or 1
+    _check_number(2 * features.shape[1], max_order)
+    _check_memory(len(rows), features.shape[1], max_order)
+    literals = products.literals_of(features[rows])
+    listed = products.every_monomial(literals, max_order)
+    prices = np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
+    costs = prices[listed.orders - 1]
+    table = Table(
+        literals,
+        listed,
+        costs,
+        np.sign(labels[rows]).astype(np.int8),
+        weights[rows].astype(np.float64),
+        margin,
+        float(np.asarray(learner.constant_cost)),
+    )
+    return table, rows
+
+
+def _check_number(num_literals: int, max_order: int) -> None:
+    """Raises ValueError where the values of all monomials would not fit."""
+    number = products.num_monomials(num_literals, max_order)
+    if number > _MOST_MONOMIALS:
+        raise ValueError(
+            f"dataset has {num_literals // 2} bits, and there are {number:,} monomials of up to {max_order} literals, above {_MOST_MONOMIALS:,}: "
+            "lower max_order, or make fewer bits (coarser cuts, min_separation of jboost.data.binarization.fit)"
+        )
+
+
+def num_bytes(num_rows: int, num_bits: int, max_order: int) -> int:
+    """About how many bytes a fit holds at its peak.
+
+    Bits as bytes twice, the columns of the pool, the master of all rows with its least columns, products of literals, and a dozen
+    numbers for each monomial and sign.
+    """
+    rows = num_rows * (2 * num_bits + sizes.LEAST_COLUMNS + 8 * _ARRAYS_OF_ROWS)
+    master = 4 * _COPIES_OF_MASTER * min(num_rows * sizes.LEAST_COLUMNS, max(sizes.ENTRIES, num_rows * sizes.LEAST_COLUMNS))
+    monomials = 2 * 8 * _ARRAYS_OF_MONOMIALS * products.num_monomials(2 * num_bits, max_order)
+    return rows + master + monomials
+
+
+def _check_memory(num_rows: int, num_bits: int, max_order: int) -> None:
+    """Raises ValueError where a fit would take more than there is, with what would fit."""
+    needed, most = num_bytes(num_rows, num_bits, max_order), memory.of_device()
+    if needed > most:
+        raise ValueError(
+            f"dataset has {num_rows:,} rows of {num_bits:,} bits: a fit takes about {needed:,} bytes, and there are {most:,}; make fewer bits "
+            f"(coarser cuts), take monomials of fewer literals, or about {int(num_rows * most / needed):,} of the rows"
+        )
+
+
+def _mixed(rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Rows [r] in an order of which any first part has both classes in proportion, at random, where they are many."""
+    if len(rows) <= 2 * sizes.FIRST_ROWS:
+        return rows
+    keys = np.empty(len(rows))
+    shuffled = np.random.default_rng(0).permutation(len(rows))
+    for sign in (1, -1):
+        places = shuffled[labels[rows][shuffled] == sign]
+        keys[places] = (np.arange(len(places)) + 0.5) / max(len(places), 1)
+    return rows[np.argsort(keys, kind="stable")]
+
+
+def _check_values(features: np.ndarray, labels: np.ndarray, weights: np.ndarray, is_kept: np.ndarray) -> None:
+    if not is_kept.any():
+        raise ValueError("dataset has no examples that count: pass one at least with mask True and weight above 0")
+    bad = is_kept & ~((weights > 0) & (weights < np.inf))
+    for row in np.flatnonzero(bad)[:1]:
+        raise ValueError(f"weights[{row}] is {weights[row]}: expected a finite number from 0 up")
+    for row in np.flatnonzero(is_kept & (np.abs(labels) != 1))[:1]:
+        raise ValueError(f"labels[{row}] is {labels[row]}: expected +1 or -1")
+    for column in range(features.shape[1]):
+        values = features[:, column]
+        wrong = is_kept & (values != 0) & (values != 1)
+        if values.dtype.kind == "f":
+            wrong &= ~np.isnan(values)
+        for row in np.flatnonzero(wrong)[:1]:
+            raise ValueError(f"features[{row}, {column}] is {values[row]:g}: expected 0, 1 or NaN; jboost.data.binarization makes such attributes")
