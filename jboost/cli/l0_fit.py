@@ -65,7 +65,7 @@ def fit(settings: Settings, say: Any) -> None:
             "data": build.describe_data(table, len(apart), source.weights, ()),
             "model": model,
             "search": found.exact,
-            "choice": _describe_choice(found) if found.losses else None,
+            "choice": _describe_choice(found, l0.num_choices(settings)) if found.losses else None,
             "losses": build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others),
         },
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
@@ -78,13 +78,13 @@ def fit(settings: Settings, say: Any) -> None:
     )
 
 
-def _describe_choice(found: l0.Found) -> dict[str, Any]:
-    """What was chosen, and the losses of all candidates."""
+def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:
+    """What was chosen, the losses of the candidates that were fitted, and how many there are."""
     (kappa,), (margin,), (vote,) = found.settings.kappa, found.settings.margin, found.settings.vote
     chosen = {"kappa": kappa, "margin": margin, "vote": vote}
     if "max_order" in found.losses[0]:
         chosen |= {"max_order": found.settings.max_order, "max_rules": found.settings.max_rules}
-    return {"chosen": chosen, "losses": list(found.losses)}
+    return {"chosen": chosen, "losses": list(found.losses), "candidates": num_candidates}
 
 
 def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.ndarray], mapping: LabelMapping, settings: Settings) -> list[Rule]:

@@ -226,17 +226,22 @@ def choice_lines(choice: Mapping[str, Any]) -> list[str]:
     """The held-out losses of all kappas, margins and votes, where several were tried.
 
     Args:
-      choice: `chosen` kappa, margin and vote, and the `losses` of all.
+      choice: `chosen` kappa, margin and vote, the `losses` of those that were fitted, and how many `candidates` there are.
 
     >>> one = {"kappa": 1.5, "margin": 0.1, "vote": "sparse"}
-    >>> choice_lines({"chosen": one, "losses": [one | {"mean": 0.05, "standard_error": 0.01}]})
+    >>> choice_lines({"chosen": one, "losses": [one | {"mean": 0.05, "standard_error": 0.01}], "candidates": 1})
     ['choice      kappa 1.5, margin 0.1, vote sparse: held-out loss 5.00% ± 1.00%, chosen']
     """
-    return [
+    lines = [
         f"{'choice' if index == 0 else '':<12}{_size(row)}kappa {row['kappa']:g}, margin {row['margin']:.4g}, vote {row['vote']}: held-out loss "
         f"{row['mean']:.2%} ± {row['standard_error']:.2%}{', chosen' if choice['chosen'].items() <= row.items() else ''}"
         for index, row in enumerate(choice["losses"])
     ]
+    if len(choice["losses"]) < choice["candidates"]:
+        lines.append(
+            f"{'':<12}the choice ended early, after {len(choice['losses'])} of {choice['candidates']} candidates: give more time for the others"
+        )
+    return lines
 
 
 def _size(row: Mapping[str, Any]) -> str:
