@@ -27,6 +27,7 @@ from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
 from jboost.report import l0 as report_room
+from jboost.report import monomials
 
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
@@ -378,7 +379,7 @@ def _dataset(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, c
 
 def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ensemble:
     """The ensemble without slots that have no vote (one at least is left) and without columns that only pad."""
-    kept = report_room.voting(ensemble)
+    kept = monomials.voting(ensemble)
     kept = kept if len(kept) else np.zeros(1, np.int64)
     with jax.enable_x64(precision == "float64"):
         hypotheses = jax.tree.map(lambda leaf: leaf[kept], ensemble.hypotheses)

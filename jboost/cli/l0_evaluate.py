@@ -11,8 +11,7 @@ from jboost.cli import l0, l0_fit, limits
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
-from jboost.report import build
-from jboost.report import l0 as report_room
+from jboost.report import build, monomials
 from jboost.report.build import Losses
 
 
@@ -46,7 +45,7 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         fitted = found.fit
         training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (training_rows, held_out))
         losses = build.losses(l0_fit.make_rules(fitted.ensemble, training, mapping, settings), training, others)
-        losses[-1]["support"] = len(report_room.voting(fitted.ensemble))
+        losses[-1]["support"] = len(monomials.voting(fitted.ensemble))
         return losses
 
     return judge

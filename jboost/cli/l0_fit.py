@@ -14,7 +14,7 @@ from jboost.cli import fitting, l0, limits
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.data.table import LabelMapping
-from jboost.report import build
+from jboost.report import build, monomials
 from jboost.report import l0 as report_room
 from jboost.report.rules import Rule
 
@@ -91,7 +91,7 @@ def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.nd
     """The larger class and the ensemble, as rules on bits for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
     _, labels, weights = training
     larger = 1 if math.fsum(weights * labels) > 0 else -1
-    size = len(report_room.voting(ensemble))
+    size = len(monomials.voting(ensemble))
     return [
         Rule("larger class", f"always {mapping.to_text(np.array([larger]))[0]}", lambda bits: np.full(len(bits), larger)),
         Rule("l0", f"rules: {size}", lambda bits: np.where(l0.scores(ensemble, bits, settings.precision) > 0, 1, -1)),

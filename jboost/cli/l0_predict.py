@@ -15,6 +15,7 @@ from jboost.cli import l0
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.report import l0 as report_room
+from jboost.report import monomials
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +42,7 @@ def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
 
 def used_columns(fitted: FittedRules) -> UsedColumns:
     """Those that the rules with a vote ask about."""
-    literals = np.asarray(fitted.ensemble.hypotheses.literals)[report_room.voting(fitted.ensemble)]
+    literals = np.asarray(fitted.ensemble.hypotheses.literals)[monomials.voting(fitted.ensemble)]
     bits = np.flatnonzero(literals.any(axis=0))
     asked = {fitted.binarizer.names[place] for place in np.asarray(fitted.binarizer.attributes)[bits]}
     return UsedColumns(*(tuple(name for name in names if name in asked) for names in (fitted.numeric, fitted.categorical)))
@@ -49,16 +50,17 @@ def used_columns(fitted: FittedRules) -> UsedColumns:
 
 def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
     """The columns `score` and `prediction`."""
-    values = l0.scores(fitted.ensemble, _bits(fitted, table), fitted.precision)
+    values = l0.scores(fitted.ensemble, bits_of(fitted, table), fitted.precision)
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:
     """The rules that hold, row by row."""
-    return report_room.explanations(fitted.model["rules"], report_room.fired(fitted.ensemble, _bits(fitted, table)))
+    return report_room.explanations(fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table)))
 
 
-def _bits(fitted: FittedRules, table: Table) -> np.ndarray:
+def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
+    """The rows as bits, [k, N]."""
     whole = table.with_unused(fitted.numeric, fitted.categorical)
     return l0.bits_of(fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision)
 

@@ -9,9 +9,8 @@ import jax
 import numpy as np
 
 from jboost import slipper
-from jboost.base.boosting import Ensemble, Fit
+from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
-from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import bits as bit_room
@@ -85,24 +84,3 @@ def _padded(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, ch
     prices = np.ones(len(labels)) if weights is None else weights
     signs, prices = (np.pad(part.astype(precision), (0, rows), constant_values=1) for part in (labels, prices))
     return Dataset(*(jax.numpy.asarray(part) for part in (features.astype(precision), signs, prices, np.pad(chosen, (0, rows)))))
-
-
-def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ensemble:
-    """The ensemble without slots that have no vote (one at least is left) and without columns that only pad."""
-    kept = report_room.voting(ensemble)
-    kept = kept if len(kept) else np.zeros(1, np.int64)
-    with jax.enable_x64(precision == "float64"):
-        hypotheses = jax.tree.map(lambda leaf: leaf[kept], ensemble.hypotheses)
-        hypotheses = hypotheses._replace(literals=hypotheses.literals[:, :num_attributes])
-        return ensemble._replace(hypotheses=hypotheses, votes=ensemble.votes[kept], count=jax.numpy.int32(len(kept)))
-
-
-def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
-    """The scores [k] of bits [k, N], in float64; the rules may be about columns that only pad, too."""
-    with jax.enable_x64(precision == "float64"):
-        padded = bit_room.widened(bits, ensemble.hypotheses.literals.shape[1]).astype(precision)
-        padded = np.pad(padded, ((0, sizes.linear(len(bits)) - len(bits)), (0, 0)))
-        return np.asarray(_scores(ensemble, padded), np.float64)[: len(bits)]
-
-
-_scores = jax.jit(predict_scores)

@@ -10,8 +10,7 @@ from jboost.cli import bits as bit_room
 from jboost.cli import slipper, slipper_fit
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
-from jboost.report import build
-from jboost.report import slipper as report_room
+from jboost.report import build, monomials
 from jboost.report.build import Losses
 
 
@@ -31,7 +30,7 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         ensemble = slipper.fit(bits, labels, source.weights, ~held_out, settings).fit.ensemble
         training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (~held_out, held_out))
         losses = build.losses(slipper_fit.make_rules(ensemble, training, mapping, settings), training, others)
-        losses[-1]["support"] = len(report_room.voting(ensemble))
+        losses[-1]["support"] = len(monomials.voting(ensemble))
         return losses
 
     return judge

@@ -11,11 +11,11 @@ import numpy as np
 from jboost import drive, plots
 from jboost.base.boosting import Ensemble, Fit
 from jboost.cli import bits as bit_room
-from jboost.cli import fitting, slipper
+from jboost.cli import fitting, l0, slipper
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.data.table import LabelMapping
-from jboost.report import build, verdict
+from jboost.report import build, monomials, verdict
 from jboost.report import slipper as report_room
 from jboost.report.rules import Rule
 
@@ -43,7 +43,7 @@ def fit(settings: Settings, say: Any) -> None:
         bits = bit_room.apply(binarizer, rows, settings.precision)
     with timed(opening.seconds, "rules"), drive.progress("slipper", settings.rounds):
         found = slipper.fit(bits, labels, part.weights, np.ones(len(kept), bool), settings)
-    ensemble = slipper.voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
+    ensemble = l0.voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
 
     training = (bits, labels, _weights(part.weights, len(labels)))
     others = None
@@ -77,10 +77,10 @@ def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.nd
     """The larger class and the ensemble, as rules on bits for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
     _, labels, weights = training
     larger = 1 if math.fsum(weights * labels) > 0 else -1
-    size = len(report_room.voting(ensemble))
+    size = len(monomials.voting(ensemble))
     return [
         Rule("larger class", f"always {mapping.to_text(np.array([larger]))[0]}", lambda bits: np.full(len(bits), larger)),
-        Rule("slipper", f"rules: {size}", lambda bits: np.where(slipper.scores(ensemble, bits, settings.precision) > 0, 1, -1)),
+        Rule("slipper", f"rules: {size}", lambda bits: np.where(l0.scores(ensemble, bits, settings.precision) > 0, 1, -1)),
     ]
 
 
@@ -89,7 +89,7 @@ def _weights(weights: np.ndarray | None, size: int) -> np.ndarray:
 
 
 def _draw(fitted: Fit, ensemble: Ensemble, bits: np.ndarray, labels: np.ndarray, settings: Settings, folder: Path) -> None:
-    margins = labels * slipper.scores(ensemble, bits, settings.precision)
+    margins = labels * l0.scores(ensemble, bits, settings.precision)
     total = math.fsum(np.abs(np.asarray(ensemble.votes, np.float64)[:, 0])) or 1.0
     plots.plot_margins(margins / total, path=folder / MARGINS, title="Training margins: slipper")
     rounds = int(fitted.num_rounds)

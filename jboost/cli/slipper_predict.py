@@ -1,67 +1,21 @@
-"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method slipper."""
+"""What `jboost predict` and `jboost inspect` do with a folder that was fitted by the method slipper: as with one of l0, in other words."""
 
 from __future__ import annotations
 
-import dataclasses
-from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from jboost import files
-from jboost.base.boosting import Ensemble
-from jboost.cli import bits as bit_room
-from jboost.cli import slipper
-from jboost.data.binarization import Binarizer
-from jboost.data.table import LabelMapping, Table, UsedColumns
+from jboost.cli.l0_predict import FittedRules, bits_of, predict_columns, read, used_columns
+from jboost.data.table import Table
+from jboost.report import monomials
 from jboost.report import slipper as report_room
 
-
-@dataclasses.dataclass(frozen=True)
-class FittedRules:
-    """A model of rules, read back."""
-
-    ensemble: Ensemble
-    binarizer: Binarizer
-    numeric: tuple[str, ...]
-    categorical: tuple[str, ...]
-    mapping: LabelMapping
-    precision: str
-    model: dict[str, Any]  # as `jboost.report.slipper.describe` makes it
-
-
-def read(path: Path, metadata: dict[str, Any]) -> FittedRules:
-    """Reads the model; KeyError or TypeError where the metadata are not those of a fit, ValueError where the file is damaged."""
-    numeric, categorical, precision = tuple(metadata["numeric"]), tuple(metadata["categorical"]), metadata["precision"]
-    mapping, model = LabelMapping(**metadata["labels"]), dict(metadata["model"])
-    with jax.enable_x64(precision == "float64"):
-        held = files.load(path)
-    return FittedRules(held["ensemble"], held["binarizer"], numeric, categorical, mapping, precision, model)
-
-
-def used_columns(fitted: FittedRules) -> UsedColumns:
-    """Those that the rules with a vote ask about."""
-    literals = np.asarray(fitted.ensemble.hypotheses.literals)[report_room.voting(fitted.ensemble)]
-    attributes = np.asarray(fitted.binarizer.attributes)[np.flatnonzero(literals.any(axis=0))]
-    asked = {fitted.binarizer.names[attribute] for attribute in attributes}
-    return UsedColumns(*(tuple(name for name in names if name in asked) for names in (fitted.numeric, fitted.categorical)))
-
-
-def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
-    """The columns `score` and `prediction`."""
-    values = slipper.scores(fitted.ensemble, _bits(fitted, table), fitted.precision)
-    return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
+__all__ = ["explain", "predict_columns", "read", "show", "used_columns"]
 
 
 def explain(fitted: FittedRules, table: Table) -> list[str]:
     """The rules that hold, row by row."""
-    return report_room.explanations(fitted.model["rules"], report_room.fired(fitted.ensemble, _bits(fitted, table)))
-
-
-def _bits(fitted: FittedRules, table: Table) -> np.ndarray:
-    whole = table.with_unused(fitted.numeric, fitted.categorical)
-    return bit_room.apply(fitted.binarizer, whole.matrix(fitted.numeric, fitted.categorical), fitted.precision)
+    return report_room.explanations(fitted.model["rules"], monomials.fired(fitted.ensemble, bits_of(fitted, table)))
 
 
 def show(fitted: FittedRules, say: Any) -> None:

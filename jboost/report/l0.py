@@ -19,6 +19,7 @@ from jboost.data import binarization
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
 from jboost.l0 import ExactFit
+from jboost.report.monomials import fired, voting
 
 DELTA = 0.05
 
@@ -35,28 +36,6 @@ class TextRule:
     cost: float  # in errors
     covers_negative: int  # rows of class -1 that it holds for
     covers_positive: int
-
-
-def voting(ensemble: Ensemble) -> np.ndarray:
-    """The slots with a vote, the greatest first, [r]."""
-    votes = np.asarray(ensemble.votes)[:, 0]
-    order = np.argsort(-votes, kind="stable")
-    return order[votes[order] > 0]
-
-
-def fired(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
-    """Which rules hold for which rows, [k, r] bool, the rules in the order of `voting`.
-
-    Args:
-      ensemble: of monomials, concrete.
-      bits: [k, N] of 0, 1, and NaN where neither literal holds.
-    """
-    literals = np.asarray(ensemble.hypotheses.literals)[voting(ensemble)]
-    holds = np.ones((len(bits), len(literals)), bool)
-    for rule, row in enumerate(literals):
-        for bit in np.flatnonzero(row):
-            holds[:, rule] &= bits[:, bit] == (row[bit] > 0)
-    return holds
 
 
 def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping) -> list[TextRule]:

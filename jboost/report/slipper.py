@@ -14,6 +14,7 @@ from jboost.data import binarization
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping
 from jboost.report import verdict
+from jboost.report.monomials import fired, voting
 
 _ALWAYS = "always"
 
@@ -28,26 +29,6 @@ class TextRule:
     order: int  # literals
     covers_negative: int  # rows of class -1 that it holds for
     covers_positive: int
-
-
-def voting(ensemble: Ensemble) -> np.ndarray:
-    """The slots with a vote, the greatest first, [r]."""
-    sizes = np.abs(np.asarray(ensemble.votes)[:, 0])
-    order = np.argsort(-sizes, kind="stable")
-    return order[sizes[order] > 0]
-
-
-def fired(ensemble: Ensemble, bits: np.ndarray) -> np.ndarray:
-    """Which rules hold for which rows, [k, r] bool, the rules in the order of `voting`.
-
-    Args:
-      ensemble: of rules, concrete.
-      bits: [k, N] of 0, 1, and NaN where neither literal holds.
-    """
-    literals = np.asarray(ensemble.hypotheses.literals)[voting(ensemble)]
-    wanted = np.concatenate([literals == 1, literals == -1], axis=1).astype(np.float32)
-    missed = np.concatenate([bits != 1, bits != 0], axis=1).astype(np.float32)
-    return missed @ wanted.T == 0
 
 
 def describe_rules(ensemble: Ensemble, binarizer: Binarizer, bits: np.ndarray, labels: np.ndarray, mapping: LabelMapping) -> list[TextRule]:
