@@ -6,6 +6,7 @@ from fractions import Fraction
 from types import SimpleNamespace
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -683,3 +684,25 @@ def test_cuts_that_find_no_room_are_a_status():
     fitted = jboost.l0.fit(dataset, learner, margin=0.2, max_rounds=40, config=config)
     assert fitted.status == Status.CAPACITY_LIMIT
     assert fitted.certificate.lower_bound <= fitted.certificate.upper_bound
+
+
+def test_pricing_of_short_monomials_makes_no_matrix_of_all_pairs():
+    num_examples = 100_000
+    features = jax.ShapeDtypeStruct((num_examples, 6), jnp.float32)
+    column = jax.ShapeDtypeStruct((num_examples,), jnp.float32)
+    learner = jboost.learners.monomials(2, num_proposed=4)
+
+    def price(features, labels, weights):
+        state = learner.init(None, jboost.make_dataset(features, labels))
+        asked = pricing.Asked(weights, jnp.zeros((50, 2), jnp.int32), jnp.zeros((50,)))
+        return pricing.ask(learner, state, asked, None, jnp.zeros((), bool)).upper_bound
+
+    closed = jax.make_jaxpr(price)(features, column, column)
+    assert largest_array(closed.jaxpr) < 100 * num_examples
+
+
+def largest_array(jaxpr) -> int:
+    """The number of entries of the largest array that a program makes, inner programs included."""
+    sizes = [variable.aval.size for equation in jaxpr.eqns for variable in equation.outvars if hasattr(variable.aval, "size")]
+    inner = [largest_array(part) for equation in jaxpr.eqns for part in jax.extend.core.jaxprs_in_params(equation.params)]
+    return max([*sizes, *inner], default=0)
