@@ -363,8 +363,9 @@ OPTIONS = (
         "time_limit",
         float,
         None,
-        "Seconds from the start of the command, reading and compilation included, after which long work ends with the best so far; a compilation or "
-        "step that runs ends first. Without it l0 ends after --rounds.",
+        "Seconds from the start of the command, reading and compilation included, after which l0, slipper, lpboost and choices by cross-validation "
+        "end with the best so far; a compilation or step that runs ends first, and the loops of the other methods are one program. Without it l0 "
+        "ends after --rounds.",
         low=0,
         low_open=True,
         metavar="SECONDS",

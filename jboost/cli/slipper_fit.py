@@ -11,7 +11,7 @@ import numpy as np
 from jboost import drive, plots
 from jboost.base.boosting import Ensemble, Fit
 from jboost.cli import bits as bit_room
-from jboost.cli import fitting, l0, slipper
+from jboost.cli import fitting, l0, limits, slipper
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
 from jboost.data.table import LabelMapping
@@ -41,8 +41,14 @@ def fit(settings: Settings, say: Any) -> None:
         rows = part.table.matrix(numeric, categorical)
         binarizer = slipper.binarize(rows, labels, part.weights, table.columns, settings, table.source)
         bits = bit_room.apply(binarizer, rows, settings.precision)
-    with timed(opening.seconds, "rules"), drive.progress("slipper", settings.rounds):
-        found = slipper.fit(bits, labels, part.weights, np.ones(len(kept), bool), settings)
+    everything = np.ones(len(kept), bool)
+    with timed(opening.seconds, "rules"):
+        if settings.time_limit is None:
+            with drive.progress("slipper", settings.rounds):
+                found = slipper.fit(bits, labels, part.weights, everything, settings)
+        else:
+            with limits.progress("slipper", settings.rounds) as on_step:
+                found = slipper.fit(bits, labels, part.weights, everything, settings, on_step=lambda state, info: on_step(state, ""))
     ensemble = l0.voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
 
     training = (bits, labels, _weights(part.weights, len(labels)))
