@@ -462,7 +462,7 @@ def test_settings_of_a_configuration(tmp_path):
 def test_a_model_holds_its_learner_and_its_binarizer(folder, said):
     held = files.load(folder / "out" / "model.npz")
     learner, binarizer = held["ensemble"].learner, held["binarizer"]
-    assert (learner.max_order, type(learner.cost).__name__, learner.config.num_best) == (2, "MDL", 64)
+    assert (learner.max_order, type(learner.cost).__name__, learner.config.num_best) == (2, "MDL", 1)
     assert isinstance(binarizer.thresholds, np.ndarray)
     assert binarizer.thresholds.dtype == np.float64
     assert isinstance(learner.constant_cost, jax.Array)

@@ -23,6 +23,7 @@ from jboost.base.types import Array
 
 _PAIRS = 2
 _ROWS_AT_ONCE = 4096  # of a block that is cast to float64: 1 to 10 MB
+_COLUMNS_AT_ONCE = 32  # widths are multiples of it
 _MOST_ROWS_AT_ONCE = 16 * _ROWS_AT_ONCE  # of one call of a compiled product
 
 
@@ -239,17 +240,18 @@ def _with_triples(literals: Literals, listed: Listed, num_singles: int, counts: 
 
 
 def _gram(left: np.ndarray, right: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """left' diag(values) right of tables [n, j] and [n, k] uint8, float64, in blocks of rows."""
-    num_rows = len(values)
+    """left' diag(values) right of tables [n, j] and [n, k] uint8, float64, in blocks of rows; sizes are padded to few that are compiled."""
+    num_rows, widths = len(values), (left.shape[1], right.shape[1])
     size = _bucket(num_rows)
-    total = np.zeros((left.shape[1], right.shape[1]))
+    columns = [-(-width // _COLUMNS_AT_ONCE) * _COLUMNS_AT_ONCE - width for width in widths]
+    total = np.zeros(widths)
     with jax.enable_x64(True):
         for begin in range(0, num_rows, size):
-            parts = [part[begin : begin + size] for part in (left, right, values.astype(np.float64))]
-            missing = size - len(parts[2])
-            if missing:
-                parts = [np.pad(part, [(0, missing)] + [(0, 0)] * (part.ndim - 1)) for part in parts]
-            total += np.asarray(_weighted_product(*parts))
+            part = slice(begin, begin + size)
+            missing = size - len(values[part])
+            tables = [np.pad(table[part], ((0, missing), (0, more))) for table, more in zip((left, right), columns, strict=True)]
+            found = _weighted_product(*tables, np.pad(values[part].astype(np.float64), (0, missing)))
+            total += np.asarray(found)[: widths[0], : widths[1]]
     return total
 
 

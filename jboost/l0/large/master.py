@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost.base import loops
 from jboost.base.types import Array
@@ -39,9 +40,9 @@ class Program(NamedTuple):
 
 def nothing(num_rows: int, num_columns: int, num_cuts: int) -> Program:
     """A program of these sizes without rows, columns and cuts: to compile with."""
-    rows, columns, cuts = (jnp.zeros((size,), jnp.float32) for size in (num_rows, num_columns, num_cuts))
-    zero, ends = jnp.zeros((), jnp.float32), jnp.zeros((num_cuts,), jnp.int32)
-    tables = jnp.zeros((num_rows, num_columns), jnp.float32), jnp.zeros((num_cuts, num_columns), jnp.float32)
+    rows, columns, cuts = (np.zeros(size, np.float32) for size in (num_rows, num_columns, num_cuts))
+    zero, ends = np.zeros((), np.float32), np.zeros(num_cuts, np.int32)
+    tables = np.zeros((num_rows, num_columns), np.float32), np.zeros((num_cuts, num_columns), np.float32)
     return Program(*tables, ends, ends, cuts, columns, zero, rows, rows, columns > 0, zero)
 
 

@@ -138,8 +138,8 @@ def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
     """Compiles the master of these sizes, and the products that price with it."""
     program = master.nothing(num_rows, num_columns, num_cuts)
     sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
-    start = master.Point(*(jnp.zeros((size,), jnp.float32) for size in sizes))
-    master.improve(program, start, jnp.ones((), jnp.float32), jnp.zeros((), jnp.int32))
+    start = master.Point(*(np.zeros(size, np.float32) for size in sizes))
+    master.improve(program, start, np.ones((), np.float32), np.zeros((), np.int32))
 
 
 def _patterns(state: Relaxation) -> Patterns:

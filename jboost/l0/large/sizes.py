@@ -7,6 +7,7 @@ from jboost.l0.large.proof import Table
 FIRST_ROWS, MORE_ROWS = 4096, 4  # of the first relaxation, where rows are many; and how many times as many the next ones have
 ENTRIES = 1 << 22  # of the master, rows times columns
 LEAST_COLUMNS = 64
+_FEW_COLUMNS = 256
 
 
 def stages(num_rows: int) -> list[int]:
@@ -20,5 +21,5 @@ def stages(num_rows: int) -> list[int]:
 def capacity(table: Table, max_columns: int) -> int:
     """Columns held at a time: fewer where rows are many."""
     most = min(max(LEAST_COLUMNS, ENTRIES // len(table.labels)), max_columns)
-    needed = max(2 * len(table.costs), LEAST_COLUMNS)
+    needed = max(2 * len(table.costs), _FEW_COLUMNS)  # small tables share a size
     return min(1 << (most.bit_length() - 1), 1 << (needed - 1).bit_length())

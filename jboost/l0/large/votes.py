@@ -148,19 +148,13 @@ def improve(problem: Problem, start: Array, most: int | None) -> tuple[Vote, Arr
 def warm_up(num_patterns: int, most: int | None) -> None:
     """Compiles the search for so many patterns, on a problem that is solved at once."""
     size = next((size for size in _PATTERNS if size >= num_patterns), _MOST_PATTERNS)
-    dtype = jnp.result_type(float)
-    num_columns = 2 + _NUM_COLUMNS
-    zeros = jnp.zeros((num_columns,), dtype)
+    dtype, num_columns = jnp.result_type(float), 2 + _NUM_COLUMNS
+    is_first = np.arange(num_columns) < 1
     nothing = integer.Instance(
-        jnp.zeros((num_columns, size), dtype),
-        jnp.zeros((size,), dtype),
-        zeros,
-        jnp.asarray(np.arange(num_columns) < 1),
-        jnp.ones((), dtype),
+        np.zeros((num_columns, size), dtype), np.zeros(size, dtype), np.zeros(num_columns, dtype), is_first, np.ones((), dtype)
     )
-    start = jnp.asarray(np.arange(num_columns) < 1, dtype)
-    starting_points(start)
-    _search(nothing, start, config=_config(most))
+    starting_points(is_first.astype(dtype))
+    _search(nothing, is_first.astype(dtype), config=_config(most))
 
 
 def from_relaxation(problem: Problem, coefficients: np.ndarray, config: relaxed.RelaxedConfig) -> Vote:
