@@ -673,7 +673,7 @@ def test_more_pairs_than_memory_holds_are_refused_with_the_bytes_that_they_take(
     monkeypatch.setattr(memory, "of_device", lambda: 10_000)
     dataset = jboost.make_dataset(np.eye(30, dtype=np.float32), np.where(np.arange(30) % 2, 1, -1))
     with pytest.raises(ValueError, match=r"dataset has 30 examples: questions about their pairs take 57,600 bytes, and there are 10,000; merge"):
-        jboost.l0.fit(dataset, jboost.learners.monomials(1), margin=0.2)
+        jboost.l0.fit(dataset, jboost.learners.monomials(3), margin=0.2)
 
 
 @pytest.mark.slow
