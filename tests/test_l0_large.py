@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import optimize, sparse
@@ -152,6 +154,29 @@ def test_fit_large_bounds_hold_of_highs_optimum(seed: int) -> None:
     one_instance(seed)
 
 
+def falling_costs(orders, num_attributes, num_examples, max_order):
+    """A monomial of two literals is cheaper than one of one."""
+    return jnp.where(orders == 1, 2.0, 0.3)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [jboost.learners.monomials(2, cost=falling_costs), jboost.learners.monomials(2, kappa=0.0, constant_cost=5.0)],
+    ids=["falling", "dear constants"],
+)
+def test_fit_large_bounds_hold_where_redundant_monomials_are_cheaper(learner) -> None:
+    for seed in (3, 7):
+        features, labels, weights = random_table(seed, num_rows=14, num_bits=3)
+        certificate = fit.fit_large(make(features, labels, weights), learner, margin=0.3, tolerance=5e-3, max_rounds=40).certificate
+        counts = weights > 0
+        prices = np.asarray(learner.price_list(3, counts.sum()), float)
+        outputs, orders = outputs_and_orders(features, 2)
+        costs = np.where(orders == 0, float(learner.constant_cost), prices[orders - 1])
+        optimum = highs_optimum(outputs[counts], labels[counts], costs, weights[counts], 0.3)
+        assert certificate.lower_bound - 1e-7 <= optimum <= certificate.upper_bound + 1e-7
+        assert recomputed_lower_bound(certificate.proof, outputs, labels, costs, weights, 0.3) >= certificate.lower_bound - 1e-7
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("block", range(6))
 def test_fit_large_bounds_hold_of_highs_optimum_on_300_tables(block: int) -> None:
@@ -180,12 +205,14 @@ def one_pricing(seed: int) -> None:
     inside, outside, amounts = rng.integers(0, rows, cuts), rng.integers(0, rows, cuts), rng.random(cuts)
     found = products.rewards(literals, inside, outside, amounts)
     assert np.allclose(found, rewards_by_brute_force(table, inside, outside, amounts), atol=1e-12)
-    listed = products.every_monomial(literals, 3)
+    listed = products.every_monomial(literals, 3, keeps_redundant=False)
     covers = np.logical_and.reduce([table[:, one] for one in listed.literals])
     assert np.array_equal(literals.covers(listed), covers)
     distinct = {tuple(column) for column in covers.T} | {(False,) * rows, (True,) * rows}
     every = {tuple(table[:, a] & table[:, b] & table[:, c]) for a, b, c in itertools.product(range(2 * bits), repeat=3)}
     assert every <= distinct  # what is left out covers what fewer literals do
+    whole = products.every_monomial(literals, 3, keeps_redundant=True)
+    assert len(whole.orders) == sum(math.comb(bits, order) * 2**order for order in range(1, min(bits, 3) + 1))
     assert np.allclose(products.sums_of(literals, listed, values), values @ covers, atol=1e-12)
     dense = np.zeros((rows, rows))
     np.add.at(dense, (inside, outside), amounts)

@@ -184,33 +184,34 @@ def slack(num_terms: int, total: float) -> float:
     return 16 * (num_terms + 64) * 2.0**-53 * total
 
 
-def every_monomial(literals: Literals, max_order: int) -> Listed:
-    """The monomials of up to `max_order` (1 to 3) literals that cover some rows and not all.
+def every_monomial(literals: Literals, max_order: int, *, keeps_redundant: bool) -> Listed:
+    """The monomials of up to `max_order` (1 to 3) literals, none with two literals of one attribute.
 
-    Of two literals on one attribute there are none, and none that cover just what one covers that lacks one of
-    their literals, which costs less.
+    A monomial is redundant if it covers no row, all rows, or the same rows as it does without one of its literals. Where no literal
+    makes a monomial cheaper, and the constants are not dearer than any, nothing is lost without the redundant ones.
 
     Args:
       literals: of m rows.
       max_order: 1 to 3.
+      keeps_redundant: whether the redundant ones are in the list.
     """
     ones = np.ones(literals.base.shape[0])
     counts = sums(literals, ones)
     alone = np.diagonal(counts)
     num_rows = literals.base.shape[0]
-    singles = np.flatnonzero((alone > 0) & (alone < num_rows)).astype(np.int32)
+    singles = np.flatnonzero(keeps_redundant | ((alone > 0) & (alone < num_rows))).astype(np.int32)
     listed = Listed(np.stack([singles] * 3), np.zeros(0, np.int32))
     if max_order == 1:
         return listed
     first, second = np.triu_indices(literals.num_literals, 1)
     both = counts[first, second]
-    differs = (both < np.minimum(alone[first], alone[second])) & (both > 0)
+    differs = keeps_redundant | ((both < np.minimum(alone[first], alone[second])) & (both > 0))
     differs &= literals.attributes[first] != literals.attributes[second]
-    first, second, both = first[differs], second[differs], both[differs]
+    first, second = first[differs], second[differs]
     listed = Listed(np.concatenate([listed.literals, np.stack([first, second, second]).astype(np.int32)], axis=1), listed.heads)
     if max_order == _PAIRS:
         return listed
-    return _with_triples(literals, listed, len(singles), counts, both)
+    return _with_triples(literals, listed, len(singles), counts, keeps_redundant=keeps_redundant)
 
 
 def num_monomials(num_literals: int, max_order: int) -> int:
@@ -221,8 +222,8 @@ def num_monomials(num_literals: int, max_order: int) -> int:
     return number
 
 
-def _with_triples(literals: Literals, listed: Listed, num_singles: int, counts: np.ndarray, both: np.ndarray) -> Listed:
-    """With the monomials of three literals, in order, that cover less than each two of theirs do."""
+def _with_triples(literals: Literals, listed: Listed, num_singles: int, counts: np.ndarray, *, keeps_redundant: bool) -> Listed:
+    """With the monomials of three literals, in order; the redundant ones cover no less than two of their literals do."""
     first, second = listed.literals[:2, num_singles:]
     size = literals.num_literals
     heads = np.repeat(np.arange(len(first), dtype=np.int32), size)
@@ -234,8 +235,8 @@ def _with_triples(literals: Literals, listed: Listed, num_singles: int, counts: 
     triples = np.stack([first[heads], second[heads], third])
     longer = Listed(np.concatenate([listed.literals, triples], axis=1), heads + num_singles)
     covered = sums_of(literals, longer, np.ones(literals.base.shape[0]))[listed.literals.shape[1] :]
-    least = np.minimum(both[heads], np.minimum(counts[first[heads], third], counts[second[heads], third]))
-    kept = (covered > 0) & (covered < least)
+    least = np.minimum(counts[first[heads], second[heads]], np.minimum(counts[first[heads], third], counts[second[heads], third]))
+    kept = keeps_redundant | ((covered > 0) & (covered < least))
     return Listed(np.concatenate([listed.literals, triples[:, kept]], axis=1), longer.heads[kept])
 
 

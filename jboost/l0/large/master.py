@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost.base import loops
+from jboost.base.numerics import times
 from jboost.base.types import Array
 
 _ENOUGH, _SOME, _TOO_LONG = 0.2, 0.8, 0.36  # restart rules of Applegate et al. 2021, Section 3.1
@@ -133,11 +134,11 @@ def _iterate(program: Program, sizes: Array, vector: Array) -> Array:
     """One step of primal-dual hybrid gradient."""
     size = program.costs.shape[0]
     coefficients, extra, slacks, weights, pair_weights = _parts(program, vector)
-    reduced = program.costs - pair_weights @ program.serves
-    balance = weights @ program.labels
+    reduced = program.costs - times(pair_weights, program.serves)
+    balance = times(weights, program.labels)
     ends = program.constant_cost + jnp.stack([-balance, balance])
     price = program.weights - (1 + program.margin) * weights - _spread(program, pair_weights)
-    slope = jnp.concatenate([reduced - weights @ program.margins, ends, reduced, price])
+    slope = jnp.concatenate([reduced - times(weights, program.margins), ends, reduced, price])
     primal = jnp.concatenate([coefficients, extra, slacks])
     number = len(primal)
     aim = primal - sizes[:number] * slope
@@ -147,9 +148,9 @@ def _iterate(program: Program, sizes: Array, vector: Array) -> Array:
     ahead = 2 * moved - primal
 
     mixed, over = ahead[:size], ahead[2 * size + 2 :]
-    reached = program.margins @ mixed + program.labels * (ahead[size] - ahead[size + 1])
+    reached = times(program.margins, mixed) + program.labels * (ahead[size] - ahead[size + 1])
     missed = program.margin - reached - (1 + program.margin) * over
-    covered = program.serves @ (mixed + ahead[size + 2 : 2 * size + 2])
+    covered = times(program.serves, mixed + ahead[size + 2 : 2 * size + 2])
     uncovered = 1 - covered - over[program.first] - over[program.second]
     dual = jnp.concatenate([weights, pair_weights]) + sizes[number:] * jnp.concatenate([missed, uncovered])
     is_row = jnp.concatenate([jnp.abs(program.labels), program.is_cut])

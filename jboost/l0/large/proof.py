@@ -139,10 +139,11 @@ def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray
     shares = np.ones(len(duals.cuts.weights))
     for row in (0, 1):
         members, inside, outside = _of_sign(table, duals, row)
-        violated = np.flatnonzero(rewards[row] > np.maximum(allowed[row], 0))
+        violated = np.flatnonzero(rewards[row] > allowed[row])
         if len(violated) == 0 or len(members) == 0:
             continue
-        kept = np.maximum(allowed[row, violated], 0) / rewards[row, violated]
+        rewarded = rewards[row, violated]
+        kept = np.maximum(allowed[row, violated], 0) / np.where(rewarded > 0, rewarded, 1)
         order = np.argsort(kept)
         most = max(1, min(_MOST_REPAIRED, _ENTRIES // len(members)))
         each, rest = order[:most], order[most:]

@@ -29,12 +29,13 @@ _CHEAP_PASS = 4_000_000_000  # products up to which the slacks are tightened by 
 _LARGEST_PASS = 10_000_000_000  # products of a pass; with more, columns of small mu are left out of the point
 _LEAST_COLUMNS = 8
 _GIVEN_UP = 1 - 1e-6  # a slack from which a row meets all its cuts
+_CAUTION = 1e-12  # for rounding in float64
 _FEW_ROWS = 4096  # up to which the master works on rows: its size stays the same
 _NO_PATTERNS = 0.9  # of the rows: with more patterns the master works on rows
 
 
 class PrimalPoint(NamedTuple):
-    """A point of the relaxation, which meets all margins and all cuts."""
+    """A point of the relaxation, which meets all margins and all cuts, up to rounding in float64."""
 
     columns: Columns  # [a]
     coefficients: np.ndarray  # [a] lambda
@@ -135,7 +136,7 @@ def size_of(num_rows: int) -> int | None:
 
 
 def warm_up(num_rows: int, num_columns: int, num_cuts: int) -> None:
-    """Compiles the master of these sizes, and the products that price with it."""
+    """Compiles the master of these sizes."""
     program = master.nothing(num_rows, num_columns, num_cuts)
     sizes = (num_columns + 2, num_columns, num_rows, num_rows, num_cuts)
     start = master.Point(*(np.zeros(size, np.float32) for size in sizes))
@@ -280,7 +281,7 @@ def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[fl
     classes = []
     for side, sign in zip(sides, (1, -1), strict=True):
         scores = sign * (side.covered @ (shares * columns.signs) + constants[0] - constants[1])
-        needs = np.clip((table.margin - scores) / (1 + table.margin), 0, None) * (1 + 1e-12)
+        needs = np.clip((table.margin - scores + _CAUTION) / (1 + table.margin), 0, None)
         side, least = _led_by_least(side, given.slacks)
         lowest = np.maximum(least, needs)
         lowest = np.where(lowest < _GIVEN_UP, lowest, np.maximum(lowest, 1))
@@ -293,7 +294,7 @@ def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[fl
     by_row = np.zeros(len(table.labels))
     for side, part in zip(sides, slacks, strict=True):
         by_row[side.members] = part[side.group_of]
-    return value * (1 + 1e-12), PrimalPoint(columns, shares, constants, selected, by_row), violated
+    return value * (1 + _CAUTION), PrimalPoint(columns, shares, constants, selected, by_row), violated
 
 
 def _led_by_least(side: separation.Side, slacks: np.ndarray) -> tuple[separation.Side, np.ndarray]:

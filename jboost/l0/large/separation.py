@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jboost.base import numerics
 from jboost.base.types import Array
 
 _ENTRIES = 1 << 21  # pairs of a block
@@ -102,7 +103,7 @@ def wants(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray
 
 
 def _joined(parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """What all blocks want, and a little more for what rounding may hide of a sum below 1."""
+    """What all blocks want, and a little more: a sum below 1 of A terms misses by at most (A + 2) eps, at the highest precision of products."""
     num_positive, num_negative = len(pairs.positive.rows), len(pairs.negative.rows)
     if not parts:
         return np.zeros(num_positive), np.zeros(num_negative)
@@ -184,8 +185,8 @@ def _filled(slacks: np.ndarray, size: int) -> np.ndarray:
 
 def _sums(own: Array, other: Array, selected: Array, is_either: bool) -> Array:
     """The sums of mu over the hypotheses that serve each pair, [1 or 2, b, n]."""
-    by_positive = (own * selected[0][None, :]) @ (1 - other).T
-    by_negative = (1 - own) @ (other * selected[1][None, :]).T
+    by_positive = numerics.times(own * selected[0][None, :], (1 - other).T)
+    by_negative = numerics.times(1 - own, (other * selected[1][None, :]).T)
     return (by_positive + by_negative)[None] if is_either else jnp.stack([by_positive, by_negative])
 
 

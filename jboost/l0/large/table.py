@@ -26,8 +26,10 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
     _check_number(2 * features.shape[1], max_order)
     _check_memory(len(rows), features.shape[1], max_order)
     literals = products.literals_of(features[rows])
-    listed = products.every_monomial(literals, max_order)
     prices = np.asarray(learner.price_list(features.shape[1], len(rows)), np.float64)
+    constant_cost = float(np.asarray(learner.constant_cost))
+    costs_rise = bool(np.all(np.diff([constant_cost, *prices]) >= 0))
+    listed = products.every_monomial(literals, max_order, keeps_redundant=not costs_rise)
     costs = prices[listed.orders - 1]
     table = Table(
         literals,
@@ -36,7 +38,7 @@ def make_table(dataset: Dataset, learner: Monomials, margin: float) -> tuple[Tab
         np.sign(labels[rows]).astype(np.int8),
         weights[rows].astype(np.float64),
         margin,
-        float(np.asarray(learner.constant_cost)),
+        constant_cost,
     )
     return table, rows
 
@@ -58,7 +60,7 @@ def num_bytes(num_rows: int, num_bits: int, max_order: int) -> int:
     numbers for each monomial and sign.
     """
     rows = num_rows * (2 * num_bits + sizes.LEAST_COLUMNS + 8 * _ARRAYS_OF_ROWS)
-    master = 4 * _COPIES_OF_MASTER * min(num_rows * sizes.LEAST_COLUMNS, max(sizes.ENTRIES, num_rows * sizes.LEAST_COLUMNS))
+    master = 4 * _COPIES_OF_MASTER * max(sizes.ENTRIES, num_rows * sizes.LEAST_COLUMNS)
     monomials = 2 * 8 * _ARRAYS_OF_MONOMIALS * products.num_monomials(2 * num_bits, max_order)
     return rows + master + monomials
 
