@@ -26,7 +26,6 @@ import numpy as np
 
 from benchmarks import harness
 from benchmarks.peers import tables as peers
-from jboost.cli.options import OPTIONS
 from jboost.data import readers
 
 SEED = 0
@@ -206,8 +205,7 @@ def _peak_megabytes(process: int) -> float:
 def run_l0(part: Part, order: int, seconds: float, options: Sequence[str], folder: Path) -> dict[str, Any]:
     """Rules by the command line, and what they say of the test part."""
     model, answers = folder / "model", folder / "answers.csv"
-    limit = (TIME_LIMIT, f"{seconds:g}") if any(option.name == "time_limit" for option in OPTIONS) else ()
-    asked = ("--label", LABEL, *L0_OPTIONS, *options, *limit, "--max-order", str(order), "--output", str(model))
+    asked = ("--label", LABEL, *L0_OPTIONS, *options, TIME_LIMIT, f"{seconds:g}", "--max-order", str(order), "--output", str(model))
     ended = run_alone((sys.executable, "-c", _FIT, "fit", "--data", str(part.training), *asked), seconds + GRACE_SECONDS)
     record: dict[str, Any] = {"status": ended.status, "seconds": ended.seconds, "megabytes": ended.megabytes}
     if ended.status != "ran":

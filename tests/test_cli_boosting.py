@@ -153,7 +153,7 @@ def test_the_choice_of_nu_sees_training_rows_alone(run, monkeypatch):
     with devices.restored():
         source = inputs.read_source(settings)
     masks = inputs.hold_out_masks(source.table.labels, settings, stream=1)
-    judge = boost_evaluate.judge_folds(source, settings, masks)
+    judge = boost_evaluate.evaluate_folds(source, settings, masks)
     everything = np.stack([source.table.numeric[name] for name in "abc"], axis=1)
     for number, held_out in enumerate(masks):
         judge(number)
@@ -239,7 +239,7 @@ def test_ctrl_c_ends_the_choice_with_what_was_tried(hard, monkeypatch):
 def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reasons):
     examples = inputs.Examples(np.zeros((5, 1)), np.array([1, 1, -1, -1, -1.0]), np.ones(5))
     settings = settings_of(method="lpboost")
-    found = boost_fit._judge(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.1), settings)
+    found = boost_fit._assess(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.1), settings)
     assert found["says_something"] == (not reasons)
     assert all(reason in "; ".join(found["reasons"]) for reason in reasons)
     assert found["constant_loss_rate"] == 0.4
@@ -255,7 +255,7 @@ def test_a_vote_that_says_nothing_is_not_called_optimal_alone(bounds, loss, reas
         assert status == "status      OPTIMAL: proven"
         assert found["remedy"] is None
     tried = ({"says_something": False},)
-    exhausted = boost_fit._judge(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings)
+    exhausted = boost_fit._assess(bounds, [{"training": {"rate": loss}}], examples, nu_choice.Choice(0.8, tried), settings)
     assert exhausted["remedy"] == ("another --learner or other columns, as no nu that was tried says anything" if reasons else None)
 
 

@@ -14,6 +14,8 @@ from jboost.data import binarization, cuts
 from jboost.data.binarization import Binarizer
 from jboost.data.frames import is_missing
 
+_ROWS_AT_ONCE = 1 << 16  # that are made into bits, or scored, at a time
+
 
 def fit(
     rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: Sequence[str], settings: Settings, *, source: str, copies: int
@@ -32,19 +34,33 @@ def fit(
     Raises:
       ValueError: with an estimate, where the bits would not fit into memory.
     """
+    bytes_each = len(rows) * (1 if settings.min_separation else copies * np.dtype(settings.precision).itemsize)
+    _require_memory(rows, labels, weights, settings, source, bytes_each)
+    return binarizer_of(rows, labels, weights, names, settings)
+
+
+def binarizer_of(
+    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: Sequence[str], settings: Settings, *, mask: np.ndarray | None = None
+) -> Binarizer:
+    """The bits that the rows where `mask` [m] is True call for, by the options."""
     with jax.enable_x64(settings.precision == "float64"):
-        bytes_each = len(rows) * (1 if settings.min_separation else copies * np.dtype(settings.precision).itemsize)
-        _require_memory(rows, labels, weights, settings, source, bytes_each)
         return binarization.fit(
             rows,
             labels,
             weights=weights,
+            mask=mask,
             names=names,
             cuts=settings.cuts,
             num_quantiles=settings.quantiles,
             missing=settings.missing,
             min_separation=settings.min_separation,
         )
+
+
+def refuse_none(binarizer: Binarizer, source: str) -> None:
+    """Raises ValueError where there are no bits."""
+    if binarizer.num_bits == 0:
+        raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
 
 
 def _require_memory(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, settings: Settings, source: str, bytes_each: int) -> None:
@@ -78,12 +94,27 @@ def _columns(rows: np.ndarray) -> tuple[list[np.ndarray], list[np.ndarray]]:
     return [np.array([np.nan if is_missing(value) else value for value in column], np.float64) for column in others], texts
 
 
-def apply(binarizer: Binarizer, rows: np.ndarray, precision: str) -> np.ndarray:
-    """The bits [m, N] of rows [m, n]: 0, 1, or NaN where a missing value meets neither a bit nor its negation."""
+def apply(binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: int | None = None) -> np.ndarray:
+    """The bits [m, N] of rows [m, n], or [m, width] with columns of 0 after them.
+
+    They are bytes. Where a missing value satisfies neither a bit nor its negation they are floats of that precision, and NaN there.
+    """
     with jax.enable_x64(precision == "float64"):
-        return np.asarray(binarization.apply(binarizer, rows)).astype(precision)
+        numbers = binarization.encode(binarizer, rows)
+        parts = [_as_bytes(np.asarray(binarization.apply(binarizer, numbers[part])), precision) for part in parts_of(len(rows))]
+    bits = np.concatenate(parts) if len(parts) > 1 else parts[0]
+    return bits if width is None else widened(bits, width)
+
+
+def _as_bytes(bits: np.ndarray, precision: str) -> np.ndarray:
+    return bits.astype(precision) if np.isnan(bits).any() else bits.astype(np.uint8)
+
+
+def parts_of(num_rows: int) -> list[slice]:
+    """Rows that are worked on at a time; one part where there are none."""
+    return [slice(begin, begin + _ROWS_AT_ONCE) for begin in range(0, max(num_rows, 1), _ROWS_AT_ONCE)]
 
 
 def widened(bits: np.ndarray, width: int) -> np.ndarray:
-    """Bits [m, N] with columns of 0 after them, `width` in all."""
-    return np.pad(bits, ((0, 0), (0, width - bits.shape[1])))
+    """Bits [..., N] with columns of 0 after them, `width` in all."""
+    return np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, width - bits.shape[-1])])

@@ -15,7 +15,7 @@ from jboost.report.build import Losses
 from jboost.report.rules import Rule
 
 
-def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
+def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
     """What gives the losses on a fold; features are fitted, and nu is chosen, anew on the training rows of each. One compilation serves all folds."""
     parts = [source.rows(np.flatnonzero(~held_out)) for held_out in masks]
     fitted = [features.fit(part, settings) for part in parts]
@@ -23,7 +23,7 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
     unpadded = [features.read_examples(one, source, settings) for one in fitted]
     has_peer = not any(np.isnan(one.points).any() for one in unpadded)  # scikit-learn's takes no gaps
 
-    def judge(number: int) -> Losses:
+    def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
         choice = nu_choice.choose(parts[number], settings)
         examples = features.widened(unpadded[number], width, settings.learner)
@@ -32,7 +32,7 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         peers = [_peer(*training, fitted[number].size, settings)] if has_peer else []
         return build.losses([*peers, boost_fit.make_rule(found, settings)], training, others)
 
-    return judge
+    return evaluate_fold
 
 
 def _rows(examples: tuple[np.ndarray, np.ndarray, np.ndarray], rows: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -46,7 +46,7 @@ def fit(settings: Settings, say: Any) -> None:
 
     losses = build.losses([make_rule(fitted, settings)], examples.in_float64(), others)
     described = boosting.describe_fit(fitted, settings.method, settings.learner)
-    description = {**described, "verdict": _judge(described["certificate"], losses, examples, choice, settings)}
+    description = {**described, "verdict": _assess(described["certificate"], losses, examples, choice, settings)}
     fitting.end(
         opening,
         settings,
@@ -86,7 +86,7 @@ def make_rule(fitted: Fit, settings: Settings) -> Rule:
     return Rule(settings.method, detail, lambda points: np.where(boost.scores(fitted.ensemble, points, settings.precision) > 0, 1, -1))
 
 
-def _judge(bounds: Mapping[str, Any], losses: build.Losses, examples: Examples, choice: Choice, settings: Settings) -> dict[str, Any]:
+def _assess(bounds: Mapping[str, Any], losses: build.Losses, examples: Examples, choice: Choice, settings: Settings) -> dict[str, Any]:
     """Whether the vote says anything, and what to do if it does not."""
     _, labels, weights = examples.in_float64()
     reasons: list[str] = []
@@ -96,7 +96,7 @@ def _judge(bounds: Mapping[str, Any], losses: build.Losses, examples: Examples, 
         is_exhausted = bool(choice.losses) and not any(row["says_something"] for row in choice.losses)
         greater = f"a greater --nu than {choice.nu:g}, --nu cv, or a smaller --tolerance"
         remedy = "another --learner or other columns, as no nu that was tried says anything" if is_exhausted else greater
-    return verdict.judge(losses[-1]["training"]["rate"], labels, weights, reasons=reasons, remedy=remedy)
+    return verdict.assess(losses[-1]["training"]["rate"], labels, weights, reasons=reasons, remedy=remedy)
 
 
 def _refuse(fitted: Fit, settings: Settings) -> None:

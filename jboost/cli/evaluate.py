@@ -32,12 +32,12 @@ from jboost.cli.options import Settings
 from jboost.report import build, text
 from jboost.report.build import Losses
 
-_JUDGES: dict[str, Callable[[Source, Settings, Sequence[np.ndarray]], Callable[[int], Losses]]] = {
-    PAIR: pair_evaluate.judge_folds,
-    COMBINE: combine_evaluate.judge_folds,
-    L0: l0_evaluate.judge_folds,
-    EXAMPLE_WEIGHTS: example_weights_evaluate.judge_folds,
-    SLIPPER: slipper_evaluate.judge_folds,
+_EVALUATORS: dict[str, Callable[[Source, Settings, Sequence[np.ndarray]], Callable[[int], Losses]]] = {
+    PAIR: pair_evaluate.evaluate_folds,
+    COMBINE: combine_evaluate.evaluate_folds,
+    L0: l0_evaluate.evaluate_folds,
+    EXAMPLE_WEIGHTS: example_weights_evaluate.evaluate_folds,
+    SLIPPER: slipper_evaluate.evaluate_folds,
 }
 
 
@@ -94,10 +94,10 @@ def cross_validate(source: Source, settings: Settings, masks: Sequence[np.ndarra
       masks: [m] bool each, True where the row is held out.
       on_step: called after each fold with the losses so far and the number of the fold; False stops.
     """
-    judge = _JUDGES.get(settings.method, boost_evaluate.judge_folds)(source, settings, masks)
+    evaluate_fold = _EVALUATORS.get(settings.method, boost_evaluate.evaluate_folds)(source, settings, masks)
     folds: list[Losses] = []
     for number in range(len(masks)):
-        folds.append(judge(number))
+        folds.append(evaluate_fold(number))
         if not loops.goes_on(on_step, folds, f"fold {number + 1}"):
             break
     return folds

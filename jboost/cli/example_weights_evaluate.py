@@ -14,13 +14,13 @@ from jboost.report.build import Losses
 from jboost.report.rules import Rule
 
 
-def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
+def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
     """What gives the losses on a fold, and the support; one compilation serves all, and the penalty is chosen anew on the training rows of each."""
     names = example_weights.feature_names(source.table)
     examples = example_weights.read_examples(source, names, settings)
     points, labels, weights = examples.in_float64()
 
-    def judge(number: int) -> Losses:
+    def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
         choice = example_weights.choose(examples, ~held_out, settings)
         model = example_weights.fit(examples, ~held_out, settings, choice.penalty)
@@ -29,7 +29,7 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         losses[-1]["support"] = int(model.num_support)
         return losses
 
-    return judge
+    return evaluate_fold
 
 
 def _support_vectors(points: np.ndarray, labels: np.ndarray) -> Rule:

@@ -45,7 +45,7 @@ def fit(settings: Settings, say: Any) -> None:
     description = report_room.describe(model, names, float(model.kernel.radius))  # type: ignore[attr-defined]
     found = build.losses([make_rule(model, settings)], examples.in_float64(), others)
     _, labels, weights = examples.in_float64()
-    description["verdict"] = verdict.judge(found[-1]["training"]["rate"], labels, weights, remedy=_REMEDY)
+    description["verdict"] = verdict.assess(found[-1]["training"]["rate"], labels, weights, remedy=_REMEDY)
     losses = [{**row, "mean": _finite(row["mean"]), "rates": [_finite(rate) for rate in row["rates"]]} for row in choice.losses]
     fitting.end(
         opening,

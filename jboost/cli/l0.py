@@ -16,22 +16,21 @@ from jboost.base import loops
 from jboost.base.boosting import Ensemble, Fit
 from jboost.base.loops import OnStep
 from jboost.base.padding import pad_dataset
-from jboost.base.predict import predict_scores
 from jboost.base.status import Status
 from jboost.base.types import Dataset
+from jboost.cli import bits as bit_room
 from jboost.cli import inputs, l0_large, sizes
 from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
-from jboost.data import binarization, merging
+from jboost.cli.votes import scores
+from jboost.data import merging
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table
 from jboost.monomials import SearchConfig, costs
 from jboost.report import l0 as report_room
-from jboost.report import monomials
 
 NUM_PROPOSED = 64  # rules that the answer to a question may bring
 _MARGIN_TIMES_ROWS = 20.0
-_ROWS_AT_ONCE = 1 << 16  # that are made into bits, or scored, at a time
 _MOST_LITERALS = 3  # of a rule whose order is chosen
 _VOTES: dict[str, Callable[..., Any]] = {"sparse": l0.SearchConfig, "relaxed": l0.RelaxedConfig}
 _ROUNDING = 1e-6  # relative; what a cost may miss in float32
@@ -47,55 +46,12 @@ def read_rows(table: Table, numeric: tuple[str, ...], categorical: tuple[str, ..
 
 def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, names: tuple[str, ...], settings: Settings, source: str) -> Binarizer:
     """The bits that the training rows call for; ValueError where there are none, or fewer than a rule may have literals."""
-    binarizer = _fit_binarizer(rows, labels, weights, None, names, settings)
-    if binarizer.num_bits == 0:
-        raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
+    binarizer = bit_room.binarizer_of(rows, labels, weights, names, settings)
+    bit_room.refuse_none(binarizer, source)
     if settings.max_order != CV and settings.max_order > binarizer.num_bits:
         most = binarizer.num_bits
         raise ValueError(f"max_order is {settings.max_order}, and the columns of {source} give {most} bits: choose --max-order {most} or less")
     return binarizer
-
-
-def _fit_binarizer(
-    rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, mask: np.ndarray | None, names: tuple[str, ...], settings: Settings
-) -> Binarizer:
-    with jax.enable_x64(settings.precision == "float64"):
-        return binarization.fit(
-            rows,
-            labels,
-            weights=weights,
-            mask=mask,
-            names=names,
-            cuts=settings.cuts,
-            num_quantiles=settings.quantiles,
-            missing=settings.missing,
-            min_separation=settings.min_separation,
-        )
-
-
-def bits_of(binarizer: Binarizer, rows: np.ndarray, precision: str, *, width: int | None = None) -> np.ndarray:
-    """The bits [m, N] of rows, or [m, width] with columns of 0 after them: bytes, and where one is NaN floats of that precision."""
-    with jax.enable_x64(precision == "float64"):
-        numbers = binarization.encode(binarizer, rows)
-        parts = [
-            _as_bytes(np.asarray(binarization.apply(binarizer, numbers[begin : begin + _ROWS_AT_ONCE])), precision) for begin in _begins(len(rows))
-        ]
-    bits = np.concatenate(parts) if len(parts) > 1 else parts[0]
-    return bits if width is None else _widened(bits, width)
-
-
-def _as_bytes(bits: np.ndarray, precision: str) -> np.ndarray:
-    return bits.astype(precision) if np.isnan(bits).any() else bits.astype(np.uint8)
-
-
-def _begins(num_rows: int) -> range:
-    """Where parts of rows begin that are worked on one after another; one where there are no rows."""
-    return range(0, max(num_rows, 1), _ROWS_AT_ONCE)
-
-
-def _widened(bits: np.ndarray, width: int) -> np.ndarray:
-    """With columns of 0 after those of [..., N], `width` in all."""
-    return np.pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, width - bits.shape[-1])])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,7 +63,7 @@ class Inner:
 
     def widened(self, width: int) -> Inner:
         """With so many columns in all."""
-        return Inner(self.held_out, _widened(self.bits, width))
+        return Inner(self.held_out, bit_room.widened(self.bits, width))
 
     def side_by_side(self) -> np.ndarray:
         """The bits of all folds, [m, F N']."""
@@ -126,9 +82,9 @@ def choosing_folds(
         return None
     held_out = np.zeros((settings.folds, len(labels)), bool)
     held_out[:, chosen] = inputs.hold_out_masks(labels[chosen], settings, stream=_STREAM)
-    binarizers = [_fit_binarizer(rows, labels, weights, chosen & ~fold, names, settings) for fold in held_out]
+    binarizers = [bit_room.binarizer_of(rows, labels, weights, names, settings, mask=chosen & ~fold) for fold in held_out]
     width = max(common_width(binarizers), _MOST_LITERALS if settings.max_order == CV else settings.max_order)
-    return Inner(held_out, np.stack([bits_of(one, rows, settings.precision, width=width) for one in binarizers]))
+    return Inner(held_out, np.stack([bit_room.apply(one, rows, settings.precision, width=width) for one in binarizers]))
 
 
 def common_width(binarizers: list[Binarizer]) -> int:
@@ -204,7 +160,7 @@ def fit(
         return _fit_large(bits, labels, weights, chosen, settings, seconds, on_step)
     if inner is not None and l0_large.chooses_size(settings):
         return _choose_size(bits, labels, weights, chosen, settings, inner, seconds, on_step)
-    bits = _widened(bits, sizes.literals(bits.shape[1]))
+    bits = bit_room.widened(bits, sizes.literals(bits.shape[1]))
     inner = None if inner is None else inner.widened(sizes.literals(inner.bits.shape[2]))
     with jax.enable_x64(settings.precision == "float64"):
         looks = bits if inner is None else np.concatenate([bits, inner.side_by_side()], axis=1)
@@ -375,31 +331,6 @@ def _dataset(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, c
     sizes = np.ones(len(labels)) if weights is None else weights
     features, signs, prices, mask = (jax.numpy.asarray(part) for part in (bits, labels.astype(precision), sizes.astype(precision), chosen))
     return Dataset(features, signs, prices, mask)
-
-
-def voting_part(ensemble: Ensemble, num_attributes: int, precision: str) -> Ensemble:
-    """The ensemble without slots that have no vote (one at least is left) and without columns that only pad."""
-    kept = monomials.voting(ensemble)
-    kept = kept if len(kept) else np.zeros(1, np.int64)
-    with jax.enable_x64(precision == "float64"):
-        hypotheses = jax.tree.map(lambda leaf: leaf[kept], ensemble.hypotheses)
-        hypotheses = hypotheses._replace(literals=hypotheses.literals[:, :num_attributes])
-        return ensemble._replace(hypotheses=hypotheses, votes=ensemble.votes[kept], count=jax.numpy.int32(len(kept)))
-
-
-def scores(ensemble: Ensemble, bits: np.ndarray, precision: str) -> np.ndarray:
-    """The scores [k] of bits [k, N], in float64; the rules may be about columns that only pad, too."""
-    width = ensemble.hypotheses.literals.shape[1]
-    parts = []
-    with jax.enable_x64(precision == "float64"):
-        for begin in _begins(len(bits)):
-            part = _widened(bits[begin : begin + _ROWS_AT_ONCE], width).astype(precision)
-            padded = np.pad(part, ((0, sizes.linear(len(part)) - len(part)), (0, 0)))
-            parts.append(np.asarray(_scores(ensemble, padded), np.float64)[: len(part)])
-    return np.concatenate(parts)
-
-
-_scores = jax.jit(predict_scores)
 
 
 def _beyond(total: float, part: float) -> float:

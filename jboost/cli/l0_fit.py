@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +9,13 @@ import numpy as np
 
 from jboost import plots
 from jboost.base.boosting import Ensemble, Fit
+from jboost.cli import bits as bit_room
 from jboost.cli import fitting, l0, limits
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
-from jboost.data.table import LabelMapping
-from jboost.report import build, monomials
+from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
+from jboost.report import build
 from jboost.report import l0 as report_room
-from jboost.report.rules import Rule
 
 _NUM_SHOWN = 25
 
@@ -38,7 +37,7 @@ def fit(settings: Settings, say: Any) -> None:
     with timed(opening.seconds, "binarization"):
         rows = l0.read_rows(part.table, numeric, categorical)
         binarizer = l0.binarize(rows, labels, part.weights, table.columns, settings, table.source)
-        bits = l0.bits_of(binarizer, rows, settings.precision)
+        bits = bit_room.apply(binarizer, rows, settings.precision)
         everything = np.ones(len(kept), bool)
         inner = l0.choosing_folds(rows, labels, part.weights, everything, table.columns, settings)
     with timed(opening.seconds, "rules"), limits.progress("l0", l0.num_steps(settings)) as on_step:
@@ -46,15 +45,15 @@ def fit(settings: Settings, say: Any) -> None:
         room: dict[str, Any] = {"num_attributes": binarizer.num_bits, "has_gaps": has_gaps, "inner": inner}
         found = l0.fit(bits, labels, part.weights, everything, settings, on_step=on_step, **room)
     fitted = found.fit
-    ensemble = l0.voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
+    ensemble = voting_part(fitted.ensemble, binarizer.num_bits, settings.precision)
 
     model = l0.describe(fitted, ensemble, binarizer, bits, labels, part.weights, opening.mapping, found.settings)
-    training = (bits, labels, _weights(part.weights, len(labels)))
+    training = (bits, labels, ones_for_none(part.weights, len(labels)))
     others = None
     if len(apart):
         held_out = source.rows(apart)
-        other_bits = l0.bits_of(binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision)
-        others = (other_bits, opening.labels[apart], _weights(held_out.weights, len(apart)))
+        other_bits = bit_room.apply(binarizer, l0.read_rows(held_out.table, numeric, categorical), settings.precision)
+        others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
     fitting.end(
         opening,
         settings,
@@ -66,7 +65,7 @@ def fit(settings: Settings, say: Any) -> None:
             "model": model,
             "search": found.exact,
             "choice": _describe_choice(found, l0.num_choices(settings)) if found.losses else None,
-            "losses": build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others),
+            "losses": build.losses(make_rules("l0", ensemble, *training[1:], opening.mapping, settings.precision), training, others),
         },
         draw=lambda folder: _draw(fitted, ensemble, bits, labels, settings, folder),
         lines=lambda report: [
@@ -87,23 +86,8 @@ def _describe_choice(found: l0.Found, num_candidates: int) -> dict[str, Any]:
     return {"chosen": chosen, "losses": list(found.losses), "candidates": num_candidates}
 
 
-def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.ndarray], mapping: LabelMapping, settings: Settings) -> list[Rule]:
-    """The larger class and the ensemble, as rules on bits for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
-    _, labels, weights = training
-    larger = 1 if math.fsum(weights * labels) > 0 else -1
-    size = len(monomials.voting(ensemble))
-    return [
-        Rule("larger class", f"always {mapping.to_text(np.array([larger]))[0]}", lambda bits: np.full(len(bits), larger)),
-        Rule("l0", f"rules: {size}", lambda bits: np.where(l0.scores(ensemble, bits, settings.precision) > 0, 1, -1)),
-    ]
-
-
-def _weights(weights: np.ndarray | None, size: int) -> np.ndarray:
-    return np.ones(size) if weights is None else weights
-
-
 def _draw(fitted: Fit, ensemble: Ensemble, bits: np.ndarray, labels: np.ndarray, settings: Settings, folder: Path) -> None:
-    margins = labels * l0.scores(ensemble, bits, settings.precision)
+    margins = labels * scores(ensemble, bits, settings.precision)
     plots.plot_margins(margins, path=folder / MARGINS, title="Training margins: l0")
     rounds = int(fitted.num_rounds)
     lower, upper = (np.asarray(bound, np.float64)[:rounds] for bound in (fitted.trace.lower_bounds, fitted.trace.upper_bounds))

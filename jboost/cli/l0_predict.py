@@ -11,7 +11,9 @@ import numpy as np
 
 from jboost import files
 from jboost.base.boosting import Ensemble
+from jboost.cli import bits as bit_room
 from jboost.cli import l0
+from jboost.cli.votes import scores
 from jboost.data.binarization import Binarizer
 from jboost.data.table import LabelMapping, Table, UsedColumns
 from jboost.report import l0 as report_room
@@ -50,7 +52,7 @@ def used_columns(fitted: FittedRules) -> UsedColumns:
 
 def predict_columns(fitted: FittedRules, table: Table) -> dict[str, Any]:
     """The columns `score` and `prediction`."""
-    values = l0.scores(fitted.ensemble, bits_of(fitted, table), fitted.precision)
+    values = scores(fitted.ensemble, bits_of(fitted, table), fitted.precision)
     return {"score": values, "prediction": fitted.mapping.to_text(np.where(values > 0, 1, -1))}
 
 
@@ -62,7 +64,7 @@ def explain(fitted: FittedRules, table: Table) -> list[str]:
 def bits_of(fitted: FittedRules, table: Table) -> np.ndarray:
     """The rows as bits, [k, N]."""
     whole = table.with_unused(fitted.numeric, fitted.categorical)
-    return l0.bits_of(fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision)
+    return bit_room.apply(fitted.binarizer, l0.read_rows(whole, fitted.numeric, fitted.categorical), fitted.precision)
 
 
 def show(fitted: FittedRules, say: Any) -> None:

@@ -1,4 +1,4 @@
-"""The nu of a soft margin by cross-validation: all folds and values in one compiled call, or a value at a time where someone watches.
+"""The nu of a soft margin by cross-validation: all folds and values in one compiled call, or a value at a time with a callback.
 
 The values go from the largest down, and end with the first that says nothing, which has no soft margin above the tolerance on some fold, or loses
 more on held-out rows than the best so far by over a standard error. The best soft margin never falls as nu grows, so that no smaller nu says more;
@@ -43,7 +43,7 @@ class Choice:
 
 
 class _Fold(NamedTuple):
-    """What a fold learns from and is judged on; with a leading axis, several."""
+    """The rows on which a fold trains, and those on which it is tested; with a leading axis, several."""
 
     points: Array  # [m, N]
     labels: Array  # [m]

@@ -13,13 +13,13 @@ from jboost.report import build, rules
 from jboost.report.build import Losses
 
 
-def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
+def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
     """What gives the losses of all rules on a fold; one compilation serves all folds."""
     names = settings.scores or settings.classifiers
     assert names is not None
     solver, _ = solve.compile_solver(source.table.num_rows, settings)
 
-    def judge(number: int) -> Losses:
+    def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
         training, base = inputs.score_training_rows(source.rows(np.flatnonzero(~held_out)), settings)
         others = inputs.score_other_rows(source.rows(np.flatnonzero(held_out)), settings, base)
@@ -27,4 +27,4 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
         fitted_rules = rules.fit_rules(*training.in_float64(), names, separator)
         return build.losses(fitted_rules, training.in_float64(), others.in_float64())
 
-    return judge
+    return evaluate_fold

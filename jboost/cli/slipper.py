@@ -37,8 +37,7 @@ def binarize(rows: np.ndarray, labels: np.ndarray, weights: np.ndarray | None, n
     """The bits that the training rows call for; ValueError where there are none."""
     copies = _COPIES + (_COPIES_OF_FOLD * settings.folds if settings.num_rounds == CV else 0)
     binarizer = bit_room.fit(rows, labels, weights, names, settings, source=source, copies=copies)
-    if binarizer.num_bits == 0:
-        raise ValueError(f"{source}: no column takes two values on the training rows, so there is nothing to ask: give columns that vary")
+    bit_room.refuse_none(binarizer, source)
     return binarizer
 
 

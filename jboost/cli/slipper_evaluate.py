@@ -7,14 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from jboost.cli import bits as bit_room
-from jboost.cli import slipper, slipper_fit
+from jboost.cli import slipper
 from jboost.cli.inputs import Source
 from jboost.cli.options import Settings
+from jboost.cli.votes import make_rules
 from jboost.report import build, monomials
 from jboost.report.build import Losses
 
 
-def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
+def evaluate_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray]) -> Callable[[int], Losses]:
     """What gives the losses on a fold, and how many rules there are; bits are fitted anew to the training rows of each, one compilation for all."""
     table, mapping, labels = source.table, source.table.mapping, source.table.labels
     assert labels is not None
@@ -24,13 +25,13 @@ def judge_folds(source: Source, settings: Settings, masks: Sequence[np.ndarray])
     binarizers = [slipper.binarize(rows[~out], labels[~out], weights[~out], table.columns, settings, table.source) for out in masks]
     width = max(one.num_bits for one in binarizers)
 
-    def judge(number: int) -> Losses:
+    def evaluate_fold(number: int) -> Losses:
         held_out = masks[number]
         bits = bit_room.widened(bit_room.apply(binarizers[number], rows, settings.precision), width)
         ensemble = slipper.fit(bits, labels, source.weights, ~held_out, settings).fit.ensemble
         training, others = ((bits[chosen], labels[chosen], weights[chosen]) for chosen in (~held_out, held_out))
-        losses = build.losses(slipper_fit.make_rules(ensemble, training, mapping, settings), training, others)
+        losses = build.losses(make_rules("slipper", ensemble, *training[1:], mapping, settings.precision), training, others)
         losses[-1]["support"] = len(monomials.voting(ensemble))
         return losses
 
-    return judge
+    return evaluate_fold

@@ -11,13 +11,12 @@ import numpy as np
 from jboost import drive, plots
 from jboost.base.boosting import Ensemble, Fit
 from jboost.cli import bits as bit_room
-from jboost.cli import fitting, l0, limits, slipper
+from jboost.cli import fitting, limits, slipper
 from jboost.cli.options import Settings
 from jboost.cli.output import GAP, MARGINS, timed
-from jboost.data.table import LabelMapping
-from jboost.report import build, monomials, verdict
+from jboost.cli.votes import make_rules, ones_for_none, scores, voting_part
+from jboost.report import build, verdict
 from jboost.report import slipper as report_room
-from jboost.report.rules import Rule
 
 _NUM_SHOWN = 25
 _REMEDY = "a greater --num-rounds, --rules-for the other class, finer --cuts, or other columns"
@@ -49,17 +48,17 @@ def fit(settings: Settings, say: Any) -> None:
         else:
             with limits.progress("slipper", settings.rounds) as on_step:
                 found = slipper.fit(bits, labels, part.weights, everything, settings, on_step=lambda state, info: on_step(state, ""))
-    ensemble = l0.voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
+    ensemble = voting_part(found.fit.ensemble, binarizer.num_bits, settings.precision)
 
-    training = (bits, labels, _weights(part.weights, len(labels)))
+    training = (bits, labels, ones_for_none(part.weights, len(labels)))
     others = None
     if len(apart):
         held_out = source.rows(apart)
         other_bits = bit_room.apply(binarizer, held_out.table.matrix(numeric, categorical), settings.precision)
-        others = (other_bits, opening.labels[apart], _weights(held_out.weights, len(apart)))
-    losses = build.losses(make_rules(ensemble, training, opening.mapping, settings), training, others)
+        others = (other_bits, opening.labels[apart], ones_for_none(held_out.weights, len(apart)))
+    losses = build.losses(make_rules("slipper", ensemble, *training[1:], opening.mapping, settings.precision), training, others)
     model = report_room.describe(found.fit, ensemble, binarizer, bits, labels, opening.mapping, found.errors)
-    model["verdict"] = verdict.judge(losses[-1]["training"]["rate"], labels, training[2], remedy=_REMEDY)
+    model["verdict"] = verdict.assess(losses[-1]["training"]["rate"], labels, training[2], remedy=_REMEDY)
     fitting.end(
         opening,
         settings,
@@ -79,23 +78,8 @@ def fit(settings: Settings, say: Any) -> None:
     )
 
 
-def make_rules(ensemble: Ensemble, training: tuple[np.ndarray, np.ndarray, np.ndarray], mapping: LabelMapping, settings: Settings) -> list[Rule]:
-    """The larger class and the ensemble, as rules on bits for the table of losses; a score of 0 is a vote for -1, as in `jboost.predict`."""
-    _, labels, weights = training
-    larger = 1 if math.fsum(weights * labels) > 0 else -1
-    size = len(monomials.voting(ensemble))
-    return [
-        Rule("larger class", f"always {mapping.to_text(np.array([larger]))[0]}", lambda bits: np.full(len(bits), larger)),
-        Rule("slipper", f"rules: {size}", lambda bits: np.where(l0.scores(ensemble, bits, settings.precision) > 0, 1, -1)),
-    ]
-
-
-def _weights(weights: np.ndarray | None, size: int) -> np.ndarray:
-    return np.ones(size) if weights is None else weights
-
-
 def _draw(fitted: Fit, ensemble: Ensemble, bits: np.ndarray, labels: np.ndarray, settings: Settings, folder: Path) -> None:
-    margins = labels * l0.scores(ensemble, bits, settings.precision)
+    margins = labels * scores(ensemble, bits, settings.precision)
     total = math.fsum(np.abs(np.asarray(ensemble.votes, np.float64)[:, 0])) or 1.0
     plots.plot_margins(margins / total, path=folder / MARGINS, title="Training margins: slipper")
     rounds = int(fitted.num_rounds)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, labelled, types
+from jboost.base import check, grouping, labelled, types
 from jboost.base.types import Array, Dataset
 
 
@@ -89,22 +89,11 @@ def merge_bits(bits: np.ndarray, labels: np.ndarray, weights: np.ndarray | None)
     ([[1, 0], [0, 1]], [2.0, 1.0])
     """
     is_gap = np.isnan(bits) if bits.dtype.kind == "f" else np.zeros(bits.shape, bool)
-    parts = [np.packbits(bits == 1, axis=1), (labels > 0).astype(np.uint8)[:, None]]
-    if is_gap.any():
-        parts.append(np.packbits(is_gap, axis=1))
-    packed = np.concatenate(parts, axis=1)
-    packed = np.pad(packed, ((0, 0), (0, -packed.shape[1] % 8)))
-    words = np.ascontiguousarray(packed).view(np.uint64)
-    order = np.lexsort(words.T)
-    starts = np.ones(len(order), bool)
-    starts[1:] = np.any(words[order[1:]] != words[order[:-1]], axis=1)
-    group = np.empty(len(order), np.int64)
-    group[order] = np.cumsum(starts) - 1
-    sums = np.bincount(group, weights=np.ones(len(order)) if weights is None else weights, minlength=int(starts.sum()))
-    first = np.full(int(starts.sum()), len(order))
-    np.minimum.at(first, group, np.arange(len(order)))
-    by_place = np.argsort(first)
-    kept = first[by_place]
+    parts = [bits == 1, (labels > 0)[:, None], *([is_gap] if is_gap.any() else [])]
+    groups = grouping.equal_rows(np.concatenate(parts, axis=1))
+    sums = np.bincount(groups.group_of, weights=weights, minlength=len(groups.first)).astype(float)
+    by_place = np.argsort(groups.first)
+    kept = groups.first[by_place]
     features = bits[kept] if is_gap.any() else (bits[kept] == 1).astype(np.uint8)
     return Dataset(features, labels[kept], sums[by_place], np.ones(len(kept), bool))
 

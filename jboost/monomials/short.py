@@ -115,22 +115,30 @@ def _values(covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, ha
     gains = whole.weights + paid
     shared = covers[first] * covers[second]
     size = covers.shape[1]
-    by_sign = []
-    for sign in (1, -1):
+
+    def of_sign(sign: Array) -> tuple[Array, Array, Array]:
+        """What each cover gains and loses, and the rewards that it misses since it has both ends of a pair."""
         own = labels == sign
-        parts = [(covers, jnp.where(own, gains, 0)), (covers, jnp.where(own, 0, whole.weights))]
-        parts.append((shared, jnp.where(labels[first] == sign, whole.rewards, 0)))
-        sums = []
-        for table, amounts in parts:
-            right = amounts[:, None] * table.astype(amounts.dtype) if has_pairs else amounts[:, None]
-            product = integers.product(table.T, right)
-            sums.append(product if has_pairs else product[:, 0])
-        by_sign.append((sums[0], sums[1], sums[2]))
-    gained, kept, missed = (jnp.stack([one[part] for one in by_sign]) for part in range(3))
+        parts = (
+            (covers, jnp.where(own, gains, 0)),
+            (covers, jnp.where(own, 0, whole.weights)),
+            (shared, jnp.where(labels[first] == sign, whole.rewards, 0)),
+        )
+        gained, kept, missed = (_summed(table, amounts, has_pairs=has_pairs) for table, amounts in parts)
+        return gained, kept, missed
+
+    gained, kept, missed = jax.vmap(of_sign)(jnp.array([1, -1], labels.dtype))
     orders = _orders(size, has_pairs=has_pairs)
     prices = jnp.where(whole.costs > jnp.sum(gains), integers.largest(gains.dtype), whole.costs)
     value = gained - kept - missed - prices[jnp.maximum(orders, 0)][None]
     return jnp.where(orders[None] < 0, jnp.iinfo(value.dtype).min, value), gained, kept
+
+
+def _summed(table: Array, amounts: Array, *, has_pairs: bool) -> Array:
+    """Sums of integers [r] over the rows where two columns of a table [r, k] of 0 and 1 are both 1, [k, k]; without pairs where one is, [k]."""
+    if not has_pairs:
+        return integers.product(table.T, amounts[:, None])[:, 0]
+    return integers.product(table.T, amounts[:, None] * table.astype(amounts.dtype))
 
 
 def _orders(size: int, *, has_pairs: bool) -> Array:

@@ -11,7 +11,7 @@ import numpy as np
 _ROUNDING = 1e-6  # of soft margins and, relative, of losses in float32
 
 
-def judge(loss_rate: float, labels: np.ndarray, weights: np.ndarray, *, reasons: Sequence[str] = (), remedy: str) -> dict[str, Any]:
+def assess(loss_rate: float, labels: np.ndarray, weights: np.ndarray, *, reasons: Sequence[str] = (), remedy: str) -> dict[str, Any]:
     """The verdict on a vote, ready for JSON.
 
     Args:
@@ -26,9 +26,9 @@ def judge(loss_rate: float, labels: np.ndarray, weights: np.ndarray, *, reasons:
       says something.
 
     >>> labels, weights = np.array([1, 1, -1, 1]), np.ones(4)
-    >>> judge(0.0, labels, weights, remedy="a greater --nu")
+    >>> assess(0.0, labels, weights, remedy="a greater --nu")
     {'says_something': True, 'constant_loss_rate': 0.25, 'reasons': [], 'remedy': None}
-    >>> lines(judge(0.25, labels, weights, remedy="a greater --nu"))
+    >>> lines(assess(0.25, labels, weights, remedy="a greater --nu"))
     ['verdict     says nothing: it misclassifies 25.00% of the training weight, and the larger class alone 25.00%. Remedy: a greater --nu']
     """
     total = math.fsum(weights)

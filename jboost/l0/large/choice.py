@@ -202,8 +202,11 @@ def _error(dataset: Dataset, held_out: np.ndarray, learner: Monomials, max_rules
     weights, labels = (np.asarray(part)[tested] for part in (dataset.weights, dataset.labels))
     if weights.sum() == 0:
         return np.nan
-    scores = np.asarray(jax.jit(predict_scores)(fitted.ensemble, np.asarray(dataset.features)[tested].astype(np.float32)))
+    scores = np.asarray(_scores(fitted.ensemble, np.asarray(dataset.features)[tested].astype(np.float32)))
     return float(weights[np.where(scores > 0, 1, -1) != labels].sum() / weights.sum())
+
+
+_scores = jax.jit(predict_scores)
 
 
 def _first_of_least(means: np.ndarray, grid: _Grid) -> tuple[int, ...]:

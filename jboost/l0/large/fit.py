@@ -24,6 +24,7 @@ from jboost.l0.pricing import Proof
 from jboost.learners.monomials import Monomial, Monomials
 
 _MOST_ORDER = 3
+_SLOTS_AT_ONCE = 16  # of an ensemble
 
 
 class RelaxedPoint(NamedTuple):
@@ -150,7 +151,7 @@ def _conclude(run: Run, learner: Monomials, rows: np.ndarray, num_rows: int, sta
     table, vote = run.table, run.vote
     dtype = jnp.result_type(float)
     hypotheses = _hypotheses(table, vote.columns)
-    size = max(vote.num_rules, 1)
+    size = max(-(-vote.num_rules // _SLOTS_AT_ONCE), 1) * _SLOTS_AT_ONCE  # few sizes, so that predictions share programs
     coefficients = np.zeros((size, 2))
     coefficients[: vote.num_rules] = vote.coefficients[:, None]
     padded = jax.tree.map(lambda leaf: np.pad(leaf, [(0, size - len(leaf))] + [(0, 0)] * (leaf.ndim - 1), constant_values=1), hypotheses)

@@ -45,8 +45,8 @@ def find(covered: np.ndarray, positive: np.ndarray, negative: np.ndarray, weight
 def spread(patterns: Patterns, capacity: np.ndarray, first: np.ndarray, second: np.ndarray, duals: np.ndarray) -> RowCuts:
     """Duals of cuts between patterns as duals between rows, none of which takes more than its capacity.
 
-    The rows of a pattern stand on a line, each as long as its capacity, and so do the cuts of the
-    pattern, each as long as its dual. A cut pairs the piece of one line with the piece of the other.
+    The capacities of the rows of a pattern are consecutive intervals, and so are the duals of its cuts, from the same start. A cut has one
+    interval among the rows of either of its patterns; their rows are paired in order, by the lengths in which the intervals agree.
 
     Args:
       patterns: of m rows.

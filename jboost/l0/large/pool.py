@@ -44,7 +44,7 @@ class Pool:
         costs[self.is_used] = self.table.costs[self.monomials[self.is_used]]
         return costs
 
-    def known(self, row: int) -> np.ndarray:
+    def held(self, row: int) -> np.ndarray:
         """The monomials that are held with sign +1 (row 0) or -1 (row 1)."""
         return self.monomials[self.is_used & (self.signs == (1, -1)[row])]
 
@@ -52,7 +52,7 @@ class Pool:
         """Those of slots [k]."""
         return Columns(self.monomials[slots], self.signs[slots])
 
-    def on(self, table: Table, capacity: int) -> Pool:
+    def extended_to(self, table: Table, capacity: int) -> Pool:
         """The columns of the largest coefficients on more rows, as many as there is capacity for."""
         other = Pool(table, capacity)
         slots = np.flatnonzero(self.is_used)
@@ -165,7 +165,7 @@ def pool_convexity(pool: Pool, prices: Prices) -> float:
     table = pool.table
     alpha = table.constant_cost - prices.of_constants
     for row in (0, 1):
-        held = pool.known(row)
+        held = pool.held(row)
         if len(held):
             rest = table.costs[held] - prices.rewards[row, held] - prices.edges[row, held]
             alpha = min(alpha, float(rest.min()))
@@ -177,7 +177,7 @@ def most_promising(pool: Pool, reduced: np.ndarray, per_sign: int) -> Columns:
     places, signs, values = [], [], []
     for row, sign in enumerate((1, -1)):
         values_of_sign = reduced[row].copy()
-        values_of_sign[pool.known(row)] = np.inf
+        values_of_sign[pool.held(row)] = np.inf
         count = min(per_sign, len(values_of_sign))
         best = np.argpartition(values_of_sign, count - 1)[:count] if count else np.zeros(0, int)
         best = best[values_of_sign[best] < -_LEAST_REDUCED]

@@ -3,8 +3,8 @@
 The dual of Goldberg and Eckstein 2009, (18): any w, v >= 0 with (1 + rho) w_i + sum of v over the cuts
 of i <= weight_i, and alpha with alpha + g_u + s_u <= c_u and s_u <= c_u for every u, prove
 rho sum w + sum v + alpha. g_u is the edge of u under w, s_u the sum of v over the cuts that it serves.
-Where columns violate this, v shrinks on the cuts that they serve, each by as much as the most violated
-one of its columns asks for: no other s_u grows by that.
+Where a column violates this, v is reduced on the cuts that it serves: each v is multiplied by the least factor that one of its
+columns requires. No s_u grows by that.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def prove(table: Table, duals: Duals, prices: Prices) -> Proven:
 
 
 def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray) -> np.ndarray:
-    """What is left of the dual of each cut [K], so that no monomial is rewarded with more than `allowed` [2, n]."""
+    """The factor of the dual of each cut [K] with which no monomial is rewarded with more than `allowed` [2, n]."""
     shares = np.ones(len(duals.cuts.weights))
     for row in (0, 1):
         members, inside, outside = _of_sign(table, duals, row)
@@ -149,7 +149,7 @@ def _shares(table: Table, duals: Duals, rewards: np.ndarray, allowed: np.ndarray
         each, rest = order[:most], order[most:]
         served = _served(table, inside, outside, violated[each])
         least = np.min(np.where(served, kept[each], 1.0), axis=1)
-        if len(rest):  # less violated ones: all duals shrink alike, as the most violated of them asks for
+        if len(rest):  # less violated ones: all duals are reduced alike, by the factor that the most violated of them requires
             least = np.minimum(least, kept[rest[0]])
         shares[members] = np.minimum(shares[members], least)
     return shares * (1 - _CAUTION)

@@ -93,7 +93,7 @@ def step(state: Relaxation, *, capacity: int, per_sign: int) -> int:
     before = state.gap
     grouped = _patterns(state)
     value = _solve_master(state, grouped, capacity)
-    above, point, violated = feasible_point(state.table, mixture(state), is_either=state.is_either)
+    above, point, violated = feasible_point(state.table, master_point(state), is_either=state.is_either)
     if above < state.upper_bound:
         state.upper_bound, state.point = above, point
     num_new = state.cuts.enter(violated, capacity, len(state.table.labels))
@@ -247,7 +247,7 @@ def _size(number: int) -> int:
     return max(64, next(size for size in (power * 5 // 8, power * 3 // 4, power * 7 // 8, power) if size >= number))
 
 
-class Mixture(NamedTuple):
+class MasterPoint(NamedTuple):
     """Columns with lambda and mu, and slacks to begin with."""
 
     columns: Columns  # [a]
@@ -258,22 +258,24 @@ class Mixture(NamedTuple):
     slacks: np.ndarray  # [m]
 
 
-def mixture(state: Relaxation) -> Mixture:
+def master_point(state: Relaxation) -> MasterPoint:
     """The point of the last master, columns of the largest mu first."""
     held = state.pool
     slots = np.flatnonzero(held.is_used & (held.selected > _USED))
     slots = slots[np.argsort(-held.selected[slots], kind="stable")]
-    return Mixture(held.columns(slots), held.covered[:, slots], held.coefficients[slots], held.coefficients[-2:], held.selected[slots], state.slacks)
+    return MasterPoint(
+        held.columns(slots), held.covered[:, slots], held.coefficients[slots], held.coefficients[-2:], held.selected[slots], state.slacks
+    )
 
 
-def on_all_rows(table: Table, given: Mixture) -> Mixture:
-    """A mixture of some rows on those of a table, with no slacks to begin with."""
+def on_all_rows(table: Table, given: MasterPoint) -> MasterPoint:
+    """A point of the master over some rows, on the rows of a table, with no slacks to begin with."""
     return given._replace(covered=table.covers(given.columns.monomials), slacks=np.zeros(len(table.labels)))
 
 
-def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[float, PrimalPoint, Violated]:
-    """A point of the relaxation next to a mixture, and its value; and the pairs that the slacks of the mixture violate."""
-    given, sides = _as_few_as_a_pass_takes(table, given)
+def feasible_point(table: Table, given: MasterPoint, *, is_either: bool) -> tuple[float, PrimalPoint, Violated]:
+    """A point of the relaxation next to that of a master, and its value; and the pairs that the slacks of that point violate."""
+    given, sides = _limit_columns(table, given)
     columns = given.columns
     total = given.coefficients.sum() + given.constants.sum()
     shares, constants = given.coefficients / total, given.constants / total
@@ -282,13 +284,13 @@ def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[fl
     for side, sign in zip(sides, (1, -1), strict=True):
         scores = sign * (side.covered @ (shares * columns.signs) + constants[0] - constants[1])
         needs = np.clip((table.margin - scores + _CAUTION) / (1 + table.margin), 0, None)
-        side, least = _led_by_least(side, given.slacks)
+        side, least = _represented_by_least(side, given.slacks)
         lowest = np.maximum(least, needs)
         lowest = np.where(lowest < _GIVEN_UP, lowest, np.maximum(lowest, 1))
         weights = np.bincount(side.group_of, weights=table.weights[side.members], minlength=len(side.rows))
         classes.append(_Class(side, needs, lowest, weights))
-    pairs = separation.Pairs(_kept(classes[0]).side, _kept(classes[1]).side, columns.signs, selected, is_either)
-    slacks, violated = _meet_all_cuts(pairs, classes)
+    pairs = separation.Pairs(_open_groups(classes[0]).side, _open_groups(classes[1]).side, columns.signs, selected, is_either)
+    slacks, violated = _satisfy_all_cuts(pairs, classes)
     value = sum(float(one.weights @ part) for one, part in zip(classes, slacks, strict=True))
     value += float(table.costs[columns.monomials] @ selected) + table.constant_cost * float(constants.sum())
     by_row = np.zeros(len(table.labels))
@@ -297,15 +299,15 @@ def feasible_point(table: Table, given: Mixture, *, is_either: bool) -> tuple[fl
     return value * (1 + _CAUTION), PrimalPoint(columns, shares, constants, selected, by_row), violated
 
 
-def _led_by_least(side: separation.Side, slacks: np.ndarray) -> tuple[separation.Side, np.ndarray]:
-    """The groups, each shown by its row of the least slack, whose cuts are violated most; and the least slacks [g]."""
+def _represented_by_least(side: separation.Side, slacks: np.ndarray) -> tuple[separation.Side, np.ndarray]:
+    """The groups, each represented by its row of least slack, whose cuts are violated most; and the least slacks [g]."""
     own = slacks[side.members]
     order = np.lexsort((own, side.group_of))
     first = order[np.searchsorted(side.group_of[order], np.arange(len(side.rows)))]
     return side._replace(rows=side.members[first]), own[first]
 
 
-def _as_few_as_a_pass_takes(table: Table, given: Mixture) -> tuple[Mixture, tuple[separation.Side, separation.Side]]:
+def _limit_columns(table: Table, given: MasterPoint) -> tuple[MasterPoint, tuple[separation.Side, separation.Side]]:
     """The columns of the largest mu, as many as a pass over all pairs allows, and the groups that they make of the rows."""
     positive, negative = np.flatnonzero(table.labels > 0), np.flatnonzero(table.labels < 0)
     size = len(given.selected)
@@ -325,48 +327,48 @@ class _Class(NamedTuple):
     """The groups of one class, and slacks of theirs."""
 
     side: separation.Side
-    needs: np.ndarray  # [g] what the margins want
+    needs: np.ndarray  # [g] what the margins require
     lowest: np.ndarray  # [g] at least that, and those of the master
     weights: np.ndarray  # [g]
 
     @property
-    def counts(self) -> np.ndarray:
+    def is_open(self) -> np.ndarray:
         """The groups whose cuts are not met by their own slack, [g] bool."""
         return self.lowest < _GIVEN_UP
 
 
-def _kept(one: _Class) -> _Class:
+def _open_groups(one: _Class) -> _Class:
     """Without the groups that meet all their cuts by their own slack; what is not asked of a pass stays as it was."""
-    kept = one.counts
+    kept = one.is_open
     side = one.side._replace(covered=one.side.covered[kept], rows=one.side.rows[kept])
     return _Class(side, one.needs[kept], one.lowest[kept], one.weights[kept])
 
 
-def _meet_all_cuts(pairs: separation.Pairs, classes: list[_Class]) -> tuple[list[np.ndarray], Violated]:
+def _satisfy_all_cuts(pairs: separation.Pairs, classes: list[_Class]) -> tuple[list[np.ndarray], Violated]:
     """Slacks of the groups of both classes that meet all cuts, the cheapest of a few ways; and the pairs violated by the lowest.
 
     One class raises its slacks to what the other one leaves; or both share what is missing, and then each
     in turn goes down as far as the other one allows.
     """
-    kept = [_kept(one) for one in classes]
+    kept = [_open_groups(one) for one in classes]
     needs, lowest, weights = ([getattr(one, name) for one in kept] for name in ("needs", "lowest", "weights"))
-    seen = separation.look(pairs, *lowest)
-    wants = [seen.of_positive, seen.of_negative]
+    seen = separation.separate(pairs, *lowest)
+    required = [seen.of_positive, seen.of_negative]
     ways = [
-        [np.maximum(needs[0], wants[0]), lowest[1]],
-        [lowest[0], np.maximum(needs[1], wants[1])],
-        [low + 0.5 * np.maximum(want - low, 0) for low, want in zip(lowest, wants, strict=True)],
+        [np.maximum(needs[0], required[0]), lowest[1]],
+        [lowest[0], np.maximum(needs[1], required[1])],
+        [low + 0.5 * np.maximum(least - low, 0) for low, least in zip(lowest, required, strict=True)],
     ]
     if separation.num_products(pairs) <= _CHEAP_PASS:
         half = ways[2]
-        first = np.maximum(needs[0], separation.wants(pairs, *half)[0])
-        second = np.maximum(needs[1], separation.wants(pairs, first, half[1])[1])
+        first = np.maximum(needs[0], separation.required_slacks(pairs, *half)[0])
+        second = np.maximum(needs[1], separation.required_slacks(pairs, first, half[1])[1])
         ways.append([first, second])
     prices = [sum(float(weight @ part) for weight, part in zip(weights, way, strict=True)) for way in ways]
     best = ways[int(np.argmin(prices))]
     whole = [one.lowest.copy() for one in classes]
     for one, slacks, part in zip(classes, whole, best, strict=True):
-        slacks[one.counts] = part
+        slacks[one.is_open] = part
     return whole, seen.violated
 
 

@@ -1,4 +1,7 @@
-"""The loop of a fit: a first vote, rounds on relaxations of more and more rows, and better votes in a part of the time."""
+"""The loop of a fit: a first vote, rounds on relaxations of more and more rows, and better votes in a part of the time.
+
+Numbers of equations are those of Goldberg and Eckstein 2009: (18) is the relaxation, (15) the problem with errors and rules counted whole.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from jboost.monomials import products
 
 _ROWS_OF_RULES = 1 << 16  # from which rules of the first vote are found; votes are refitted on all rows
 _MOST_FIRST_RULES = 24  # of a first vote, where the number of rules is not limited
-_VAIN_RULES = 4  # rules in a row that do not better the first vote, after which it ends
+_RULES_WITHOUT_GAIN = 4  # in a row, after which the first vote is complete
 _ENOUGH_OF_A_PART = 0.1  # gap over a part of the rows from which it goes on with more rows
 _CUTS, _CUTS_OF_MANY_ROWS, _MANY_ROWS = 2048, 4096, 8192
 _SHARE_ENTERING = 8  # of the capacity, the columns of a sign that enter in a round
@@ -41,7 +44,7 @@ _MOST_REFINED = 3  # passes over the rules of the first vote
 
 
 class Info(NamedTuple):
-    """What a watcher sees after each step."""
+    """What `on_step` is called with after each step."""
 
     phase: str  # "vote", "relaxation" or "integer"
     num_rounds: int
@@ -74,7 +77,7 @@ class Clock:
 
 
 class Run:
-    """One fit: the best vote, the relaxations, and what the watcher says."""
+    """One fit: the best vote so far, and the relaxations."""
 
     def __init__(
         self,
@@ -88,7 +91,7 @@ class Run:
     ) -> None:
         self.table = table
         self.search = search
-        self.most = search.max_hypotheses
+        self.max_rules = search.max_hypotheses
         self.tolerance = tolerance
         self.max_rounds = max_rounds
         self.max_cuts = max_cuts
@@ -102,14 +105,14 @@ class Run:
         self.point: PrimalPoint | None = None  # that attains it
         self.trace: list[tuple[float, float]] = []
         self.compiling: dict[str, futures.Future[None]] = {}
-        self.is_stopped = False  # by the watcher
+        self.is_stopped = False  # by `on_step`
         self.last_step, self.last_rows = 0.0, 0  # seconds of the last round, and its rows
         self.spent_on_votes = 0.0
         self.spent_on_bounds = 0.0  # over all rows, from points of a part
 
     @property
     def goes_on(self) -> bool:
-        """Whether neither the watcher nor the clock ends the fit."""
+        """Whether neither `on_step` nor the time limit ends the fit."""
         return not self.is_stopped and self.clock.left > 0
 
     def begin_compiling(self, threads: futures.Executor, max_columns: int) -> None:
@@ -121,7 +124,7 @@ class Run:
         if size is not None and len(self.table.costs):
             self.compiling["master"] = threads.submit(relax.warm_up, size, capacity, self._num_cuts(len(stage.labels)))
         if len(self.table.costs):
-            self.compiling["votes"] = threads.submit(votes.warm_up, len(self.table.labels), self.most)
+            self.compiling["votes"] = threads.submit(votes.warm_up, len(self.table.labels), self.max_rules)
 
     def _compiled(self, name: str) -> None:
         """Waits for a program that is being compiled."""
@@ -131,8 +134,8 @@ class Run:
     def _num_cuts(self, num_rows: int) -> int:
         return self.max_cuts or (_CUTS if num_rows <= _MANY_ROWS else _CUTS_OF_MANY_ROWS)
 
-    def tell(self, phase: str) -> None:
-        """Shows where the fit stands, and notes whether the watcher ends it."""
+    def report(self, phase: str) -> None:
+        """Calls `on_step`, which may end the fit."""
         relaxation = self.first
         held = None if relaxation is None else relaxation.pool
         info = Info(
@@ -149,40 +152,40 @@ class Run:
         )
         self.is_stopped |= not loops.goes_on(self.on_step, None, info)
 
-    def take(self, vote: Vote) -> bool:
+    def keep_if_better(self, vote: Vote) -> bool:
         """Keeps the better vote; whether it is the new one."""
-        if vote.loss < self.vote.loss and (self.most is None or vote.num_rules <= self.most):
+        if vote.loss < self.vote.loss and (self.max_rules is None or vote.num_rules <= self.max_rules):
             self.vote = vote
             return True
         return False
 
     def find_first_vote(self) -> None:
-        """Rules one by one, while they better the vote; then some in place of others."""
+        """Rules one by one, while they improve the vote; then each is exchanged for a better one, if there is one."""
         part = proof.first_rows(self.table, _ROWS_OF_RULES)
-        vain, best = 0, self.rules
-        size = min(_MOST_FIRST_RULES if self.most is None else self.most, int((self.table.costs < np.inf).sum()))
-        while self.goes_on and len(self.rules.columns) < size and vain < _VAIN_RULES:
+        num_without_gain, best = 0, self.rules
+        size = min(_MOST_FIRST_RULES if self.max_rules is None else self.max_rules, int((self.table.costs < np.inf).sum()))
+        while self.goes_on and len(self.rules.columns) < size and num_without_gain < _RULES_WITHOUT_GAIN:
             self.rules = greedy.extend(part, self.rules)
-            is_better = self.take(votes.of_rules(self.table, self.rules, self.most))
-            vain = 0 if is_better else vain + 1
+            is_better = self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
+            num_without_gain = 0 if is_better else num_without_gain + 1
             best = self.rules if is_better else best
-            self.tell("vote")
-        self.rules = best if self.most is None else self.rules
+            self.report("vote")
+        self.rules = best if self.max_rules is None else self.rules
         self._refine_rules(part)
         if len(part.labels) < len(self.table.labels):
             self.rules = greedy.refit(self.table, self.rules)
-            self.take(votes.of_rules(self.table, self.rules, self.most))
+            self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
 
     def _refine_rules(self, part: Table) -> None:
-        """Each rule in turn for the best one in its place, as long as that pays and a tenth of the time allows."""
+        """Exchanges each rule for the best one in its place, while that lowers the loss and less than a tenth of the time is spent."""
         for _ in range(_MOST_REFINED):
             before = self.rules.loss
             for _ in range(len(self.rules.columns)):  # the first one goes, and its successor comes last
                 if not self.goes_on or self.clock.elapsed > _RESERVED * self.clock.limit:
                     return
                 self.rules = greedy.exchange(part, self.rules, 0)
-                self.take(votes.of_rules(self.table, self.rules, self.most))
-                self.tell("vote")
+                self.keep_if_better(votes.of_rules(self.table, self.rules, self.max_rules))
+                self.report("vote")
             if self.rules.loss >= before:
                 return
 
@@ -195,7 +198,7 @@ class Run:
             if self.first is None:
                 self.first = relax.begin(part, _begin_pool(part, self.vote, self.rules, capacity), is_either=False)
             else:
-                self.first = relax.extended(self.first, part, self.first.pool.on(part, capacity))
+                self.first = relax.extended(self.first, part, self.first.pool.extended_to(part, capacity))
             status = self._rounds(self.first, "relaxation")
             self._prove_of_votes(self.first)
             if self.first.num_rounds:
@@ -236,8 +239,8 @@ class Run:
                 self.trace.append((relaxation.lower_bound, self.upper_bound))
             last = self.last_step = self.clock.elapsed - begin
             self.last_rows = num_rows
-            self.take_from_point(relaxation)
-            self.tell(phase)
+            self.improve_vote_for_a_while(relaxation)
+            self.report(phase)
             if phase == "integer" and self._votes_are_proven():
                 break
             idle = 0 if relaxation.gap < before or num_new else idle + 1
@@ -253,7 +256,7 @@ class Run:
         if is_whole and relaxation.point is not None:
             above, point = relaxation.upper_bound, relaxation.point
         else:
-            given = relax.on_all_rows(self.table, relax.mixture(relaxation))
+            given = relax.on_all_rows(self.table, relax.master_point(relaxation))
             above, point, _ = relax.feasible_point(self.table, given, is_either=False)
         if above < self.upper_bound:
             self.upper_bound, self.point = above, point
@@ -264,7 +267,7 @@ class Run:
         lower = 0.0 if self.second is None else self.second.lower_bound
         return self.vote.loss - lower <= self.tolerance * max(self.vote.loss, 1.0)
 
-    def take_from_point(self, relaxation: Relaxation) -> None:
+    def improve_vote_for_a_while(self, relaxation: Relaxation) -> None:
         """A better vote from the columns of the relaxation, in a part of the time."""
         budget = _SHARE_OF_VOTES * self.clock.elapsed - self.spent_on_votes
         is_compiled = "votes" not in self.compiling or self.compiling["votes"].done()
@@ -285,8 +288,8 @@ class Run:
         for start in [starts[0], *others]:
             loss = np.inf
             while self.goes_on and self.clock.elapsed - since < seconds:
-                found, start = votes.improve(problem, start, self.most)
-                self.take(found)
+                found, start = votes.improve(problem, start, self.max_rules)
+                self.keep_if_better(found)
                 if found.loss >= loss:
                     break
                 loss = found.loss

@@ -1,6 +1,6 @@
 """Which pair cuts a point violates most, and the slacks that meet all of them, without one number per pair of rows in memory.
 
-Rows of one class that agree on all columns in use form a group: they need the same slack. Pairs of
+Rows of one class that agree on all columns in use form a group: the same slack serves all of them. Pairs of
 groups are worked through in blocks. Each block gives, for each group, the largest of
 1 - (sum of mu over the hypotheses that tell the pair apart) - (slack of the other one), and a few of
 the pairs that are violated most.
@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import numerics
+from jboost.base import grouping, numerics
 from jboost.base.types import Array
 
 _ENTRIES = 1 << 21  # pairs of a block
@@ -53,33 +53,18 @@ class Violated(NamedTuple):
     amounts: np.ndarray  # [k]
 
 
-class Pass(NamedTuple):
+class Separation(NamedTuple):
     """What one pass over all pairs finds."""
 
-    of_positive: np.ndarray  # [g+] the slack that the cuts of each positive group want
+    of_positive: np.ndarray  # [g+] the slack that the cuts of each positive group require
     of_negative: np.ndarray  # [g-]
     violated: Violated
 
 
 def group(covered: np.ndarray, rows: np.ndarray) -> Side:
     """Groups of rows [r] with equal entries of covered [r, A]."""
-    words = np.packbits(covered, axis=1)
-    words = np.ascontiguousarray(np.pad(words, ((0, 0), (0, -words.shape[1] % 8 or (8 if not words.shape[1] else 0)))))
-    keys = words.view(np.uint64)
-    order, starts = _sorted_groups(keys)
-    group_of = np.empty(len(rows), np.int64)
-    group_of[order] = np.cumsum(starts) - 1
-    first = order[starts]
-    return Side(covered[first], rows[first], group_of, rows)
-
-
-def _sorted_groups(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """An order in which equal rows [r, words] are neighbours, and where groups start in it."""
-    order = np.lexsort(keys.T)
-    ordered = keys[order]
-    starts = np.ones(len(order), bool)
-    starts[1:] = np.any(ordered[1:] != ordered[:-1], axis=1)
-    return order, starts
+    groups = grouping.equal_rows(covered)
+    return Side(covered[groups.first], rows[groups.first], groups.group_of, rows)
 
 
 def num_products(pairs: Pairs) -> int:
@@ -87,23 +72,23 @@ def num_products(pairs: Pairs) -> int:
     return 2 * len(pairs.positive.rows) * len(pairs.negative.rows) * max(len(pairs.selected), 1)
 
 
-def look(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> Pass:
+def separate(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> Separation:
     """One pass over all pairs of groups, with slacks [g+] and [g-]."""
-    answers = list(_by_blocks(_look_at_block, pairs, slacks_positive, slacks_negative))
-    wants = _joined([(own, other) for own, other, *_ in answers], pairs)
+    answers = list(_by_blocks(_separate_block, pairs, slacks_positive, slacks_negative))
+    required = _joined([(own, other) for own, other, *_ in answers], pairs)
     nothing = np.zeros(0, np.int32)
     found = [_rows_of(pairs, best, begin) for (_, _, *best), begin in zip(answers, _begins(pairs), strict=True)]
     found = found or [Violated(nothing, nothing, np.zeros(0))]
-    return Pass(*wants, Violated(*(np.concatenate(parts) for parts in zip(*found, strict=True))))
+    return Separation(*required, Violated(*(np.concatenate(parts) for parts in zip(*found, strict=True))))
 
 
-def wants(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The slacks [g+] and [g-] that the cuts want, of `look`, without a search for violated pairs."""
-    return _joined([(own, other) for own, other in _by_blocks(_wants_of_block, pairs, slacks_positive, slacks_negative)], pairs)
+def required_slacks(pairs: Pairs, slacks_positive: np.ndarray, slacks_negative: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The slacks [g+] and [g-] that the cuts require, as of `separate`, without a search for violated pairs."""
+    return _joined([(own, other) for own, other in _by_blocks(_required_in_block, pairs, slacks_positive, slacks_negative)], pairs)
 
 
 def _joined(parts: list[tuple[np.ndarray, np.ndarray]], pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """What all blocks want, and a little more: a sum below 1 of A terms misses by at most (A + 2) eps, at the highest precision of products."""
+    """The slacks that the cuts of all blocks require, and a little more: a sum below 1 of A terms misses by at most (A + 2) eps."""
     num_positive, num_negative = len(pairs.positive.rows), len(pairs.negative.rows)
     if not parts:
         return np.zeros(num_positive), np.zeros(num_negative)
@@ -170,7 +155,7 @@ def _rows_of(pairs: Pairs, best: Sequence[np.ndarray], begin: int) -> Violated:
 
 
 def _power(number: int) -> int:
-    """A size with few others: what is compiled depends on it."""
+    """The next power of two: programs are compiled for each size."""
     return max(_LEAST_SIZE, 1 << (number - 1).bit_length())
 
 
@@ -191,19 +176,19 @@ def _sums(own: Array, other: Array, selected: Array, is_either: bool) -> Array:
 
 
 @functools.partial(jax.jit, static_argnames=("is_either",))
-def _wants_of_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
-    """What the cuts of [b] positive and [n] negative groups want."""
+def _required_in_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
+    """What the cuts of [b] positive and [n] negative groups require."""
     missing = 1 - jnp.min(_sums(own, other, selected, is_either), axis=0)
     return jnp.max(missing - other_slacks[None, :], axis=1), jnp.max(missing - own_slacks[:, None], axis=0)
 
 
 @functools.partial(jax.jit, static_argnames=("is_either",))
-def _look_at_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
-    """What the cuts of [b] positive and [n] negative groups want, and those violated most."""
+def _separate_block(own: Array, own_slacks: Array, other: Array, other_slacks: Array, selected: Array, *, is_either: bool) -> tuple[Array, ...]:
+    """What the cuts of [b] positive and [n] negative groups require, and those violated most."""
     sums = _sums(own, other, selected, is_either)
     missing = 1 - jnp.min(sums, axis=0)
-    own_wants = jnp.max(missing - other_slacks[None, :], axis=1)
-    other_wants = jnp.max(missing - own_slacks[:, None], axis=0)
+    own_required = jnp.max(missing - other_slacks[None, :], axis=1)
+    other_required = jnp.max(missing - own_slacks[:, None], axis=0)
     violations = 1 - sums - own_slacks[None, :, None] - other_slacks[None, None, :]
     count, num_own, num_other = violations.shape
     by_bucket = violations.reshape(count, num_own, _NUM_BUCKETS, -1)
@@ -211,4 +196,4 @@ def _look_at_block(own: Array, own_slacks: Array, other: Array, other_slacks: Ar
     places = jnp.argmax(by_bucket, axis=3) + buckets * (num_other // _NUM_BUCKETS)
     of_others = jnp.swapaxes(violations, 1, 2).reshape(count, num_other, _NUM_BUCKETS, -1)
     places_of_others = jnp.argmax(of_others, axis=3) + buckets * (num_own // _NUM_BUCKETS)
-    return own_wants, other_wants, jnp.max(by_bucket, axis=3), places, jnp.max(of_others, axis=3), places_of_others
+    return own_required, other_required, jnp.max(by_bucket, axis=3), places, jnp.max(of_others, axis=3), places_of_others
