@@ -17,7 +17,7 @@ import threadpoolctl
 
 import jboost
 from jboost import cli, drive, files
-from jboost.cli import devices, options, programs, solve
+from jboost.cli import devices, options, programs, resolution, solve
 from jboost.cli import evaluate as evaluate_room
 from jboost.cli.inputs import Examples
 from jboost.data import classifiers
@@ -155,7 +155,7 @@ def test_trained_classifiers_with_gaps_text_and_a_holdout(run, data, frame, tmp_
 @pytest.mark.parametrize(("size", "choices"), [(ROWS, {}), slow(ROWS * 3 // 4, {"precision": "float32", "tie_break": "none", "fat": "flipped"})])
 def test_nothing_loses_less_than_the_optimal_combination(size, choices):
     """Rounded points with ties, integer and real weights; float32 points are compared as they were solved."""
-    settings = options.resolve({"data": "sklearn:wine"} | choices, {})
+    settings = resolution.resolve({"data": "sklearn:wine"} | choices, {})
     solver, _ = solve.compile_solver(size, settings)
     for seed in range(6):
         generator = np.random.default_rng(seed)
@@ -188,7 +188,7 @@ def test_evaluate_shows_mean_and_error(run, data):
 
 
 def test_evaluate_stops_when_told(frame, data):
-    settings = options.resolve({"data": str(data), "label": "ill", "scores": ("a", "b")}, {})
+    settings = resolution.resolve({"data": str(data), "label": "ill", "scores": ("a", "b")}, {})
     with devices.restored():
         source = evaluate_room.inputs.read_source(settings)
     masks = evaluate_room.inputs.hold_out_masks(source.table.labels, settings)
@@ -254,15 +254,15 @@ def test_flags_override_the_configuration(run, data, tmp_path):
 def test_every_option_is_in_the_quickstart(run):
     path = ROOT / "configs" / "quickstart.toml"
     content = path.read_text(encoding="utf-8")
-    values = options.read_config(path)
+    values = resolution.read_config(path)
     for option in options.OPTIONS:
         assert f"\n{option.name} = " in content or f"\n# {option.name} = " in content, option.name
         if option.name in values and option.name not in ("data", "method", "cuts", "quantiles", "min_separation", "rounds", "overwrite"):
             default = list(option.default) if isinstance(option.default, tuple) else option.default
             assert values[option.name] == default, option.name
-    assert options.resolve(values, {}).method == "l0"
-    pair = options.read_config(ROOT / "configs" / "pair.toml")
-    assert options.resolve(pair, {}).classifiers == ["lda", "naive-bayes"]
+    assert resolution.resolve(values, {}).method == "l0"
+    pair = resolution.read_config(ROOT / "configs" / "pair.toml")
+    assert resolution.resolve(pair, {}).classifiers == ["lda", "naive-bayes"]
     assert all(value == values.get(key, value) for key, value in pair.items() if key != "method")
     code, _, err = run("fit", "--config", path, "--folds", "one")
     assert code == 2
@@ -272,7 +272,7 @@ def test_every_option_is_in_the_quickstart(run):
 def test_score_columns_example(run, tmp_path, frame):
     path = ROOT / "configs" / "score-columns.toml"
     values = tomllib.loads(path.read_text(encoding="utf-8"))
-    assert options.read_config(path)["data"] == str(path.parent / "scores.csv")
+    assert resolution.read_config(path)["data"] == str(path.parent / "scores.csv")
     frame.rename({"a": "model_a", "b": "model_b", "ill": "label"}).write_csv(tmp_path / values["data"])
     (tmp_path / "job.toml").write_bytes(path.read_bytes())
     code, _, err = run("fit", "--config", "job.toml", "--holdout", "0")
@@ -310,9 +310,9 @@ def test_bad_configurations(run, data, tmp_path, values, message):
 
 def test_a_flag_for_embedded_data_displaces_the_label():
     values = {"data": "sklearn:wine", "label": "ill"}
-    assert options.resolve(values, {"data": True}).label is None
+    assert resolution.resolve(values, {"data": True}).label is None
     with pytest.raises(ValueError, match="brings its labels"):
-        options.resolve(values, {"data": True, "label": True})
+        resolution.resolve(values, {"data": True, "label": True})
 
 
 @pytest.mark.parametrize(("content", "message"), [(None, "there is no such configuration file"), (b"a = [", "not readable as TOML")])

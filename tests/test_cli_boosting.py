@@ -11,7 +11,7 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import boost_evaluate, boost_fit, devices, inputs, nu_choice, options
+from jboost.cli import boost_evaluate, boost_fit, devices, inputs, nu_choice, options, resolution
 from jboost.data import binarization
 from jboost.data.table import Table
 from jboost.report import boosting
@@ -137,7 +137,7 @@ def test_several_nus_are_chosen_among_with_one_compilation(run, compilations, me
 
 
 def settings_of(**values):
-    return options.resolve({"data": "data.csv", "label": "ill", "weights": "cost", "rounds": 4, "precision": "float32"} | values, {})
+    return resolution.resolve({"data": "data.csv", "label": "ill", "weights": "cost", "rounds": 4, "precision": "float32"} | values, {})
 
 
 @pytest.mark.slow
@@ -374,9 +374,9 @@ def test_a_configuration_keeps_what_other_methods_take(run, tmp_path):
     assert (code, err) == (0, "")
     settings = read_report()["settings"]
     assert (settings["nu"], settings["rounds"], settings["classifiers"]) == ([0.3], 4, None)
-    values = options.read_config("job.toml")
-    assert options.resolve(values, {}).classifiers == ["lda", "tree"]
-    assert options.resolve(values | {"method": "adaboost"}, {}).nu == ("cv",)
+    values = resolution.read_config("job.toml")
+    assert resolution.resolve(values, {}).classifiers == ["lda", "tree"]
+    assert resolution.resolve(values | {"method": "adaboost"}, {}).nu == ("cv",)
 
 
 # --- what it refuses -------------------------------------------------------------------------------------------------------

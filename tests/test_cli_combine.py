@@ -10,7 +10,7 @@ import pytest
 
 import jboost
 from jboost import cli
-from jboost.cli import options
+from jboost.cli import resolution
 from jboost.cli.combine import split_lists
 
 ROOT = Path(__file__).parents[1]
@@ -99,8 +99,8 @@ def test_lists_are_split():
 
 
 def test_a_pair_of_three_is_a_combination():
-    assert options.resolve({"data": "sklearn:wine", "method": "pair", "classifiers": ("lda", "qda", "svm")}, {}).method == "combine"
-    assert options.resolve({"data": "sklearn:wine", "method": "pair", "classifiers": ("lda", "qda")}, {}).method == "pair"
+    assert resolution.resolve({"data": "sklearn:wine", "method": "pair", "classifiers": ("lda", "qda", "svm")}, {}).method == "combine"
+    assert resolution.resolve({"data": "sklearn:wine", "method": "pair", "classifiers": ("lda", "qda")}, {}).method == "pair"
 
 
 @pytest.mark.slow
@@ -112,11 +112,11 @@ def test_the_optimum_of_three_columns(run, tmp_path):
 
 
 def test_configuration():
-    values = options.read_config(ROOT / "configs" / "combine.toml")
-    settings = options.resolve(values, {})
+    values = resolution.read_config(ROOT / "configs" / "combine.toml")
+    settings = resolution.resolve(values, {})
     assert settings.method == "combine"
     assert len(settings.classifiers) == 7
-    assert options.resolve({"data": "sklearn:wine", "method": "combine"}, {}).classifiers == ("lda", "naive-bayes", "forest", "knn", "svm")
+    assert resolution.resolve({"data": "sklearn:wine", "method": "combine"}, {}).classifiers == ("lda", "naive-bayes", "forest", "knn", "svm")
 
 
 @pytest.mark.slow

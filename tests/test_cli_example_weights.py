@@ -13,7 +13,7 @@ import pytest
 import jboost
 from jboost import cli, example_weights, files
 from jboost.cli import example_weights as room
-from jboost.cli import options
+from jboost.cli import resolution
 from jboost.cli.inputs import Examples
 from jboost.report import example_weights as report_room
 
@@ -113,7 +113,7 @@ def test_errors_are_one_line(folder, arguments, message):
 
 
 def settings_of(**values):
-    return options.resolve({"data": "data.csv", "label": "class", "method": "example-weights"} | values, {})
+    return resolution.resolve({"data": "data.csv", "label": "class", "method": "example-weights"} | values, {})
 
 
 @pytest.mark.parametrize("scale", [1e-20, 1.0, 1e30])

@@ -14,7 +14,7 @@ import pytest
 
 import jboost
 from jboost import cli, files
-from jboost.cli import options, sizes
+from jboost.cli import resolution, sizes
 from jboost.data import binarization, readers
 from jboost.report import l0 as report_room
 
@@ -450,12 +450,12 @@ def test_explaining_needs_rules(folder, run):
 def test_settings_of_a_configuration(tmp_path):
     path = tmp_path / "job.toml"
     path.write_text('data = "sklearn:wine"\nmethod = "l0"\nmargin = "auto"\nmin_separation = 2', encoding="utf-8")
-    settings = options.resolve(options.read_config(path), {})
+    settings = resolution.resolve(resolution.read_config(path), {})
     assert (settings.margin, settings.min_separation, settings.rounds, settings.learner) == (("auto",), 2, 30, "monomials")
-    assert options.resolve({"data": "sklearn:wine", "method": "adaboost"}, {}).rounds == 100
+    assert resolution.resolve({"data": "sklearn:wine", "method": "adaboost"}, {}).rounds == 100
     path.write_text('margin = "large"', encoding="utf-8")
     with pytest.raises(ValueError, match="margin is 'large': a number or 'auto' or 'cv' or a list of them is wanted"):
-        options.read_config(path)
+        resolution.read_config(path)
 
 
 @pytest.mark.slow

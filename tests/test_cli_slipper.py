@@ -13,7 +13,7 @@ import pytest
 import jboost
 from jboost import cli, files, slipper
 from jboost.base import memory
-from jboost.cli import options, sizes
+from jboost.cli import resolution, sizes
 from jboost.data import binarization, readers
 
 ROWS, ROUNDS, FOLDS, SEED = 60, 6, 2, 3
@@ -165,18 +165,18 @@ def test_user_errors_are_one_line(folder, arguments, message):
 
 
 def test_what_is_not_said_is_the_library_s():
-    settings = options.resolve({"data": "data.csv", "label": "ill", "method": "slipper"}, {})
+    settings = resolution.resolve({"data": "data.csv", "label": "ill", "method": "slipper"}, {})
     assert (settings.max_order, settings.rounds, settings.num_rounds, settings.rules_for) == (16, 100, "cv", "minority")
-    assert options.resolve({"data": "data.csv", "label": "ill", "method": "l0"}, {}).max_order == 1
+    assert resolution.resolve({"data": "data.csv", "label": "ill", "method": "l0"}, {}).max_order == 1
 
 
 def test_a_number_of_rounds_in_a_configuration(folder):
     for value, message in (("2.5", "num_rounds is 2.5: a whole number or 'cv' is wanted"), ('"all"', "num_rounds is 'all': a whole number or 'cv'")):
         (folder / "job.toml").write_text(f"num_rounds = {value}\n", encoding="utf-8")
         with pytest.raises(ValueError, match=message):
-            options.read_config(folder / "job.toml")
+            resolution.read_config(folder / "job.toml")
     (folder / "job.toml").write_text('num_rounds = "cv"\nrules_for = "positive"\n', encoding="utf-8")
-    assert options.read_config(folder / "job.toml") == {"num_rounds": "cv", "rules_for": "positive"}
+    assert resolution.read_config(folder / "job.toml") == {"num_rounds": "cv", "rules_for": "positive"}
 
 
 @pytest.mark.parametrize("method", [("--method", "slipper"), ("--method", "adaboost", "--learner", "literals")])

@@ -10,7 +10,7 @@ import polars
 import pytest
 
 from jboost import cli, files
-from jboost.cli import options
+from jboost.cli import resolution
 from jboost.cli.option import ADABOOST
 from jboost.cli.reading import recall_reading
 
@@ -105,22 +105,22 @@ def test_tables_that_are_refused(run, arguments, message):
 
 def test_options_of_files_are_not_for_embedded_data():
     with pytest.raises(ValueError, match="sklearn:wine: --ignore is about a file, and the data set is embedded: leave it out"):
-        options.resolve({"data": "sklearn:wine", "ignore": ("hue",)}, {"ignore": True})
-    displaced = options.resolve({"data": "sklearn:wine", "ignore": ("hue",), "separator": ";"}, {"data": True})
+        resolution.resolve({"data": "sklearn:wine", "ignore": ("hue",)}, {"ignore": True})
+    displaced = resolution.resolve({"data": "sklearn:wine", "ignore": ("hue",), "separator": ";"}, {"data": True})
     assert (displaced.ignore, displaced.separator) == ((), None)
 
 
 def test_a_configuration_may_hold_the_same(tmp_path):
     config = tmp_path / "job.toml"
     config.write_text('data = "-"\nignore = ["a", "b"]\ndate = "when"\nmissing_values = "NA,-"\nseparator = "tab"\n')
-    assert options.read_config(config) == {"data": "-", "ignore": ["a", "b"], "date": ["when"], "missing_values": "NA,-", "separator": "tab"}
+    assert resolution.read_config(config) == {"data": "-", "ignore": ["a", "b"], "date": ["when"], "missing_values": "NA,-", "separator": "tab"}
 
 
 def test_only_named_columns_may_be_at_fault_where_scores_are_combined(folder):
     from jboost.cli import inputs
 
     (folder / "scores.csv").write_text("name,a,b,when,y\n" + "".join(f"N{row},{row},{row % 3},2024-01-01,{row % 2}\n" for row in range(30)))
-    settings = options.resolve({"data": str(folder / "scores.csv"), "label": "y", "scores": ("a", "b")}, {})
+    settings = resolution.resolve({"data": str(folder / "scores.csv"), "label": "y", "scores": ("a", "b")}, {})
     table = inputs.read_source(settings).table
     assert (tuple(table.numeric), tuple(table.categorical)) == (("a", "b"), ("name", "when"))
 

@@ -13,9 +13,10 @@ from jboost.cli.combine import LISTS, split_lists
 from jboost.cli.evaluate import evaluate
 from jboost.cli.fit import fit
 from jboost.cli.option import COMBINE, EXAMPLE_WEIGHTS, L0, PAIR, SLIPPER, Option
-from jboost.cli.options import OPTIONS, Settings, read_config, resolve
+from jboost.cli.options import OPTIONS, Settings
 from jboost.cli.predict import inspect, predict
 from jboost.cli.reading import make_reading
+from jboost.cli.resolution import read_config, resolve
 
 _FLAG_LISTS, _CONFIG_LISTS = "jboost.flag_lists", "jboost.config_lists"
 _WIDTH = 120  # where the output is no terminal
