@@ -284,7 +284,12 @@ def test_fit_large_scales_with_weights(scale: float) -> None:
     features, labels, weights = random_table(3, num_rows=20, num_bits=3)
     learner = jboost.learners.monomials(2, kappa=0.0)
     found = fit.fit_large(make(features, labels, weights * scale), learner, margin=0.2).certificate
-    assert found.lower_bound <= found.upper_bound
+    counts = weights > 0
+    prices = np.asarray(learner.price_list(3, counts.sum()), float)
+    outputs, orders = outputs_and_orders(features[counts], 2)
+    optimum = highs_optimum(outputs, labels[counts], np.where(orders == 0, 0.0, prices[orders - 1]), weights[counts] * scale, 0.2)
+    assert found.lower_bound <= optimum * (1 + 1e-6)
+    assert found.upper_bound >= optimum * (1 - 1e-6)
     assert found.integer_lower_bound <= found.integer_upper_bound * (1 + 1e-6)
 
 
@@ -443,3 +448,12 @@ def test_fit_large_says_before_it_starts_what_does_not_fit(monkeypatch) -> None:
     wide = np.zeros((4, 2000), np.uint8)
     with pytest.raises(ValueError, match="monomials of up to 2 literals, above 4,000,000"):
         fit.fit_large(make(wide, [1, -1, 1, -1]), jboost.learners.monomials(2), margin=0.1)
+
+
+@pytest.mark.parametrize("is_double", [False, True])
+def test_fit_large_compiles_with_the_float_types_of_its_caller(is_double: bool) -> None:
+    features, labels, weights = random_table(4, num_rows=30, num_bits=3)
+    with jax.enable_x64(is_double):
+        fitted = fit.fit_large(make(features, labels, weights), jboost.learners.monomials(2, kappa=KAPPA), margin=0.2, max_rounds=3)
+    assert fitted.ensemble.votes.dtype == (np.float64 if is_double else np.float32)
+    assert fitted.certificate.lower_bound <= fitted.certificate.upper_bound

@@ -205,7 +205,8 @@ def _fit_large(
     everything = bool(chosen.all())
     if not everything:
         bits, labels, weights = bits[chosen], labels[chosen], None if weights is None else weights[chosen]
-    fitted = l0_large.fit(bits, labels, weights, settings, _search(vote, settings), margin=margin, on_step=on_step, seconds=seconds)
+    with jax.enable_x64(settings.precision == "float64"):
+        fitted = l0_large.fit(bits, labels, weights, settings, _search(vote, settings), margin=margin, on_step=on_step, seconds=seconds)
     return Found(fitted, dataclasses.replace(settings, kappa=(kappa,), margin=(margin,), vote=(vote,)), ())
 
 
@@ -221,7 +222,8 @@ def _choose_size(
 ) -> Found:
     """The vote of the order, number of rules, kappa and margin of least error in cross-validation."""
     rhos = margins(settings, int(chosen.sum()))
-    choice = l0_large.choose(bits, labels, weights, chosen, settings, rhos, inner.held_out, list(inner.bits), on_step=on_step, seconds=seconds)
+    with jax.enable_x64(settings.precision == "float64"):
+        choice = l0_large.choose(bits, labels, weights, chosen, settings, rhos, inner.held_out, list(inner.bits), on_step=on_step, seconds=seconds)
     rules = int(choice.max_rules) or None
     found = dataclasses.replace(
         settings,

@@ -6,9 +6,11 @@ Numbers of equations are those of Goldberg and Eckstein 2009: (18) is the relaxa
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from concurrent import futures
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -119,12 +121,13 @@ class Run:
         """The master and the search for votes, where their sizes are known before there is a first vote."""
         if self.max_rounds == 0:
             return
+        is_double = bool(jax.config.read("jax_enable_x64"))
         stage = proof.first_rows(self.table, sizes.stages(len(self.table.labels))[0])
         size, capacity = relax.size_of(len(stage.labels)), sizes.capacity(stage, max_columns)
         if size is not None and len(self.table.costs):
-            self.compiling["master"] = threads.submit(relax.warm_up, size, capacity, self._num_cuts(len(stage.labels)))
+            self.compiling["master"] = threads.submit(_with_floats, is_double, relax.warm_up, size, capacity, self._num_cuts(len(stage.labels)))
         if len(self.table.costs):
-            self.compiling["votes"] = threads.submit(votes.warm_up, len(self.table.labels), self.max_rules)
+            self.compiling["votes"] = threads.submit(_with_floats, is_double, votes.warm_up, len(self.table.labels), self.max_rules)
 
     def _compiled(self, name: str) -> None:
         """Waits for a program that is being compiled."""
@@ -323,6 +326,12 @@ class Run:
             return
         if not self._votes_are_proven():
             self.improve_vote(relaxation, begin=0, count=_ALL_STARTS, seconds=_LAST_SEARCH)
+
+
+def _with_floats(is_double: bool, compile_program: Callable[..., None], *arguments: Any) -> None:
+    """Compiles with the float types of the thread that fits: JAX keeps that setting by thread, and with each program."""
+    with jax.enable_x64(is_double):
+        compile_program(*arguments)
 
 
 def _distinct(parts: tuple[Columns, ...]) -> Columns:
