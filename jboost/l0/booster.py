@@ -445,7 +445,8 @@ def fit(
         costs; `price(state, hypothesis)`, []; `least_price(state)`, [] of all hypotheses; and its `propose` takes `pair_weights=` [m, m] and
         `costs=prices(state)`, to answer with the hypotheses of greatest sum over i of w_i y_i h(x_i), plus sum over i, i' of v_ii' where h is right
         on i and not wrong on i' of the other class the other way, less the cost, and an `upper_bound` on that sum; `never_abstains(state)`, [] bool,
-        if it likes.
+        if it likes. One for which the matrix of all pairs is too large may have `values_all(state)`, static bool, and where that is True
+        `propose_for_pairs(state, example_weights, rewards, costs)` for a list of pairs, a `jboost.monomials.short.Rewards`.
       key: for learners that draw random numbers.
       max_rounds: how many pairs of questions there is room for; static. A learner that answers with many hypotheses (`num_proposed`, 64 for the
         command) needs far fewer of them than one that answers with its best.

@@ -112,7 +112,7 @@ def ask(learner: Any, state: PyTree, asked: Asked, relaxation: L0Relaxation, eit
 
 
 def _question(learner: Any, state: PyTree, asked: Asked, prices: Array, either: Array | bool) -> Callable[[PyTree, Array], Any]:
-    """What proposes under example weights: for the list of pairs, where the learner takes that, else for the matrix of all."""
+    """The function that proposes under example weights: from the list of pairs where the learner takes one, else from the matrix of all pairs."""
     if hasattr(learner, "values_all") and learner.values_all(state):
         rewards = pair_list(asked, either)
         return lambda state, weights: learner.propose_for_pairs(state, weights, rewards, prices)

@@ -87,7 +87,7 @@ class Monomials:
         return self._answer(state, example_weights, enough=enough)
 
     def values_all(self, state: MonomialsState) -> bool:
-        """Whether `propose_for_pairs` answers: up to two literals out of not too many are all valued at once."""
+        """Whether there is `propose_for_pairs`: monomials of up to two literals, out of not too many, are all valued at once."""
         return self.max_order is not None and self.max_order <= 2 and 2 * state.features.shape[1] <= MOST_LITERALS
 
     def propose_for_pairs(self, state: MonomialsState, example_weights: Array, rewards: Rewards, costs: Array) -> Proposal:
