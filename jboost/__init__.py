@@ -21,10 +21,11 @@ from jboost import (
     projections,
     relaxations,
     relaxed_margin,
+    sharding,
     slipper,
 )
 from jboost.base import boosting, folds, status
-from jboost.base.padding import pad_dataset
+from jboost.base.padding import pad_dataset, stack_datasets, unstack
 from jboost.base.predict import predict, predict_scores
 from jboost.base.types import Dataset, make_dataset, validate
 
@@ -58,7 +59,10 @@ __all__ = [
     "projections",
     "relaxations",
     "relaxed_margin",
+    "sharding",
     "slipper",
+    "stack_datasets",
     "status",
+    "unstack",
     "validate",
 ]

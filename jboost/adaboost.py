@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from jboost import losses
-from jboost.base import boosting, brackets, check, numerics
+from jboost.base import boosting, brackets, check, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -146,11 +146,13 @@ def _certify(
     )
 
 
+@meshes.takes_sharded
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, margin_precision: ArrayLike | None = None) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
     return boosting.start(_booster(margin_precision), learner, dataset, key=key, max_rounds=max_rounds)
 
 
+@meshes.takes_sharded
 def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, margin_precision: ArrayLike | None = None) -> Fit:
     """AdaBoost in one compiled loop, plain or with the margin maximised to a precision (AdaBoost*_nu).
 

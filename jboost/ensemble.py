@@ -11,7 +11,7 @@ import numpy as np
 
 from jboost.base import check, loops
 from jboost.base.boosting import Ensemble
-from jboost.base.predict import is_invalid, predict_scores, refuse_invalid
+from jboost.base.predict import is_invalid, refuse_invalid, scores_of
 from jboost.base.types import Array, ArrayLike, PyTree
 
 __all__ = ["Ensemble", "describe", "outputs", "scores"]
@@ -94,7 +94,7 @@ def _(model: Ensemble) -> Array:
     return jnp.isnan(model.constant)
 
 
-@predict_scores.register
+@scores_of.register
 def _(model: Ensemble, features: ArrayLike) -> Array:
     return scores(model, features)
 

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import learners, losses
-from jboost.base import boosting, check, reduce
+from jboost.base import boosting, check, meshes, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -119,6 +119,7 @@ class InfoBoost:
         )
 
 
+@meshes.takes_sharded
 def init(
     dataset: Dataset,
     learner: Any,
@@ -132,6 +133,7 @@ def init(
     return boosting.start(_booster(smoothing), _learner(learner, criterion), dataset, key=key, max_rounds=max_rounds)
 
 
+@meshes.takes_sharded
 def fit(
     dataset: Dataset,
     learner: Any,

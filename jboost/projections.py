@@ -24,24 +24,27 @@ import numpy as np
 from jax import lax
 from optax.projections import projection_l1_ball, projection_simplex
 
-from jboost.base import check, loops, numerics, reduce
+from jboost.base import check, loops, meshes, numerics, reduce
 from jboost.base.types import Array, ArrayLike
 
 __all__ = ["kl_projection_capped_simplex", "projection_capped_simplex", "projection_l1_ball", "projection_simplex"]
 
 _WIDE = jnp.dtype("float64")
+_SIZE_FOR_SUMS = 1 << 16  # entries from which on "auto" takes sums: inside `jit` a vector that XLA shards cannot be told from another
 _ROUNDINGS = 4  # caps that sum to 1 up to so many units of rounding are the answer themselves
 
 
-def kl_projection_capped_simplex(log_weights: ArrayLike, cap: ArrayLike, *, mask: ArrayLike | None = None, method: str = "sort") -> Array:
+@meshes.takes_sharded
+def kl_projection_capped_simplex(log_weights: ArrayLike, cap: ArrayLike, *, mask: ArrayLike | None = None, method: str = "auto") -> Array:
     """The distribution with no entry above its cap that is nearest to softmax(log_weights) in relative entropy.
 
     Args:
       log_weights: [m], finite, or -inf for a weight of 0, which stays 0.
       cap: [] or [m], positive; inf for none. In [m] a cap may be 0.
       mask: [m] boolean, False for entries that get 0 and never count, whatever they hold; None for all True.
-      method: "sort", or "newton", which takes sums and maxima only, some ten times over: for examples that are sharded over devices (a
-        sort would gather them), and faster on a CPU from a few thousand on. The two agree to rounding.
+      method: "sort", or "newton", which takes sums and maxima only, some ten times over: for entries that are sharded over devices (a
+        sort would gather them), and faster on a CPU from a few thousand on. The two agree to rounding. "auto" takes "newton" where
+        entries are known to be sharded, where a mesh of several devices is set, and from 65,536 entries on.
 
     Returns:
       [m], of the dtype of `log_weights` (the default float for integers), with sum 1. Where the caps of the entries of positive weight
@@ -58,8 +61,11 @@ def kl_projection_capped_simplex(log_weights: ArrayLike, cap: ArrayLike, *, mask
     >>> projections.kl_projection_capped_simplex(jnp.log(jnp.array([6.0, 1.0, 1.0])), 0.5).tolist()
     [0.5, 0.25, 0.25]
     """
-    check.choice("method", method, ("sort", "newton"))
-    return _kl_projection(*_arguments("log_weights", log_weights, cap, mask), method)
+    check.choice("method", method, ("auto", "sort", "newton"))
+    arguments = _arguments("log_weights", log_weights, cap, mask)
+    if method == "auto":
+        method = "newton" if meshes.is_set() or arguments[0].shape[0] >= _SIZE_FOR_SUMS else "sort"
+    return _kl_projection(*arguments, method)
 
 
 def kl_projection_by_sums(log_weights: Array, cap: Array, mask: Array) -> Array:
@@ -67,6 +73,7 @@ def kl_projection_by_sums(log_weights: Array, cap: Array, mask: Array) -> Array:
     return _kl_projection(log_weights, cap, mask, "newton")
 
 
+@meshes.takes_sharded
 def projection_capped_simplex(x: ArrayLike, cap: ArrayLike, *, mask: ArrayLike | None = None) -> Array:
     """The distribution with no entry above its cap that is nearest to x in Euclidean distance: clip(x - theta, 0, cap) for one theta.
 

@@ -28,9 +28,9 @@ LOWEST_FLOOR_WITH_EXTRAS = 5
 FRONT = frozenset({"jboost", "jboost.__main__"})
 # (room, room of the same floor it may import): each pair says why it is here.
 # The command line calls the others; a model file holds the binarizer of what it predicts, and is an output; pairwise boosting calls the learners
-# in the way of AdaBoost.
+# in the way of AdaBoost; LP-Boost over many devices plays the game of the relaxed margin.
 SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
-    {("cli", "plots"), ("cli", "report"), ("files", "data"), ("files", "outputs"), ("combine", "adaboost")}
+    {("cli", "plots"), ("cli", "report"), ("files", "data"), ("files", "outputs"), ("combine", "adaboost"), ("lpboost", "relaxed_margin")}
 )
 
 

@@ -348,7 +348,7 @@ def test_known_values_are_refused(arguments, message):
 
 
 def test_method_and_names_are_refused():
-    with pytest.raises(ValueError, match="method is 'bisect': the options are 'sort', 'newton'"):
+    with pytest.raises(ValueError, match="method is 'bisect': the options are 'auto', 'sort', 'newton'"):
         projections.kl_projection_capped_simplex([0.0], 1.0, method="bisect")
     with pytest.raises(ValueError, match="log_weights has shape"):
         projections.kl_projection_capped_simplex(0.0, 1.0)

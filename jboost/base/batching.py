@@ -1,7 +1,7 @@
 """What `vmap` makes of an iterative solver: chunks of members, one after the other, where that is faster.
 
 On a CPU a batch of solves in lockstep streams all matrices through the cache in every product, and runs as long as its slowest member. Chunks whose
-arrays fit the cache take less. Elsewhere the batch stays whole.
+arrays fit the cache take less. Elsewhere the batch stays whole. A batch that is spread over a mesh is gone through on each device by itself.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
+from jax.sharding import PartitionSpec
 
-from jboost.base import devices, loops
+from jboost.base import devices, loops, meshes
 from jboost.base.types import ArrayLike, PyTree
 
 _CACHE_BYTES = 1 << 18
@@ -80,12 +81,34 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
                 return function(*(next(rest) if flag else leaf for leaf, flag in zip(arguments, is_batched, strict=True)))
 
             own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
-            return _map(one, own, axis_size, _CACHE_BYTES // max(known, 1)) if devices.platform() == "cpu" else jax.vmap(one)(own)
+            return _map(one, own, own[0].shape[0], _CACHE_BYTES // max(known, 1)) if devices.platform() == "cpu" else jax.vmap(one)(own)
 
+        axis = _axis_of_batch(arguments, is_batched, num_members)
+        if axis is not None:
+            results = _on_devices(members, arguments, is_batched, axis)
+            return results, jax.tree.map(lambda _: True, results)
         results = _chunked(members, known * num_members)(*arguments)  # so that a further `vmap` has its chunks too, instead of a lockstep of batches
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
+
+
+def _axis_of_batch(arguments: tuple[jax.Array, ...], is_batched: list[bool], num_members: int) -> str | None:
+    """The axis of a mesh over which the members are spread: as their types say, or "batch" of the mesh that is set."""
+    for leaf, flag in zip(arguments, is_batched, strict=True):
+        sharding = jax.typeof(leaf).sharding
+        if flag and sharding.mesh.explicit_axes and isinstance(sharding.spec[0], str):
+            return sharding.spec[0]
+    axis = meshes.batch_axis()
+    is_even = axis is not None and num_members % jax.sharding.get_abstract_mesh().shape[axis] == 0
+    return axis if is_even else None
+
+
+def _on_devices(members: Callable[..., PyTree], arguments: tuple[jax.Array, ...], is_batched: list[bool], axis: str) -> PyTree:
+    """Each device goes through its own members: a loop over all of them would need them on every device."""
+    specs = tuple(PartitionSpec(axis) if flag else PartitionSpec() for flag in is_batched)
+    mesh = next((jax.typeof(leaf).sharding.mesh for leaf in arguments if not jax.typeof(leaf).sharding.mesh.empty), None)
+    return jax.shard_map(members, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(axis), axis_names={axis})(*arguments)
 
 
 def _bytes(leaf: ArrayLike) -> int:

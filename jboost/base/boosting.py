@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, devices, labelled, loops, numerics, reduce
+from jboost.base import batching, check, devices, labelled, loops, meshes, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -275,6 +275,7 @@ def initial_distribution(dataset: Dataset) -> Array:
     return jnp.where(dataset.mask & (shares < tiny), tiny, shares)
 
 
+@meshes.takes_sharded
 def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
     """The state before the first round, with room for `max_rounds`.
 
@@ -366,6 +367,7 @@ def judge_outputs(proposal: Proposal, num_examples: int) -> None:
         raise ValueError(f"learner proposes {shape[0]} rows of outputs, but hypotheses or values of leading sizes {sorted(sizes)}")
 
 
+@meshes.takes_sharded
 def step(state: State, dataset: Dataset) -> tuple[State, Info]:
     """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED is returned as it is."""
     return _one_step(state, labelled.mask_zeros(dataset))
@@ -414,6 +416,7 @@ def advance(state: State, dataset: Dataset) -> State:
     )
 
 
+@meshes.takes_sharded
 def finish(state: State, dataset: Dataset | None = None) -> Fit:
     """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used. A booster's own `finish` may look at the data."""
     del dataset

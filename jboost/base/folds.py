@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, labelled
+from jboost.base import check, labelled, meshes
 from jboost.base.types import Array, ArrayLike
 
 
+@meshes.takes_sharded
 def stratified_folds(key: Array, labels: ArrayLike, *, num_folds: int, mask: ArrayLike | None = None) -> Array:
     """Random folds in which every class is spread as evenly as its size allows.
 

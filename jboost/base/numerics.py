@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import reduce
+from jboost.base import meshes, reduce
 from jboost.base.types import Array, PyTree
 
 _STRANDS = 4  # of a reduction over floats
@@ -98,6 +98,8 @@ def greatest(values: Array) -> Array:
 
     In strands: a processor waits for every comparison of a row before the next one, as compilers do not put those of floats in another order.
     """
+    if meshes.is_set():  # strands of values in several parts would be gathered
+        return jnp.max(values, initial=-jnp.inf)
     strands = jnp.pad(values, (0, -values.shape[0] % _STRANDS), constant_values=-jnp.inf).reshape(_STRANDS, -1)
     return jnp.max(functools.reduce(jnp.maximum, strands), initial=-jnp.inf)
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost.base import check
-from jboost.base.types import Dataset
+from jboost.base.types import Dataset, PyTree
 
 _STEPS = 4  # sizes to a doubling: each is at most 1.25 times the one before
 
@@ -50,6 +54,80 @@ def pad_dataset(dataset: Dataset, *, num_examples: int | None = None, num_featur
         jnp.pad(dataset.weights, (0, rows), constant_values=1),
         jnp.pad(dataset.mask, (0, rows), constant_values=False),
     )
+
+
+def stack_datasets(datasets: Sequence[Dataset]) -> Dataset:
+    """Data sets of different sizes as one batch, for `jax.vmap` of any algorithm.
+
+    Args:
+      datasets: one or more, of m_b examples and N_b columns. Fewer columns than the most are filled up with columns of zeros;
+        `pad_dataset` says for which learners these change nothing.
+
+    Returns:
+      A `Dataset` of features [B, m, N] and the others [B, m], with m and N the largest sizes. Padding has features 0, label +1,
+      weight 0 and mask False. `unstack` undoes it.
+
+    Raises:
+      ValueError: where `datasets` is no list of data sets, or holds none.
+
+    >>> import jboost
+    >>> batch = jboost.stack_datasets([jboost.make_dataset([[1.0]], [1]), jboost.make_dataset([[2.0], [3.0]], [1, -1])])
+    >>> batch.features.shape, batch.mask.tolist()
+    ((2, 2, 1), [[True, False], [True, True]])
+    """
+    if not isinstance(datasets, list | tuple) or isinstance(datasets, Dataset) or not datasets:
+        raise ValueError(f"datasets is a {type(datasets).__name__}: expected a list of one jboost.Dataset or more")
+    for index, dataset in enumerate(datasets):
+        if not isinstance(dataset, Dataset):
+            raise ValueError(f"datasets[{index}] is a {type(dataset).__name__}: expected a jboost.Dataset, as jboost.make_dataset returns it")
+    num_examples = max(dataset.features.shape[0] for dataset in datasets)
+    num_features = max(dataset.features.shape[1] for dataset in datasets)
+    return Dataset(*(jnp.stack(leaves) for leaves in zip(*(_filled_up(dataset, num_examples, num_features) for dataset in datasets), strict=True)))
+
+
+def _filled_up(dataset: Dataset, num_examples: int, num_features: int) -> Dataset:
+    padded = pad_dataset(dataset, num_examples=num_examples, num_features=num_features)
+    own = jnp.arange(num_examples) < dataset.features.shape[0]
+    return padded._replace(weights=jnp.where(own, padded.weights, jnp.zeros((), padded.weights.dtype)))
+
+
+def unstack(batch: PyTree, *, sizes: Sequence[tuple[int, int]] | None = None) -> list[PyTree]:
+    """The members of a batch, one by one: of data sets, or of what a vmapped function returned for them; on the host.
+
+    Args:
+      batch: a pytree of arrays [B, ...].
+      sizes: for data sets, (examples, columns) of each member; None to leave out the rows at the end that are padding
+        (mask False and weight 0), and to keep all columns. It is ignored for other pytrees.
+
+    Raises:
+      ValueError: where leaves differ in their first size or are traced, or `sizes` does not fit.
+
+    >>> import jboost
+    >>> sets = [jboost.make_dataset([[1.0]], [1]), jboost.make_dataset([[2.0], [3.0]], [1, -1])]
+    >>> [each.features.tolist() for each in jboost.unstack(jboost.stack_datasets(sets))]
+    [[[1.0]], [[2.0], [3.0]]]
+    """
+    check.on_host("jboost.unstack", instead="index the batch by a number instead", batch=batch)
+    first_sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batch)}
+    if len(first_sizes) != 1 or () in first_sizes:
+        raise ValueError(f"batch has leaves of first sizes {sorted(first_sizes)}: expected one size, the number of members")
+    ((count,),) = first_sizes
+    if sizes is not None and len(sizes) != count:
+        raise ValueError(f"sizes has {len(sizes)} entries, and the batch has {count} members: expected one for each")
+    members = [jax.tree.map(lambda leaf, index=index: leaf[index], batch) for index in range(count)]
+    if not isinstance(batch, Dataset):
+        return members
+    return [_without_padding(member, None if sizes is None else sizes[index]) for index, member in enumerate(members)]
+
+
+def _without_padding(member: Dataset, size: tuple[int, int] | None) -> Dataset:
+    if size is None:
+        is_own = np.asarray(member.mask) | (np.asarray(member.weights) != 0)
+        size = int(np.flatnonzero(is_own)[-1]) + 1 if is_own.any() else 0, member.features.shape[1]
+    num_examples, num_features = size
+    if num_examples > member.features.shape[0] or num_features > member.features.shape[1]:
+        raise ValueError(f"sizes holds {size}, and a member has shape {list(member.features.shape)}: pass the sizes before stacking")
+    return Dataset(member.features[:num_examples, :num_features], *(leaf[:num_examples] for leaf in member[1:]))
 
 
 def _missing(name: str, wanted: int | None, size: int, what: str) -> int:

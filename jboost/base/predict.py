@@ -8,12 +8,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check
+from jboost.base import check, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 
 
-@functools.singledispatch
+@meshes.takes_sharded
 def predict_scores(model: Any, features: ArrayLike) -> Array:
     """The real score of each row of `features` under `model`; its sign is the prediction.
 
@@ -33,10 +33,17 @@ def predict_scores(model: Any, features: ArrayLike) -> Array:
     >>> jboost.predict_scores(separator, [[0.0, 5.0], [3.0, 5.0]]).tolist()
     [-1.0, 2.0]
     """
+    return scores_of(model, features)
+
+
+@functools.singledispatch
+def scores_of(model: Any, features: ArrayLike) -> Array:
+    """What `predict_scores` returns; each model registers its own."""
     what = "its field `ensemble` is one" if hasattr(model, "ensemble") else "pass a fitted model such as jboost.pair.Separator"
     raise TypeError(f"model is a {type(model).__name__}, which jboost cannot predict with: {what}")
 
 
+@meshes.takes_sharded
 def predict(model: Any, features: ArrayLike) -> Array:
     """The predicted label of each row, [k] int32 in {-1, +1}; a score of exactly 0 predicts -1, one that is NaN predicts 0.
 

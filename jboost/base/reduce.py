@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import devices
+from jboost.base import devices, meshes
 from jboost.base.types import Array
 
 Axis = int | tuple[int, ...]
@@ -179,9 +179,12 @@ def _is_one_kernel(values: Array, axes: tuple[int, ...]) -> bool:
 
 
 def _is_for_library(values: Array) -> bool:
-    """Whether the plain reduction is as good: in a call of a library, and on devices other than CPUs."""
+    """Whether the plain reduction is as good: in a call of a library, on devices other than CPUs, and over several of them.
+
+    Of a reduction of a pair of sharded arrays XLA gathers the arrays; of one array it reduces the parts first.
+    """
     is_large = jnp.issubdtype(values.dtype, jnp.floating) and math.prod(values.shape) >= _LIBRARY_SIZE
-    return is_large or devices.platform() != "cpu"
+    return is_large or devices.platform() != "cpu" or meshes.is_set()
 
 
 def _in_one_pass(monoids: Sequence[_Monoid], values: Sequence[Array], axes: tuple[int, ...]) -> tuple[Array, ...]:
@@ -210,11 +213,26 @@ def _combination(monoids: tuple[_Monoid, ...]) -> Callable[..., tuple[Array, ...
 def _lexicographic_leasts(orders: Sequence[Sequence[Array]], carried: Sequence[Array], axis: int) -> list[tuple[Array, ...]]:
     """Least entries by the keys of several orders; the last one's carries something."""
     num_keys = tuple(len(keys) for keys in orders)
+    if meshes.is_set():
+        return [_key_by_key(keys, carried if keys is orders[-1] else (), axis) for keys in orders]
     values = [key for keys in orders for key in keys] + list(carried)
     starts = [np.asarray(_highest(key.dtype), key.dtype) for keys in orders for key in keys]
     starts += [np.zeros((), each.dtype) for each in carried]
     found: tuple[Array, ...] = lax.reduce(tuple(values), tuple(starts), _selection(num_keys, len(carried)), _axes(values[0], axis))
     return [tuple(part) for part in _divided(found, num_keys, len(carried))]
+
+
+def _key_by_key(keys: Sequence[Array], carried: Sequence[Array], axis: int) -> tuple[Array, ...]:
+    """The least entry by reductions of single arrays, one after the other."""
+    found, is_best = [], jnp.ones(keys[0].shape, bool)
+    for key in keys:
+        least = jnp.min(jnp.where(is_best, key, jnp.asarray(_highest(key.dtype), key.dtype)), axis=axis, keepdims=True, initial=_highest(key.dtype))
+        is_best &= key == least
+        found.append(jnp.squeeze(least, axis))
+    for value in carried:
+        chosen = jnp.where(is_best, value, jnp.zeros((), value.dtype))
+        found.append(jnp.any(chosen, axis=axis) if value.dtype == bool else jnp.sum(chosen, axis=axis, dtype=value.dtype))
+    return tuple(found)
 
 
 @functools.cache

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, labelled, numerics
+from jboost.base import check, labelled, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.combine import agglomerate, bounds, coordinate, stacking, votes
@@ -42,6 +42,7 @@ class Found(NamedTuple):
 Strategy = Callable[..., Found]  # (examples, arithmetic, arrays from outside the 64-bit scope)
 
 
+@meshes.takes_sharded
 def fit(
     scores: ArrayLike,
     labels: ArrayLike,

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 
 from jboost.base import check
-from jboost.base.predict import predict_scores
+from jboost.base.predict import scores_of
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.linear import score_points
 
@@ -28,7 +28,7 @@ class LinearVote(NamedTuple):
     status: Array  # [] int32
 
 
-@predict_scores.register
+@scores_of.register
 def _(model: LinearVote, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.coefficients.shape[0]), kinds="fiu")
     return score_points(features, model.coefficients, jnp.zeros_like(model.coefficients), model.offset)

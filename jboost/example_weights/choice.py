@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, folds, loops, numerics, reduce
+from jboost.base import check, folds, loops, meshes, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
@@ -28,6 +28,7 @@ class PenaltyChoice(NamedTuple):
     status: Array  # [] int32: OPTIMAL, or what the first fold of that penalty that is not ends in; of all of them, where there is no penalty
 
 
+@meshes.takes_sharded
 def choose_penalty(
     points: ArrayLike,
     labels: ArrayLike,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, devices, loops, numerics
+from jboost.base import check, devices, loops, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -48,6 +48,7 @@ class State(NamedTuple):
     upper_bound: float
 
 
+@meshes.takes_sharded
 def fit_large(
     points: ArrayLike,
     labels: ArrayLike,

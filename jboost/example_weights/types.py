@@ -14,7 +14,7 @@ import numpy as np
 
 from jboost.base import check, numerics
 from jboost.base.brackets import widen
-from jboost.base.predict import predict_scores
+from jboost.base.predict import scores_of
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.kernels import Kernel, weighted_disagreement
@@ -67,7 +67,7 @@ def sum_in_64_bits(values: Array, factor: float) -> Array:
     return numerics.in_64_bits(lambda parts: (factor * jnp.sum(widen(parts), axis=-1)).astype(parts.dtype))(values)
 
 
-@predict_scores.register
+@scores_of.register
 def _(model: ExampleWeightModel, features: ArrayLike) -> Array:
     """F_d [k] in time O(k support): examples of weight 0 are left out where the model is concrete."""
     features = check.numeric("features", features, shape=("k", model.centre.shape[-1]), kinds="fiu")

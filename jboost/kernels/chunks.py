@@ -5,13 +5,14 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check
+from jboost.base import check, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.kernels.types import Kernel, as_points
 
 _ENTRIES_AT_ONCE = 1 << 22
 
 
+@meshes.takes_sharded
 def weighted_disagreement(
     kernel: Kernel, points_a: ArrayLike, points_b: ArrayLike, coefficients: ArrayLike, *, entries_at_once: int = _ENTRIES_AT_ONCE
 ) -> Array:

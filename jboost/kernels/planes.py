@@ -30,7 +30,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, loops, numerics
+from jboost.base import check, loops, meshes, numerics
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike, PyTree
 from jboost.kernels.angles import angle_of
@@ -65,6 +65,7 @@ def hyperplanes(radius: ArrayLike) -> Hyperplanes:
     return Hyperplanes(check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float))
 
 
+@meshes.takes_sharded
 def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) -> Array:
     """The probability that a random hyperplane separates two points: its nearest point to the origin is uniform in the cube [-radius, radius]^d.
 
@@ -92,6 +93,7 @@ def disagreement(points_a: ArrayLike, points_b: ArrayLike, radius: ArrayLike) ->
     return _jitted(check.number("radius", radius, low=0, high=check.LARGEST, open_low=True).astype(float), points_a, points_b)
 
 
+@meshes.takes_sharded
 def least_radius(points: ArrayLike) -> Array:
     """The least R for which the measure is what it says at points [k, d], (max_j |x_j| + |x|) / 2 of each, [k].
 
@@ -103,6 +105,7 @@ def least_radius(points: ArrayLike) -> Array:
     return 0.5 * (jnp.max(jnp.abs(points), axis=1) + _lengths(points))
 
 
+@meshes.takes_sharded
 def ball_probability(lengths: Array, radius: Array, dimension: int) -> Array:
     """The probability that a random hyperplane separates points of these lengths [...] from the origin."""
     unit_ball = math.exp(0.5 * dimension * math.log(math.pi) - math.lgamma(0.5 * dimension + 1))

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops, numerics
+from jboost.base import boosting, check, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -359,6 +359,7 @@ def constant_cost_of(learner: Any) -> Array:
     return cost.astype(float)
 
 
+@meshes.takes_sharded
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own: `step(state, dataset)`, `finish(state, dataset)`. Takes what `fit` takes."""
     booster, dataset = begin_fit(dataset, learner, max_rounds=max_rounds, **options)
@@ -403,6 +404,7 @@ def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.Sea
     return integer.better(rounded, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found))
 
 
+@meshes.takes_sharded
 @jax.jit
 def finish(state: State, dataset: Dataset) -> Fit:
     """What a state has come to: the final vote over the columns at hand, as `search` asks for it."""
@@ -419,6 +421,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
     return fitted._replace(ensemble=ensemble, certificate=certificate, status=status)
 
 
+@meshes.takes_sharded
 def fit(
     dataset: Dataset,
     learner: Any,

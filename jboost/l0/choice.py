@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jax.tree_util import Partial
 
-from jboost.base import boosting, check, folds, loops
+from jboost.base import boosting, check, folds, loops, meshes
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
@@ -50,6 +50,7 @@ class Choice(NamedTuple):
     status: Array  # [] int32, that of `fit`; TIME_LIMIT where `on_step` ended the paths
 
 
+@meshes.takes_sharded
 def choose(
     dataset: Dataset,
     make_learner: MakeLearner,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, devices, loops
+from jboost.base import batching, check, devices, loops, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -113,6 +113,7 @@ class Info(NamedTuple):
     upper_bound: Array  # [] a loss that is attained, here or, by the cutoff, elsewhere
 
 
+@meshes.takes_sharded
 def solve_exact(
     outputs: ArrayLike,
     labels: ArrayLike,

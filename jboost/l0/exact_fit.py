@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, devices, loops, numerics
+from jboost.base import boosting, check, devices, loops, meshes, numerics
 from jboost.base.boosting import Ensemble, Everything, Fit
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -36,6 +36,7 @@ class ExactFit(NamedTuple):
     status: Array  # [] int32
 
 
+@meshes.takes_sharded
 def fit_exact(
     dataset: Dataset,
     learner: Any,

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, loops, paths
+from jboost.base import boosting, check, loops, meshes, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
@@ -21,6 +21,7 @@ from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, reopen
 from jboost.l0.types import RelaxationConfig
 
 
+@meshes.takes_sharded
 def path(
     dataset: Dataset,
     learner: Any,
@@ -114,6 +115,7 @@ class _State(NamedTuple):
     search: MarginSearch
 
 
+@meshes.takes_sharded
 def search_margin(
     dataset: Dataset,
     learner: Any,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, labelled, loops, reduce
+from jboost.base import batching, check, labelled, loops, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
@@ -31,6 +31,7 @@ _FEW_CUTS, _CUTS_TO_AN_EXAMPLE = 1024, 8  # held in any case; and at most, where
 _FEW_ENTRIES = 1 << 17  # numbers in the rows of cuts that cost next to nothing
 
 
+@meshes.takes_sharded
 def solve_relaxation(
     outputs: ArrayLike,
     labels: ArrayLike,

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check, loops
+from jboost.base import brackets, check, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation, row_cuts
@@ -74,6 +74,7 @@ class _State(NamedTuple):
     best: tuple[Array, Array, Array]  # w, v, t
 
 
+@meshes.takes_sharded
 def strengthen(
     outputs: ArrayLike,
     labels: ArrayLike,

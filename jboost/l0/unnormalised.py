@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check
+from jboost.base import brackets, check, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
@@ -36,6 +36,7 @@ class Unnormalised(NamedTuple):
     status: Array  # [] int32, of the linear program
 
 
+@meshes.takes_sharded
 def solve_unnormalised(
     outputs: ArrayLike,
     labels: ArrayLike,

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import boosting, check, numerics, records, reduce, words
+from jboost.base import boosting, check, meshes, numerics, records, reduce, words
 from jboost.base.boosting import Proposal
 from jboost.base.types import Array, Dataset
 from jboost.learners import criteria, prices
@@ -74,6 +74,7 @@ class Stumps:
             )
         num_blocks = max(1, -(-num_features // max(1, _ENTRIES_AT_ONCE // num_examples)))
         block = max(1, -(-num_features // num_blocks))
+        block = -(-block // meshes.num_devices()) * meshes.num_devices()
         values = dataset.features.T.astype(jnp.result_type(float))
         values = jnp.where(dataset.mask[None, :], values, jnp.nan)
         values = jnp.pad(values, ((0, num_blocks * block - num_features), (0, 0)), constant_values=jnp.nan)
@@ -85,7 +86,7 @@ class Stumps:
         if pair_weights is not None or costs is not None:
             return self._priced(state, example_weights, pair_weights, costs)
         search = self._search_edges if self.criterion == "edge" else self._search_normalizers
-        blocks = _over_blocks(lambda order, values: search(order, values, example_weights * state.labels), state.order, state.values)
+        blocks = _over_blocks(search, state.order, state.values, shared=example_weights * state.labels)
         best = jax.tree.map(lambda leaf: leaf.reshape(-1), blocks)
         num_features = best.score.shape[0]
         constant = self._constant(example_weights, state.labels)
@@ -94,7 +95,8 @@ class Stumps:
         # A feature without splits that is proposed all the same answers 0 everywhere: edge 0, and Z the whole weight.
         nothing = jnp.zeros_like(values) if self.criterion == "edge" else 1 - jnp.full_like(values, numerics.precise_sum(example_weights))
         feature = jnp.where(is_constant, 0, chosen).astype(jnp.int32)
-        order, sorted_values = (leaf.reshape(num_features, -1)[feature] for leaf in (state.order, state.values))
+        block = state.order.shape[1]
+        order, sorted_values = (leaf[feature // block, feature % block] for leaf in (state.order, state.values))
         place = jnp.where(is_constant, 0, best.place[feature])
         threshold = jnp.where(is_constant, -jnp.inf, jnp.where(has_split, _thresholds(sorted_values, place), 0.0))
         left = jnp.where(is_constant, constant.left, jnp.where(has_split, best.left[feature], 0.0))
@@ -269,11 +271,20 @@ records.register(
 )
 
 
-def _over_blocks(function: Any, *blocks: Array) -> Any:
-    """`function` of each block, one after the other."""
-    if blocks[0].shape[0] == 1:
-        return jax.tree.map(lambda leaf: leaf[None], function(*(leaf[0] for leaf in blocks)))
-    return lax.map(lambda leaves: function(*leaves), blocks)
+def _over_blocks(function: Any, *blocks: Array, shared: Array | None = None) -> Any:
+    """`function` of each block and of what they share, one block after the other.
+
+    On a mesh each device has all examples of some of the features: a sort of examples in several parts would gather all of them everywhere.
+    """
+    whole = () if shared is None else (shared,)
+
+    def one_after_the_other(*parts: Array) -> Any:
+        own, rest = parts[: len(blocks)], parts[len(blocks) :]
+        if own[0].shape[0] == 1:
+            return jax.tree.map(lambda leaf: leaf[None], function(*(leaf[0] for leaf in own), *rest))
+        return lax.map(lambda leaves: function(*leaves, *rest), own)
+
+    return meshes.over_devices(one_after_the_other, blocks, whole, axis=1)
 
 
 def _sort(values: Array) -> tuple[Array, Array]:

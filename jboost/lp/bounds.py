@@ -7,7 +7,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check
+from jboost.base import check, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import certify, repair, tighten
@@ -15,6 +15,7 @@ from jboost.lp.problem import LinearProgram, is_valid, prepare
 from jboost.lp.types import LPSolution, ProofConfig, judge_proof
 
 
+@meshes.takes_sharded
 def recompute_bounds(problem: LinearProgram, solution: LPSolution, *, proof: ProofConfig | None = None) -> tuple[Array, Array]:
     """What the points of a solution prove, worked out anew: whatever made them, the bounds hold in exact arithmetic.
 

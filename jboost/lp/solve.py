@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check
+from jboost.base import batching, check, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.lp import derivatives, first_order, interior_point
@@ -22,6 +22,7 @@ _NEARLY = 4.0  # times the tolerance, of the residuals and the gap of an optimal
 _LARGEST_FACTOR = 600  # rows or columns, whichever are fewer, for which a factor in each iteration is cheap
 
 
+@meshes.takes_sharded
 def solve(
     problem: LinearProgram,
     *,

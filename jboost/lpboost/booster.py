@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, devices, loops, reduce
+from jboost.base import boosting, check, devices, loops, meshes, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Everything, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -111,6 +111,8 @@ class LPBoost:
         """How masters with room for so many columns are solved."""
         if self.config is not None:
             return self.config
+        if meshes.is_set():
+            return master.for_many_devices()
         return SimplexConfig() if capacity <= _MOST_IN_TABLE else InteriorPointConfig()
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
@@ -287,11 +289,13 @@ def certificate_of(proven: Proven) -> Certificate:
     return Certificate(proven.lower, proven.upper, proven.seen_upper, proven.example_weights)
 
 
+@meshes.takes_sharded
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
     return boosting.start(make_booster(learner, **options), learner, dataset, key=key, max_rounds=max_rounds)
 
 
+@meshes.takes_sharded
 def fit(
     dataset: Dataset,
     learner: Any,
@@ -323,7 +327,8 @@ def fit(
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
         seen where it proves none ("provable").
       config: static; how the restricted master is solved: by `jboost.lp.InteriorPointConfig()`, or warm-started from round to round by
-        `SimplexConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, by the simplex method on a CPU, and for learners whose best answers
+        `SimplexConfig()`, `jboost.lp.FirstOrderConfig()` or `jboost.relaxed_margin.SolverConfig()`. Where None, by the last of these for examples
+        that are sharded over devices; else by the simplex method on a CPU, and for learners whose best answers
         are dear (monomials of several literals), with room for up to 2,048 columns; else by the interior point method, which is made of large
         products.
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given

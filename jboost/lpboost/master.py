@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import check, numerics, reduce
+from jboost.base import check, meshes, numerics, reduce
 from jboost.base.types import Array
 from jboost.lp import first_order, interior_point, margin_simplex
 from jboost.lp.first_order import FirstOrderConfig, WarmStart
@@ -24,8 +24,12 @@ from jboost.lp.margin_simplex import Basis, SimplexConfig
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import NO_PROOF
 from jboost.projections import projection_capped_simplex
+from jboost.relaxations.caps import SoftMargin
+from jboost.relaxations.votes import UnitSimplex
+from jboost.relaxed_margin import first_order as relaxed_margin_game
+from jboost.relaxed_margin.first_order import Game, SolverConfig
 
-Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig
+Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig | SolverConfig
 Warm = Basis | WarmStart | tuple[()]
 _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 
@@ -33,7 +37,7 @@ _LARGEST_EDGE = 2.0  # edges are at most 1: a bound for beta that is never met
 def judge_config(config: Any) -> None:
     """Raises ValueError unless `config` is one of a solver of linear programs, or None."""
     if config is not None:
-        check.record("config", config, SimplexConfig, InteriorPointConfig, FirstOrderConfig)
+        check.record("config", config, SimplexConfig, InteriorPointConfig, FirstOrderConfig, SolverConfig)
 
 
 class Solved(NamedTuple):
@@ -49,7 +53,7 @@ def start(config: Config, num_examples: int, capacity: int, dtype: Any) -> Warm:
     """What to hand in as `warm` before the first master."""
     if isinstance(config, SimplexConfig):
         return margin_simplex.nothing(num_examples, capacity, dtype)
-    if isinstance(config, InteriorPointConfig):
+    if isinstance(config, InteriorPointConfig | SolverConfig):
         return ()
     return WarmStart(jnp.zeros((num_examples + 1,), dtype), jnp.zeros((capacity + 1,), dtype), jnp.zeros((), dtype))
 
@@ -58,7 +62,17 @@ def method_of(warm: Warm) -> Config:
     """The method that leaves this behind, with sizes of its own."""
     if isinstance(warm, Basis):
         return SimplexConfig()
-    return FirstOrderConfig() if isinstance(warm, WarmStart) else InteriorPointConfig()
+    if isinstance(warm, WarmStart):
+        return FirstOrderConfig()
+    return for_many_devices() if meshes.is_set() else InteriorPointConfig()
+
+
+def for_many_devices() -> SolverConfig:
+    """The method for examples that are sharded over a mesh: two products with the matrix a step, and sums over the examples.
+
+    The others have vectors of examples and votes in one piece, which XLA gathers on every device, or take single columns out.
+    """
+    return SolverConfig(max_iterations=20_000)
 
 
 def is_used_up(config: Config, num_iterations: Array) -> Array:
@@ -116,7 +130,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
         vertex some are but what rounding left.
       config: static; which method, and its sizes.
     """
-    found = _solve_by(config, columns, is_used, caps, before.warm, tolerance)
+    found = _solve_by(config, columns, is_used, caps, before, tolerance)
     weights = jnp.maximum(found.example_weights, 0.0)
     total = numerics.precise_sum(weights)
     weights = jnp.where((total > 0) & (total < jnp.inf), weights, before.example_weights)
@@ -128,10 +142,13 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
     return found._replace(votes=_distribution(votes, before.votes), example_weights=weights)
 
 
-def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm: Any, tolerance: Array) -> Solved:
+def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, before: Solved, tolerance: Array) -> Solved:
+    warm: Any = before.warm
     if isinstance(config, SimplexConfig):
         vertex = margin_simplex.solve(columns, is_used, caps, basis=warm or None, tolerance=tolerance, config=config)
         return Solved(vertex.votes, vertex.example_weights, vertex.basis, vertex.num_iterations)
+    if isinstance(config, SolverConfig):
+        return _play(config, columns, is_used, caps, before, tolerance)
     problem = program(columns, is_used, caps)
     if isinstance(config, InteriorPointConfig):
         solution = interior_point.solve(problem, tolerance, dataclasses.replace(config, proof=NO_PROOF, scaling_rounds=0))  # as it stands
@@ -139,6 +156,15 @@ def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, warm:
     last = first_order.run(problem, tolerance, dataclasses.replace(config, proof=NO_PROOF), warm)
     found = first_order.warm_start(last)
     return Solved(-found.dual[:-1], found.primal[:-1], found, last.num_iterations)
+
+
+def _play(config: SolverConfig, columns: Array, is_used: Array, caps: Array, before: Solved, tolerance: Array) -> Solved:
+    """The master as a game between votes and example weights, from where the last one ended."""
+    prior = jnp.where(caps > 0, caps / numerics.precise_sum(caps), 0.0)  # caps are shares of the examples over nu
+    cap = numerics.precise_sum(caps) / numerics.precise_sum((caps > 0).astype(caps.dtype))
+    game = Game(columns.T, SoftMargin(cap, None), UnitSimplex(is_used), prior)
+    best, num_iterations = relaxed_margin_game.play(game, tolerance, config, (before.votes, before.example_weights))
+    return Solved(best.coefficients, best.example_weights, (), num_iterations)
 
 
 def _distribution(votes: Array, otherwise: Array) -> Array:

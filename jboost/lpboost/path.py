@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, paths
+from jboost.base import boosting, check, meshes, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -17,6 +17,7 @@ from jboost.lpboost.booster import LPBoost, certificate_of, make_booster, votes_
 from jboost.lpboost.master import Config
 
 
+@meshes.takes_sharded
 def path(
     dataset: Dataset,
     learner: Any,

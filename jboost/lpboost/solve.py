@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, boosting, check, devices, labelled, reduce
+from jboost.base import batching, boosting, check, devices, labelled, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.interior_point import InteriorPointConfig
@@ -33,6 +33,7 @@ class LPBoostSolution(NamedTuple):
     status: Array  # [] int32
 
 
+@meshes.takes_sharded
 def solve(
     margins: ArrayLike,
     *,
@@ -56,7 +57,8 @@ def solve(
       mask: [m] bool, False for rows that only pad.
       initial: a solution by the same method over these columns or the first of them, to begin with; the interior point method has no use for it.
       config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`;
-        without that the simplex method for small matrices on a CPU, and else the interior point method.
+        without that the simplex method for small matrices on a CPU, and else the interior point method; for margins that are sharded over
+        devices `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which gathers no examples.
 
     Returns:
       An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` alone, in exact arithmetic.
@@ -95,6 +97,8 @@ def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Arr
         return config
     if initial is not None:
         return master.method_of(initial.warm)
+    if meshes.is_set():
+        return master.for_many_devices()
     return SimplexConfig() if margins.size <= _SMALL and devices.platform() == "cpu" else InteriorPointConfig()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from jboost.base import brackets
+from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.relaxations import SoftMargin, certify
 
@@ -32,10 +32,11 @@ def relaxation(nu: Array) -> SoftMargin:
 
 def attained(columns: Array, votes: Array, relaxation: SoftMargin, prior: Array) -> Array:
     """The soft margin of votes [n] over columns [n, m], [], rounded down; less their distance from sum one."""
-    rows = jnp.concatenate([columns.T, jnp.ones((1, votes.shape[0]), columns.dtype)])
-    low, high = brackets.bracket_dot(rows, votes[None, :])
-    distance = jnp.maximum(high[-1] - 1, 1 - low[-1]) * (1 + 2 * jnp.finfo(low.dtype).eps)
-    return certify.lower_from_margins(low[:-1], distance, relaxation, Simplex, prior)
+    reached, _ = brackets.bracket_dot(columns.T, votes[None, :])
+    total, eps = numerics.precise_sum(votes), jnp.finfo(votes.dtype).eps
+    roundings = 4 if votes.dtype.itemsize == 4 else votes.shape[0] + 4  # `precise_sum` adds 32 bits in 64
+    distance = (jnp.abs(total - 1) + roundings * eps * total) * (1 + 2 * eps)
+    return certify.lower_from_margins(reached, distance, relaxation, Simplex, prior)
 
 
 def not_exceeded(edge: Array, weights: Array, relaxation: SoftMargin, prior: Array) -> Array:

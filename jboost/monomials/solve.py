@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, devices, labelled, numerics
+from jboost.base import check, devices, labelled, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
@@ -64,6 +64,7 @@ class _Problem(NamedTuple):
     is_valid: Array  # [] bool
 
 
+@meshes.takes_sharded
 def maximum_agreement(
     features: ArrayLike,
     labels: ArrayLike,
@@ -116,6 +117,7 @@ def maximum_agreement(
     return _solve_as_it_stands(problem, config, adds_free) if is_traced else _solve_compact(problem, config, adds_free)
 
 
+@meshes.takes_sharded
 def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *, max_order: int | None, **options: Any) -> MonomialSolution:
     """What a beam search finds, without proof: `maximum_agreement` with no step of branch and bound, for a quick first column.
 
@@ -388,6 +390,7 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     return MonomialSolution(literals[0], signs[0], values[0], upper, Monomials(literals, signs, values), outcome.num_nodes, status)
 
 
+@meshes.takes_sharded
 def covers(literals: ArrayLike, features: ArrayLike) -> Array:
     """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool. Raises ValueError for shapes that do not agree."""
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, labelled, numerics
+from jboost.base import check, labelled, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -30,6 +30,7 @@ _LARGEST_SPACE_SWEEP = 64  # likewise, of points in space
 _Config = TypeVar("_Config")
 
 
+@meshes.takes_sharded
 def optimal_separator(
     points: ArrayLike,
     labels: ArrayLike,

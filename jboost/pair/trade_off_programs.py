@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import lp
-from jboost.base import check, labelled, loops, numerics
-from jboost.base.predict import predict_scores, unless_invalid
+from jboost.base import check, labelled, loops, meshes, numerics
+from jboost.base.predict import scores_of, unless_invalid
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.instance import is_kept_by_cast
@@ -38,7 +38,7 @@ class DistanceSeparator(NamedTuple):
     status: Array  # [] int32
 
 
-@predict_scores.register
+@scores_of.register
 def _(model: DistanceSeparator, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
     return _scores(model.normal, model.anchor, unless_invalid(model, model.bias), features.astype(model.normal.dtype))
@@ -48,6 +48,7 @@ def _scores(normal: Array, anchor: Array, bias: Array, points: Array) -> Array:
     return jnp.sum(normal[None] * (points - anchor[None]), axis=-1) + bias
 
 
+@meshes.takes_sharded
 def least_distance_separator(
     points: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None
 ) -> DistanceSeparator:
@@ -136,6 +137,7 @@ def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> Distanc
     return _judge(examples, solution.primal[:3], one, lambda slacks, _: jnp.sum(examples.share * slacks), solution.lower_bound, solution.status)
 
 
+@meshes.takes_sharded
 def least_squared_distance_separator(
     points: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None, ridge: ArrayLike = 1e-3
 ) -> DistanceSeparator:

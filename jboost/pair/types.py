@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jboost.base import check
-from jboost.base.predict import predict_scores, unless_invalid
+from jboost.base.predict import scores_of, unless_invalid
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.linear import score_points
 
@@ -65,7 +65,7 @@ class TradeOff(NamedTuple):
     status: Array  # [] int32, that of the front
 
 
-@predict_scores.register
+@scores_of.register
 def _(model: Separator | TradeOff, features: ArrayLike) -> Array:
     features = check.numeric("features", features, shape=("k", model.normal.shape[0]), kinds="fiu")
     return score_points(features, model.normal, model.anchor, unless_invalid(model, model.bias))

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, meshes
 from jboost.base.types import Array, ArrayLike
 
 
@@ -20,6 +20,7 @@ class ConfidentLabels(NamedTuple):
     mask: Array  # [n] bool, False where the label says nothing
 
 
+@meshes.takes_sharded
 def confidence_weights(labels: ArrayLike, probabilities: ArrayLike) -> ConfidentLabels:
     """Turns the probability that each label is right into weights: w = log(p / (1 - p)), of paper 000, Section 1.
 

@@ -6,13 +6,13 @@ import dataclasses
 import math
 
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import check, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.projections import kl_projection_by_sums
 from jboost.relaxations import bounds
+from jboost.relaxations.thresholds import worst_threshold
 from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, safe_log, shares, softmax, times
 
 
@@ -83,16 +83,13 @@ class SoftMargin:
         return kl_projection_by_sums(logits, self.caps(prior), prior > 0)
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """The mean of the smallest margins, by one sort."""
+        """The mean of the smallest margins."""
         prior = shares(prior, margins)
         dtype = margins.dtype
 
         def bound(relaxation: SoftMargin, margins: Array, prior: Array) -> Array:
             caps = jnp.minimum(relaxation.caps(prior), 2.0) * (1 + bounds.share_rounding(prior, dtype))  # none above 1 binds
-            keys, sorted_caps = lax.sort((jnp.where(prior > 0, margins, jnp.inf), caps), num_keys=1, is_stable=False)
-            before = jnp.cumsum(sorted_caps) - sorted_caps
-            place = reduce.count((before < 1) & (sorted_caps > 0)) - 1
-            threshold = keys[jnp.maximum(place, 0)]
+            threshold = worst_threshold(jnp.where(prior > 0, margins, jnp.inf), caps, dtype)
             hinge = bounds.sum_up(caps * jnp.maximum(threshold - margins, 0.0))
             return numerics.round_down(bounds.lowered(threshold - hinge, threshold, hinge), dtype)
 

@@ -14,11 +14,15 @@ import jax.numpy as jnp
 from jboost.base import brackets, loops, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
+from jboost.projections import projection_capped_simplex
 from jboost.relaxations.types import is_positive, number, positive
 
 
 class VotePenalty(Protocol):
     """A convex price of |w|_1."""
+
+    def best_edge(self, edges: Array) -> Array:
+        """The largest edge [] that a vote can be cast for, of edges [n]: of either sign, or signed where votes are not negative."""
 
     def price(self, norm: Array) -> Array:
         """What votes of this l1 norm cost, [], never rounded down."""
@@ -40,6 +44,10 @@ class VotePenalty(Protocol):
 @dataclasses.dataclass(frozen=True)
 class UnitBall:
     """Norms up to 1 are free, others not allowed."""
+
+    def best_edge(self, edges: Array) -> Array:
+        """Of either sign."""
+        return _either_sign(edges)
 
     def price(self, norm: Array) -> Array:
         """0 up to 1."""
@@ -83,6 +91,10 @@ class SquaredNorm:
 
     strength: Array  # []
 
+    def best_edge(self, edges: Array) -> Array:
+        """Of either sign."""
+        return _either_sign(edges)
+
     def price(self, norm: Array) -> Array:
         """strength / 2 * norm^2."""
         return _raised(number(self.strength, norm) * norm * (0.5 * norm))
@@ -108,6 +120,38 @@ class SquaredNorm:
         return is_positive(self.strength)
 
 
+@register
+@dataclasses.dataclass(frozen=True)
+class UnitSimplex:
+    """Votes that are not negative, of sum 1: those of LP-Boost. Columns that are not in use get none."""
+
+    is_used: Array  # [n] bool
+
+    def best_edge(self, edges: Array) -> Array:
+        """The largest signed edge of a column in use."""
+        return reduce.largest(jnp.where(self.is_used, edges, -jnp.inf))
+
+    def price(self, norm: Array) -> Array:
+        """0: votes are kept where they are allowed."""
+        return jnp.zeros_like(norm)
+
+    def conjugate(self, edge: Array) -> Array:
+        """The edge itself."""
+        return edge
+
+    def proximal(self, votes: Array, step: Array) -> Array:
+        """The projection onto the simplex."""
+        return projection_capped_simplex(votes, jnp.asarray(1.0, votes.dtype), mask=self.is_used)
+
+    def allowed(self, votes: Array) -> Array:
+        """As they are."""
+        return votes
+
+    def is_valid(self) -> Array:
+        """Whether a column is in use."""
+        return reduce.any_true(self.is_used)
+
+
 def unit_ball() -> UnitBall:
     """The paper's constraint |w|_1 <= 1: the default."""
     return UnitBall()
@@ -127,6 +171,10 @@ def squared_norm(strength: ArrayLike) -> SquaredNorm:
     True
     """
     return SquaredNorm(positive("strength", strength))
+
+
+def _either_sign(edges: Array) -> Array:
+    return jnp.maximum(reduce.largest(jnp.abs(edges)), 0.0)
 
 
 def _raised(value: Array) -> Array:

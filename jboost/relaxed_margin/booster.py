@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops, numerics
+from jboost.base import boosting, check, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.records import register
 from jboost.base.status import Status
@@ -148,6 +148,7 @@ def _certificate(proven: Proven) -> Certificate:
     return Certificate(proven.lower, proven.upper, proven.seen_upper, proven.example_weights)
 
 
+@meshes.takes_sharded
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
     dataset = boosting.check_kinds(learner, dataset)
@@ -155,6 +156,7 @@ def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds
     return boosting.start(_booster(dataset, **options), learner, dataset, key=key, max_rounds=max_rounds)
 
 
+@meshes.takes_sharded
 def fit(
     dataset: Dataset,
     learner: Any,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,12 +25,18 @@ from jboost.relaxations.votes import norm_bound
 class SolverConfig:
     """Static sizes of the first-order method."""
 
+    PUBLIC_NAME: ClassVar[str] = "jboost.relaxed_margin.SolverConfig"
     max_iterations: int = 200_000
     iterations_per_check: int = 40
 
     def __post_init__(self) -> None:
         check.count("config.max_iterations", self.max_iterations, low=1)
         check.count("config.iterations_per_check", self.iterations_per_check, low=1)
+
+    @property
+    def at_once(self) -> int:
+        """Iterations between two questions whether there are more to come."""
+        return self.iterations_per_check
 
 
 class Point(NamedTuple):
@@ -189,7 +195,7 @@ def _bounds(game: Game, point: Point) -> tuple[Array, Array]:
     """What the votes of a point attain, and what its example weights allow at most."""
     norm = norm_bound(game.votes.allowed(point.coefficients))
     lower = certify.lower_from_margins(point.reached, norm, game.relaxation, game.votes, game.prior)
-    edge = jnp.maximum(reduce.largest(jnp.abs(point.edges)), 0.0)
+    edge = game.votes.best_edge(point.edges)
     return lower, certify.upper_from_edge(edge, point.example_weights, game.relaxation, game.votes, game.prior)
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, boosting, check, labelled, reduce
+from jboost.base import batching, boosting, check, labelled, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
@@ -28,6 +28,7 @@ class RelaxedMarginSolution(NamedTuple):
     status: Array  # [] int32
 
 
+@meshes.takes_sharded
 def solve(
     margins: ArrayLike,
     relaxation: Any,

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check
+from jboost.base import boosting, check, meshes
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -16,6 +16,7 @@ from jboost.slipper.rounds import choose_rounds
 from jboost.slipper.rules import rules
 
 
+@meshes.takes_sharded
 def init(dataset: Dataset, learner: Any = None, *, key: Array | None = None, max_rounds: int = 100, num_rounds: ArrayLike | None = None) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it.
 
@@ -25,6 +26,7 @@ def init(dataset: Dataset, learner: Any = None, *, key: Array | None = None, max
     return boosting.start(_booster(max_rounds, num_rounds), learner, dataset, key=key, max_rounds=max_rounds)
 
 
+@meshes.takes_sharded
 def fit(
     dataset: Dataset,
     learner: Any = None,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, folds, loops
+from jboost.base import boosting, check, folds, loops, meshes
 from jboost.base.boosting import State
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
@@ -24,6 +24,7 @@ class Rounds(NamedTuple):
     status: Array  # [] int32
 
 
+@meshes.takes_sharded
 def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, max_rounds: int = 100, num_folds: int = 5) -> Rounds:
     """The number of rounds of least cross-validated error, the smallest of equals: all folds and all numbers in one pass.
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, folds, loops
+from jboost.base import check, folds, loops, meshes
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
@@ -52,6 +52,7 @@ class _Grid:
         return len(self.max_orders), len(self.max_rules), len(self.kappas), len(self.margins)
 
 
+@meshes.takes_sharded
 def choose_large(
     dataset: Dataset,
     make_learner: Callable[[int, float], Monomials],

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check
+from jboost.base import check, meshes
 from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -51,6 +51,7 @@ class LargeCertificate(NamedTuple):
     point: RelaxedPoint
 
 
+@meshes.takes_sharded
 def fit_large(
     dataset: Dataset,
     learner: Monomials,

@@ -23,7 +23,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, labelled, numerics
+from jboost.base import check, labelled, meshes, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.encoding import encode, pad_rows
 from jboost.pair.pareto import by_cells
@@ -35,6 +35,7 @@ from jboost.pair.types import ParetoFront, TradeOff
 _LARGEST_SWEEP = 1000  # points; beyond it cells are ten times faster, though they take longer to compile
 
 
+@meshes.takes_sharded
 def pareto_front(
     points: ArrayLike,
     labels: ArrayLike,
@@ -109,6 +110,7 @@ def _pareto_front(points: Array, labels: Array, weights: Array, mask: Array, *, 
     return (numerics.in_64_bits(solve) if config.word_bits == 64 else solve)(*padded)
 
 
+@meshes.takes_sharded
 def best_trade_off(front: ParetoFront, energy: Callable[[Array, Array], Array]) -> TradeOff:
     """The separator of least energy E(weight, margin), for any energy that does not fall with the weight nor grow with the margin.
 

@@ -1,0 +1,213 @@
+"""Arrays that are spread over the devices of a mesh: which mesh a call is on, and the axis types that algorithms run under.
+
+JAX shards an array over a mesh whose axes are `Auto` (the compiler places every intermediate array) or `Explicit` (the types of
+arrays say where they are, and each operation checks them). The algorithms here are written for `Auto` axes. A public function under
+`takes_sharded` may be given arrays of either kind, outside of compiled programs and inside: it runs with `Auto` axes, and what
+it returns is of the caller's kind again. No data moves for that.
+
+An algorithm that has two ways, one of which gathers the examples on every device (a sort, say), asks `is_set`. This is known while a program
+is traced: `takes_sharded` sets the mesh of arrays that are sharded, and JAX keeps one program for each mesh.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import types
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
+
+from jboost.base.types import Array, PyTree
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+
+BATCH_AXIS = "batch"  # the axis of a mesh over which members of a batch are spread, and no examples
+
+
+def is_set() -> bool:
+    """Whether a mesh of several devices is set, so that examples may be sharded over it: any axis but "batch"."""
+    return num_devices() > 1
+
+
+def num_devices() -> int:
+    """How many parts the examples may be in, 1 without a mesh; where an array's type says that it is sharded it is not, as under `vmap`."""
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.manual_axes or mesh.explicit_axes:
+        return 1
+    return math.prod(size for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True) if name != BATCH_AXIS)
+
+
+def batch_axis() -> str | None:
+    """The axis "batch" of the mesh that is set, with `Auto` axes; None where there is none."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return BATCH_AXIS if BATCH_AXIS in mesh.axis_names and BATCH_AXIS in mesh.auto_axes else None
+
+
+def over_devices(function: Callable[..., PyTree], divided: tuple[Array, ...], whole: tuple[Array, ...], *, axis: int = 0) -> PyTree:
+    """`function(*divided, *whole)` on every device of the mesh that is set: of arrays that are divided along an axis, and of whole ones.
+
+    Results are divided along the same axis, whose length is a multiple of `num_devices()`. Without a mesh, the function itself.
+    """
+    if not is_set():
+        return function(*divided, *whole)
+    names = tuple(name for name in jax.sharding.get_abstract_mesh().axis_names if name != BATCH_AXIS)
+    part = PartitionSpec(*[None] * axis, names)
+    specs = (part,) * len(divided) + (PartitionSpec(),) * len(whole)
+    return jax.shard_map(function, in_specs=specs, out_specs=part, axis_names=set(names))(*divided, *whole)
+
+
+def takes_sharded(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """A public function that also takes arrays which are sharded over a mesh, with `Auto` or `Explicit` axes.
+
+    Raises:
+      ValueError: naming the arguments, where two are on different meshes.
+    """
+    names = tuple(inspect.signature(function).parameters)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return dispatch(function, names, args, kwargs)
+
+    dispatch = _dispatch  # `call` reads no globals, so it may have those of `function`: doctest looks there whose function it is
+    found_in = inspect.unwrap(function).__globals__  # type: ignore[attr-defined]
+    wrapped = types.FunctionType(call.__code__, found_in, function.__name__, None, call.__closure__)
+    functools.update_wrapper(wrapped, function)
+    return wrapped
+
+
+def _dispatch(function: Callable[..., Any], names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    arrays = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
+    if not any(_is_spread(leaf) for leaf in arrays) or _is_manual():
+        return function(*args, **kwargs)
+    named = {**dict(zip(names, args, strict=False)), **kwargs}
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in arrays):
+        return _inside(function, named, args, kwargs)
+    return _outside(function, named, args, kwargs)
+
+
+def _is_manual() -> bool:
+    return bool(jax.sharding.get_abstract_mesh().manual_axes)
+
+
+def _is_spread(leaf: jax.Array) -> bool:
+    """Whether it is known to be in several parts: by its type, or as it is there. Under `vmap` the batch itself does not count."""
+    if isinstance(leaf, jax.core.Tracer):
+        return _is_typed(leaf) and any(axis is not None for axis in jax.typeof(leaf).sharding.spec)
+    sharding = leaf.sharding
+    return isinstance(sharding, NamedSharding) and sharding.mesh.size > 1 and not sharding.is_fully_replicated
+
+
+def _mesh_of(leaf: jax.Array) -> Any:
+    sharding: Any = leaf.sharding
+    return sharding.mesh
+
+
+def _mesh_of_type(leaf: jax.Array) -> AbstractMesh:
+    mesh: AbstractMesh = jax.typeof(leaf).sharding.mesh
+    return mesh
+
+
+def _the_one_mesh(meshes: dict[str, Any]) -> Any:
+    """The mesh of all arguments. Raises ValueError, naming two arguments, where they are on different ones."""
+    (first, mesh), *others = meshes.items()
+    for name, other in others:
+        if _identity(other) != _identity(mesh):
+            raise ValueError(
+                f"{name} is sharded over {_shown(other)} and {first} over {_shown(mesh)}: expected arrays on one mesh; "
+                "make one with jboost.sharding.make_mesh and put all of them there with jboost.sharding.shard_dataset"
+            )
+    return mesh
+
+
+def _identity(mesh: Any) -> Any:
+    """What tells meshes apart: axes, sizes and devices, not the types of the axes."""
+    devices = tuple(device.id for device in mesh.devices.flat) if isinstance(mesh, Mesh) else ()
+    return mesh.axis_names, mesh.axis_sizes, devices
+
+
+def _shown(mesh: Any) -> str:
+    axes = ", ".join(f"{name}={size}" for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True))
+    return f"a mesh ({axes})" + (f" of devices {[device.id for device in mesh.devices.flat]}" if isinstance(mesh, Mesh) else "")
+
+
+# --- inside a compiled program -----------------------------------------------------------------------------------------
+
+
+def _inside(function: Callable[..., Any], named: dict[str, Any], args: Any, kwargs: Any) -> Any:
+    """The call under `Auto` axes; of results, an axis as long as one that is sharded among the arguments is sharded alike."""
+    mesh = _the_one_mesh({name: _mesh_of_type(leaf) for name, value in named.items() for leaf in _leaves(value) if _is_typed(leaf)})
+    automatic = mesh.update_axis_types(dict.fromkeys(mesh.axis_names, AxisType.Auto))
+    axes = _sharded_sizes((args, kwargs))
+
+    def to_automatic(leaf: Any) -> Any:
+        return jax.sharding.reshard(leaf, PartitionSpec(*[None] * leaf.ndim)) if _is_typed(leaf) else leaf
+
+    def to_explicit(leaf: Any) -> Any:
+        return jax.sharding.reshard(leaf, _spec_by_sizes(leaf.shape, axes)) if isinstance(leaf, jax.Array) else leaf
+
+    with jax.sharding.use_abstract_mesh(mesh):
+        with jax.sharding.use_abstract_mesh(automatic):
+            args, kwargs = jax.tree.map(to_automatic, (args, kwargs))
+            result = function(*args, **kwargs)
+        return jax.tree.map(to_explicit, result)
+
+
+def _leaves(value: Any) -> list[Any]:
+    return jax.tree.leaves(value)
+
+
+def _is_typed(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array) and not _mesh_of_type(leaf).empty and bool(_mesh_of_type(leaf).explicit_axes)
+
+
+def _sharded_sizes(arguments: PyTree) -> dict[int, Any]:
+    """size -> the mesh axis (or axes) that a dimension of this size is sharded over, among the arguments."""
+    axes: dict[int, Any] = {}
+    for leaf in jax.tree.leaves(arguments):
+        if _is_typed(leaf):
+            for size, axis in zip(leaf.shape, jax.typeof(leaf).sharding.spec, strict=True):
+                if axis is not None:
+                    axes.setdefault(size, axis)
+    return axes
+
+
+def _spec_by_sizes(shape: tuple[int, ...], axes: dict[int, Any]) -> PartitionSpec:
+    rest, spec = dict(axes), []
+    for size in shape:
+        axis = rest.pop(size, None)
+        if axis is not None:
+            rest = {other: name for other, name in rest.items() if name != axis}
+        spec.append(axis)
+    return PartitionSpec(*spec)
+
+
+# --- outside of compiled programs ---------------------------------------------------------------------------------------
+
+
+def _outside(function: Callable[..., Any], named: dict[str, Any], args: Any, kwargs: Any) -> Any:
+    """The call with the mesh of the arrays set, its axes `Auto`; results are on the caller's mesh again."""
+    given = {name: _mesh_of(leaf) for name, value in named.items() for leaf in _leaves(value) if isinstance(leaf, jax.Array) and _is_spread(leaf)}
+    mesh = _the_one_mesh(given)
+    automatic = Mesh(mesh.devices, mesh.axis_names, axis_types=(AxisType.Auto,) * len(mesh.axis_names))
+    if mesh == automatic and jax.sharding.get_abstract_mesh() == automatic.abstract_mesh:
+        return function(*args, **kwargs)
+    args, kwargs = jax.tree.map(lambda leaf: _moved(leaf, automatic), (args, kwargs))
+    with jax.set_mesh(automatic):
+        result = function(*args, **kwargs)
+    return jax.tree.map(lambda leaf: _moved(leaf, mesh), result)
+
+
+def _moved(leaf: Any, mesh: Mesh) -> Any:
+    """A sharded array on a mesh of the same devices, without a copy; anything else as it is."""
+    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        return leaf
+    sharding = leaf.sharding
+    if not isinstance(sharding, NamedSharding) or sharding.mesh.size < 2 or sharding.mesh == mesh:
+        return leaf
+    target = NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
+    return jax.make_array_from_single_device_arrays(leaf.shape, target, [shard.data for shard in leaf.addressable_shards], dtype=leaf.dtype)

@@ -1,0 +1,71 @@
+"""The margin below which the caps of the examples are used up: by a sort, or by sums alone where examples are sharded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import loops, meshes, reduce
+from jboost.base.types import Array
+
+_SIZE_FOR_SUMS = 1 << 16  # examples from which on sums take no longer than a sort; also without a mesh, as `jit` cannot tell
+_PROBES = 3  # thresholds in one pass over the examples: two bits of the answer
+
+
+def worst_threshold(keys: Array, caps: Array, dtype: Any) -> Array:
+    """The greatest key such that the caps of all lesser ones sum to less than 1, [].
+
+    Args:
+      keys: [m] margins, inf for examples that do not count, in 64 bits.
+      caps: [m] not negative, 0 for those, in 64 bits.
+      dtype: of the margins before they were widened; all keys are exact in it.
+    """
+    if meshes.is_set() or keys.shape[0] >= _SIZE_FOR_SUMS:
+        return _by_sums(keys, caps, dtype)
+    return _by_sort(keys, caps)
+
+
+def _by_sort(keys: Array, caps: Array) -> Array:
+    ordered, in_order = lax.sort((keys, caps), num_keys=1, is_stable=False)
+    before = jnp.cumsum(in_order) - in_order
+    place = reduce.count((before < 1) & (in_order > 0)) - 1
+    return ordered[jnp.maximum(place, 0)]
+
+
+def _by_sums(keys: Array, caps: Array, dtype: Any) -> Array:
+    """The bits of the answer from the highest down, two for each pass over the keys, which are compared as integers."""
+    words = _ascending_words(jnp.where(caps > 0, keys, jnp.inf).astype(dtype))
+    unsigned = words.dtype
+    num_bits = 8 * unsigned.itemsize
+    probes = jnp.arange(1, _PROBES + 1).astype(unsigned)
+
+    def two_bits(index: Array, word: Array) -> Array:
+        shift = (num_bits - 2 - 2 * index).astype(unsigned)
+        tried = word | (probes << shift)
+        below = reduce.total(jnp.where(words[None, :] < tried[:, None], caps[None, :], 0.0))
+        return word | (jnp.sum(below < 1).astype(unsigned) << shift)
+
+    word = loops.fori_loop(jnp.int32(0), jnp.int32(num_bits // 2), two_bits, jnp.zeros((), unsigned))
+    largest = reduce.largest(jnp.where(caps > 0, keys, -jnp.inf))
+    found = _floats_of_words(jnp.minimum(word, _ascending_words(largest.astype(dtype))), dtype)
+    return found.astype(keys.dtype)
+
+
+def _ascending_words(values: Array) -> Array:
+    """Unsigned integers in the order of the floats; -0 as 0."""
+    unsigned, sign = _word(values.dtype)
+    bits = lax.bitcast_convert_type(values + jnp.zeros((), values.dtype), unsigned)
+    return jnp.where(bits >= sign, ~bits, bits | sign)
+
+
+def _floats_of_words(words: Array, dtype: Any) -> Array:
+    _, sign = _word(dtype)
+    return lax.bitcast_convert_type(jnp.where(words >= sign, words & ~sign, ~words), dtype)
+
+
+def _word(dtype: Any) -> tuple[Any, Array]:
+    size = jnp.dtype(dtype).itemsize
+    unsigned = {4: jnp.uint32, 8: jnp.uint64}[size]
+    return unsigned, jnp.asarray(1 << (8 * size - 1), unsigned)

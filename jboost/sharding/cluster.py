@@ -1,0 +1,120 @@
+"""Processes that compute together."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import jax
+
+from jboost.base import check
+
+_HEARTBEAT_SECONDS = 30  # after so long without a sign of life a process counts as lost, and the others end
+
+
+def initialize_cluster(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+    *,
+    local_device_ids: int | list[int] | None = None,
+    timeout: int = 120,
+) -> int:
+    """Joins this process to the others of its job; call it first, before anything touches a device.
+
+    With no argument the job is what JAX detects (Slurm, Open MPI, Kubernetes, TPU pods), or what the environment says:
+    JBOOST_COORDINATOR, JBOOST_NUM_PROCESSES and JBOOST_PROCESS_ID, which `scripts/cluster` sets. In a single process it does
+    nothing, and so it does where it was called before. A process that is lost ends the others within a minute.
+
+    Args:
+      coordinator_address: "host:port" of process 0, where it listens.
+      num_processes: how many processes there are.
+      process_id: the number of this one, from 0.
+      local_device_ids: which devices of the machine this process uses; None for all, or for one each under Slurm and Open MPI.
+      timeout: seconds that processes wait for the coordinator and for each other.
+
+    Returns:
+      The number of processes.
+
+    Raises:
+      ValueError: naming the argument, where only some of the three are given, or one is out of range.
+      TimeoutError: where the coordinator does not answer within `timeout`; it says where it was looked for.
+
+    >>> import jboost
+    >>> jboost.sharding.initialize_cluster(num_processes=1, process_id=0)
+    1
+    """
+    check.count("timeout", timeout, low=1)
+    if jax.distributed.is_initialized():
+        return jax.process_count()
+    address = coordinator_address or os.environ.get("JBOOST_COORDINATOR") or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    total = _number("num_processes", num_processes, "JBOOST_NUM_PROCESSES")
+    number = _number("process_id", process_id, "JBOOST_PROCESS_ID")
+    if total is not None and total <= 1:
+        return 1
+    _check_numbers(address, total, number)
+    if address is not None and number:
+        _await_coordinator(address, timeout)
+    try:
+        jax.distributed.initialize(
+            address,
+            total,
+            number,
+            local_device_ids,
+            cluster_detection_method=None if total is None else "deactivate",
+            initialization_timeout=timeout,
+            heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
+        )
+    except ValueError:
+        if address is None and total is None and number is None:
+            return 1  # nothing was detected: this is a process of its own
+        raise
+    except jax.errors.JaxRuntimeError as error:
+        raise TimeoutError(
+            f"the processes of this job did not find each other within {timeout} s (coordinator {address or 'as detected'}): "
+            "check that all were started, that the port is free and open, or raise timeout"
+        ) from error
+    return jax.process_count()
+
+
+def _number(name: str, given: int | None, variable: str) -> int | None:
+    if given is not None:
+        check.count(name, given, low=0)
+        return int(given)
+    text = os.environ.get(variable)
+    if text is None:
+        return None
+    if not text.isdigit():
+        raise ValueError(f"{variable} is {text!r}: expected a whole number, {name}")
+    return int(text)
+
+
+def _check_numbers(address: str | None, total: int | None, number: int | None) -> None:
+    if (total is None) != (number is None):
+        missing = "num_processes" if total is None else "process_id"
+        raise ValueError(f"{missing} is missing: pass both num_processes and process_id, or neither where JAX detects the cluster")
+    if total is not None and number is not None:
+        if number >= total:
+            raise ValueError(f"process_id is {number} of {total} processes: expected a number from 0 to {total - 1}")
+        if address is None:
+            raise ValueError("coordinator_address is missing: pass 'host:port' of process 0")
+    if address is not None and not (":" in address and address.rsplit(":", 1)[1].isdigit()):
+        raise ValueError(f"coordinator_address is {address!r}: expected 'host:port'")
+
+
+def _await_coordinator(address: str, timeout: int) -> None:
+    """Waits until something listens there. Raises TimeoutError: JAX itself would end the process without a word to Python."""
+    host, port = address.rsplit(":", 1)
+    deadline, reason = time.monotonic() + timeout, ""
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=5):
+                return
+        except OSError as error:
+            reason = str(error)
+            time.sleep(0.2)
+    raise TimeoutError(
+        f"no coordinator answers at {address} within {timeout} s ({reason}): start process 0 there, check the address and that the "
+        "port is open, or raise timeout"
+    )

@@ -1,0 +1,195 @@
+"""Where arrays are put on a mesh: examples, members of a batch, copies; and the way back to the host."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jboost.base.types import Dataset, PyTree
+
+
+def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Dataset:
+    """The data set with its examples spread over an axis of a mesh.
+
+    In one process `dataset` holds all examples. In several, each process passes its own rows, as many as it has: they stay on
+    its devices, and together they are the data set. Numbers and dtypes of columns must agree.
+
+    Args:
+      dataset: of m examples, on the host or on any device.
+      mesh: of `jboost.sharding.make_mesh`, or any other.
+      axis: the name of the axis.
+
+    Returns:
+      A `Dataset` of global arrays, features [M, N] and the others [M], sharded along their first axis. M is the least multiple
+      of the size of the axis that has room for the rows of every process. What is added is padding: features 0, label +1,
+      weight 1 and `mask` False.
+
+    Raises:
+      ValueError: naming the argument, on every process: for a mesh without the axis, for traced arrays, and where processes
+        differ in the number of features or in dtypes; it says which process has what.
+
+    >>> import jax, jboost
+    >>> mesh = jboost.sharding.make_mesh(devices=jax.devices()[:1])
+    >>> spread = jboost.sharding.shard_dataset(jboost.make_dataset([[1.0], [2.0]], [1, -1]), mesh)
+    >>> tuple(spread.features.sharding.spec)
+    ('examples', None)
+    """
+    if not isinstance(dataset, Dataset):
+        raise ValueError(f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset, as jboost.make_dataset returns it")
+    _check_arguments("shard_dataset", "dataset", dataset, mesh, axis)
+    local = Dataset(*map(np.asarray, dataset))
+    part = _part_of_process(mesh, axis)
+    rows_each = _rows_of_a_device(local, part)
+    local = _padded(local, rows_each * part.num_positions - local.labels.shape[0])
+    return Dataset(*(_global(leaf, mesh, axis, rows_each * part.num_all) for leaf in local))
+
+
+def shard_batch(tree: PyTree, mesh: Mesh, *, axis: str = "batch") -> PyTree:
+    """A pytree whose leaves are spread along their first axis: the members of a batch, for `jax.vmap` of any algorithm.
+
+    In several processes each passes its own members.
+
+    Args:
+      tree: leaves [B, ...], as of `jboost.stack_datasets`; B is a multiple of the size of the axis.
+      mesh: of `jboost.sharding.make_mesh(axis_names=("batch",))`, say.
+      axis: the name of the axis.
+
+    Raises:
+      ValueError: naming the argument, for a mesh without the axis, for leaves of different first sizes, and where these are no
+        multiple of the devices along the axis.
+
+    >>> import jax, jboost, numpy
+    >>> mesh = jboost.sharding.make_mesh(axis_names=("batch",), devices=jax.devices()[:1])
+    >>> tuple(jboost.sharding.shard_batch(numpy.zeros((4, 3)), mesh).sharding.spec)
+    ('batch', None)
+    """
+    _check_arguments("shard_batch", "tree", tree, mesh, axis)
+    part = _part_of_process(mesh, axis)
+    sizes = {np.shape(leaf)[:1] for leaf in jax.tree.leaves(tree)}
+    if len(sizes) != 1 or () in sizes:
+        raise ValueError(f"tree has leaves of first sizes {sorted(sizes)}: expected one size, the number of members")
+    ((size,),) = sizes
+    if size % part.num_positions:
+        raise ValueError(
+            f"tree holds {size} members, and axis {axis!r} of the mesh has {part.num_positions} devices here: expected a multiple; "
+            "repeat members, or make a mesh of fewer devices"
+        )
+    total = size // part.num_positions * part.num_all
+    return jax.tree.map(lambda leaf: _global(leaf, mesh, axis, total), tree)
+
+
+def replicate(tree: PyTree, mesh: Mesh) -> PyTree:
+    """A pytree with a copy of every array on each device of a mesh; all processes pass the same values.
+
+    Raises:
+      ValueError: where `mesh` is none, or arrays are traced.
+
+    >>> import jax, jboost
+    >>> tuple(jboost.sharding.replicate([1.0], jboost.sharding.make_mesh(devices=jax.devices()[:1]))[0].sharding.spec)
+    ()
+    """
+    _check_arguments("replicate", "tree", tree, mesh, None)
+    return jax.tree.map(lambda leaf: jax.device_put(leaf, NamedSharding(mesh, PartitionSpec())), tree)
+
+
+def gather(tree: PyTree) -> PyTree:
+    """A pytree of NumPy arrays with all entries, on every process; anything that is no array of JAX stays as it is.
+
+    All processes must call it. It is the one function here that moves all examples to every host.
+
+    Raises:
+      ValueError: where arrays are traced.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> jboost.sharding.gather({"scores": jnp.arange(3)})
+    {'scores': array([0, 1, 2], dtype=int32)}
+    """
+    _refuse_traced("gather", "tree", tree)
+
+    def fetch(leaf: Any) -> Any:
+        if not isinstance(leaf, jax.Array):
+            return leaf
+        if leaf.is_fully_addressable or leaf.is_fully_replicated:
+            return np.asarray(leaf)
+        from jax.experimental import multihost_utils
+
+        return multihost_utils.process_allgather(leaf, tiled=True)
+
+    return jax.tree.map(fetch, tree)
+
+
+class _Part(NamedTuple):
+    """Which part of an axis a process holds."""
+
+    num_positions: int  # along the axis, with a device of this process
+    num_all: int  # the size of the axis
+
+
+def _check_arguments(function: str, name: str, tree: PyTree, mesh: Any, axis: str | None) -> None:
+    if not isinstance(mesh, Mesh):
+        raise ValueError(f"mesh is a {type(mesh).__name__}: expected a jax.sharding.Mesh, as jboost.sharding.make_mesh returns it")
+    if axis is not None and axis not in mesh.axis_names:
+        raise ValueError(f"axis is {axis!r}, and the mesh has axes {mesh.axis_names}: pass one of these, or make a mesh with this one")
+    _refuse_traced(function, name, tree)
+
+
+def _refuse_traced(function: str, name: str, tree: PyTree) -> None:
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(tree)):
+        raise ValueError(f"{name} is traced, and jboost.sharding.{function} moves arrays: call it outside jit, vmap and grad")
+
+
+def _part_of_process(mesh: Mesh, axis: str) -> _Part:
+    """Raises ValueError where a place along the axis belongs to several processes, or this process has no device on the mesh."""
+    along = np.moveaxis(mesh.devices, mesh.axis_names.index(axis), 0).reshape(mesh.shape[axis], -1)
+    owners = [{device.process_index for device in devices} for devices in along]
+    if any(len(owner) > 1 for owner in owners):
+        raise ValueError(
+            f"axis {axis!r} of the mesh has places that several processes share: order the devices so that each process has whole "
+            f"places along {axis!r}, and the other axes lie within a process"
+        )
+    mine = sum(owner == {jax.process_index()} for owner in owners)
+    if not mine:
+        raise ValueError(f"mesh has no device of process {jax.process_index()}: make it of devices of all processes that call this")
+    return _Part(mine, len(owners))
+
+
+def _rows_of_a_device(local: Dataset, part: _Part) -> int:
+    """How many rows each device gets. Raises ValueError, on every process, where the processes' rows do not fit together."""
+    num_rows, num_features = local.features.shape
+    needed = -(-num_rows // part.num_positions)
+    if jax.process_count() == 1:
+        return needed
+    from jax.experimental import multihost_utils
+
+    codes = [np.dtype(leaf.dtype).num for leaf in local]
+    everyone = np.asarray(multihost_utils.process_allgather(np.array([needed, num_features, *codes], np.int32)))
+    for column, what in ((1, "features"), *((2 + index, f"dtype number of {name}") for index, name in enumerate(Dataset._fields))):
+        if len(set(everyone[:, column].tolist())) > 1:
+            found = ", ".join(f"{value} on process {process}" for process, value in enumerate(everyone[:, column].tolist()))
+            kind = "columns of features" if what == "features" else what
+            raise ValueError(f"dataset differs between processes in its {kind} ({found}): pass rows of one table, of one dtype")
+    return int(everyone[:, 0].max())
+
+
+def _padded(local: Dataset, missing: int) -> Dataset:
+    return Dataset(
+        np.pad(local.features, ((0, missing), (0, 0))),
+        np.pad(local.labels, (0, missing), constant_values=1),
+        np.pad(local.weights, (0, missing), constant_values=1),
+        np.pad(local.mask, (0, missing), constant_values=False),
+    )
+
+
+def _global(leaf: Any, mesh: Mesh, axis: str, total: int) -> jax.Array:
+    """One array over all processes, made of the rows that each of them holds."""
+    is_key = isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+    spec = PartitionSpec(axis, *[None] * (np.ndim(leaf) - 1))
+    sharding = NamedSharding(mesh, spec)
+    if is_key or jax.process_count() == 1:
+        return jax.device_put(leaf, sharding)
+    host = np.asarray(leaf)
+    return jax.make_array_from_process_local_data(sharding, host, (total, *host.shape[1:]))
