@@ -49,8 +49,8 @@ def batch_axis() -> str | None:
     return BATCH_AXIS if BATCH_AXIS in mesh.axis_names and BATCH_AXIS in mesh.auto_axes else None
 
 
-def over_devices(function: Callable[..., PyTree], divided: tuple[Array, ...], whole: tuple[Array, ...], *, axis: int = 0) -> PyTree:
-    """`function(*divided, *whole)` on every device of the mesh that is set: of arrays that are divided along an axis, and of whole ones.
+def over_devices(function: Callable[..., Any], divided: tuple[Array, ...], whole: tuple[Any, ...], *, axis: int = 0) -> Any:
+    """`function(*divided, *whole)` on every device of the mesh that is set: of arrays that are divided along an axis, and of whole pytrees.
 
     Results are divided along the same axis, whose length is a multiple of `num_devices()`. Without a mesh, the function itself.
     """

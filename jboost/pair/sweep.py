@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, devices, loops, numerics, reduce
+from jboost.base import check, devices, loops, meshes, numerics, reduce
 from jboost.base.types import Array
 from jboost.geometry import angular
 from jboost.pair.instance import Instance
@@ -155,7 +155,25 @@ def bound_centres(instance: Instance, centres: Array, num_centres: Array, config
       num_centres: [] int32.
       config: resolved.
       exact_angles: whether the bounds have to hold for lines through further points too, with those of the own class on it right.
+
+    On a mesh every device has all points and sweeps an equal share of the centres.
     """
+    num_devices = meshes.num_devices()
+    if num_devices == 1:
+        return _bound_share(instance, centres, num_centres, config, exact_angles)
+    each = -(-centres.shape[0] // num_devices)
+    shares = jnp.pad(centres, (0, each * num_devices - centres.shape[0])).reshape(each, num_devices).T  # every device gets as many that count
+    counts = (num_centres - lax.iota(num_centres.dtype, num_devices) + num_devices - 1) // num_devices
+
+    def own_share(shares: Array, counts: Array, instance: Instance) -> Array:
+        return _bound_share(instance, shares[0], counts[0], config, exact_angles)[None]
+
+    bounds: Array = meshes.over_devices(own_share, (shares, counts), (instance,))
+    return bounds.T.reshape(-1)[: centres.shape[0]]
+
+
+def _bound_share(instance: Instance, centres: Array, num_centres: Array, config: SweepConfig, exact_angles: bool) -> Array:
+    """The same on one device: chunk by chunk."""
     capacity, size = centres.shape[0], instance.points.shape[1]
     chunk, num_parts = divide_work(capacity, size, config)
     num_chunks = -(-capacity // chunk)

@@ -1,0 +1,317 @@
+"""Arrays that are sharded over a mesh: placement, the same answers as on one device, and what is sent between devices."""
+
+import math
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+import contract
+import jboost
+from jboost.base import meshes
+from jboost.base.status import Status
+
+ENTRIES = {entry.name: entry for entry in contract.TABLE + contract.CERTIFIED}
+# Those that build their input from the sharded arrays before jboost sees it.
+ENTRIES.pop("lp.solve")
+CHEAP = ("relaxed_margin.solve", "lpboost.solve", "pair.optimal_separator(tie_break=None)")
+
+
+def mesh_of(num_devices=4, axis="examples", kind=AxisType.Explicit):
+    return Mesh(np.array(jax.devices()[:num_devices]), (axis,), axis_types=(kind,))
+
+
+def put(array, mesh):
+    return jax.device_put(array, NamedSharding(mesh, PartitionSpec(mesh.axis_names[0], *[None] * (np.ndim(array) - 1))))
+
+
+def table(num_examples=10, num_features=3, seed=0):
+    rng = np.random.default_rng(seed)
+    features = rng.normal(size=(num_examples, num_features)).astype(np.float32)
+    return jboost.make_dataset(features, np.where(features[:, 0] > 0, 1.0, -1.0).astype(np.float32))
+
+
+# --- placement -------------------------------------------------------------------------------------------------------------
+
+
+def test_make_mesh_takes_all_devices_along_the_first_axis():
+    mesh = jboost.sharding.make_mesh()
+    assert (mesh.axis_names, mesh.size) == (("examples",), len(jax.devices()))
+    both = jboost.sharding.make_mesh((2, 2), ("batch", "examples"))
+    assert dict(both.shape) == {"batch": 2, "examples": 2}
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        ({"axis_sizes": (100_000,)}, "axis_sizes is .* takes 100000 devices"),
+        ({"axis_sizes": (2, 2)}, "axis_sizes is .* and axis_names is"),
+        ({"axis_sizes": (0,)}, r"axis_sizes\[0\]"),
+        ({"axis_names": ("a", "a")}, "axis_names"),
+        ({"devices": []}, "devices is empty"),
+    ],
+)
+def test_make_mesh_names_what_is_wrong(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        jboost.sharding.make_mesh(**arguments)
+
+
+@pytest.mark.parametrize("num_examples", [0, 1, 7, 8])
+def test_shard_dataset_pads_to_a_multiple_and_gather_brings_all_back(num_examples):
+    dataset = table(num_examples)
+    spread = jboost.sharding.shard_dataset(dataset, mesh_of(4))
+    size = -(-num_examples // 4) * 4
+    assert spread.features.shape == (size, 3)
+    assert spread.features.sharding.spec == PartitionSpec("examples", None)
+    back = jboost.sharding.gather(spread)
+    assert all(isinstance(leaf, np.ndarray) for leaf in back)
+    for found, given in zip(back, dataset, strict=True):
+        assert np.array_equal(found[:num_examples], given)
+    assert not back.mask[num_examples:].any()
+
+
+def test_shard_batch_spreads_members_and_refuses_other_numbers():
+    mesh = mesh_of(4, "batch")
+    batch = jboost.stack_datasets([table(size, seed=size) for size in (3, 5, 4, 5)])
+    spread = jboost.sharding.shard_batch(batch, mesh)
+    assert spread.features.sharding.spec == PartitionSpec("batch", None, None)
+    with pytest.raises(ValueError, match="tree holds 3 members"):
+        jboost.sharding.shard_batch(np.zeros((3, 2)), mesh)
+    with pytest.raises(ValueError, match="tree has leaves of first sizes"):
+        jboost.sharding.shard_batch([np.zeros(4), np.zeros(8)], mesh)
+
+
+def test_placement_names_the_axis_that_a_mesh_lacks():
+    for call in (jboost.sharding.shard_dataset, jboost.sharding.shard_batch):
+        with pytest.raises(ValueError, match="axis is 'rows', and the mesh has axes"):
+            call(table(4), mesh_of(4), axis="rows")
+    with pytest.raises(ValueError, match="mesh is a NoneType"):
+        jboost.sharding.replicate(1.0, None)
+    with pytest.raises(ValueError, match="tree is traced"):
+        jax.jit(lambda values: jboost.sharding.gather(values))(np.zeros(3))
+
+
+def test_arrays_on_two_meshes_are_refused_by_name():
+    labels = put(np.ones(8, np.float32), Mesh(np.array(jax.devices()[4:8]), ("examples",)))
+    with pytest.raises(ValueError, match=r"labels is sharded over a mesh .* and points over a mesh"):
+        jboost.pair.optimal_separator(put(np.zeros((8, 2), np.float32), mesh_of(4)), labels)
+
+
+def test_initialize_cluster_does_nothing_in_one_process(monkeypatch):
+    assert jboost.sharding.initialize_cluster(num_processes=1, process_id=0) == 1
+    monkeypatch.setenv("JBOOST_NUM_PROCESSES", "two")
+    with pytest.raises(ValueError, match="JBOOST_NUM_PROCESSES is 'two'"):
+        jboost.sharding.initialize_cluster()
+
+
+@pytest.mark.parametrize(
+    "arguments, error, message",
+    [
+        ({"num_processes": 2}, ValueError, "process_id is missing"),
+        ({"num_processes": 2, "process_id": 2, "coordinator_address": "127.0.0.1:1"}, ValueError, "process_id is 2 of 2"),
+        ({"num_processes": 2, "process_id": 1}, ValueError, "coordinator_address is missing"),
+        ({"num_processes": 2, "process_id": 1, "coordinator_address": "here"}, ValueError, "expected 'host:port'"),
+        ({"num_processes": 2, "process_id": 1, "coordinator_address": "127.0.0.1:1", "timeout": 1}, TimeoutError, "no coordinator answers at"),
+    ],
+)
+def test_initialize_cluster_names_what_is_wrong(arguments, error, message):
+    with pytest.raises(error, match=message):
+        jboost.sharding.initialize_cluster(**arguments)
+
+
+# --- stacks ----------------------------------------------------------------------------------------------------------------
+
+
+def test_unstack_undoes_stack_datasets():
+    sets = [table(size, seed=size) for size in (1, 5, 3)]
+    batch = jboost.stack_datasets(sets)
+    assert batch.features.shape == (3, 5, 3)
+    for found, given in zip(jboost.unstack(batch), sets, strict=True):
+        assert all(np.array_equal(one, other) for one, other in zip(found, given, strict=True))
+
+
+def test_unstack_takes_sizes_where_columns_were_added_and_divides_results():
+    sets = [table(4, 2), table(4, 3)]
+    found = jboost.unstack(jboost.stack_datasets(sets), sizes=[(4, 2), (4, 3)])
+    assert [each.features.shape for each in found] == [(4, 2), (4, 3)]
+    assert [float(each["a"]) for each in jboost.unstack({"a": np.array([1.0, 2.0])})] == [1.0, 2.0]
+    with pytest.raises(ValueError, match="sizes has 1 entries"):
+        jboost.unstack(jboost.stack_datasets(sets), sizes=[(4, 2)])
+    with pytest.raises(ValueError, match=r"datasets\[0\] is a int"):
+        jboost.stack_datasets([1])
+
+
+def test_padding_of_a_stack_changes_no_fit():
+    sets = [table(12, seed=1), table(9, seed=2)]
+    fits = jax.vmap(lambda dataset: jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=3))(jboost.stack_datasets(sets))
+    for fitted, dataset in zip(jboost.unstack(fits), sets, strict=True):
+        alone = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=3)
+        assert np.allclose(fitted.ensemble.votes, alone.ensemble.votes, rtol=1e-5)
+
+
+# --- the same answers ------------------------------------------------------------------------------------------------------
+
+
+def check_entry(name, kind, is_traced):
+    entry = ENTRIES[name]
+    is_exact = isinstance(entry, contract.Entry)
+    problem = (entry.problem if is_exact else contract.bits)(1, 16)
+    mesh = mesh_of(4, kind=kind)
+    sharded = [put(part, mesh) for part in problem]
+    if not is_traced:
+        found = entry.run(*sharded)
+    elif kind == AxisType.Explicit:
+        found = jax.jit(entry.run)(*sharded)
+    else:  # inside `jit` an array that XLA shards is like another one: the mesh has to be set
+        with jax.set_mesh(mesh):
+            found = jax.jit(entry.run)(*sharded)
+    alone = entry.run(*problem)
+    if not is_exact:
+        assert found.status == alone.status
+        rounding = 1e-4 * max(1.0, abs(float(alone.upper)))
+        assert found.lower <= alone.upper + rounding
+        assert alone.lower <= found.upper + rounding
+        assert found.upper - found.lower <= entry.width * max(1.0, abs(float(found.upper)))
+        return
+    for field in (*entry.invariant, *entry.per_example):
+        assert np.array_equal(getattr(found, field), getattr(alone, field), equal_nan=True), field
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_public_functions_give_the_same_on_an_explicit_mesh(name):
+    check_entry(name, AxisType.Explicit, is_traced=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(set(ENTRIES) - set(CHEAP)))
+def test_all_public_functions_give_the_same_on_an_explicit_mesh(name):
+    check_entry(name, AxisType.Explicit, is_traced=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind, is_traced", [(AxisType.Auto, False), (AxisType.Auto, True), (AxisType.Explicit, True)])
+@pytest.mark.parametrize("name", sorted(name for name in ENTRIES if getattr(ENTRIES[name], "traceable", True)))
+def test_all_public_functions_give_the_same_on_other_meshes_and_under_jit(name, kind, is_traced):
+    check_entry(name, kind, is_traced)
+
+
+def test_results_are_on_the_mesh_of_the_caller():
+    mesh = mesh_of(4)
+    prediction = jboost.predict(jboost.pair.optimal_separator([[0.0, 0.0], [2.0, 0.0]], [-1, 1]), put(np.ones((8, 2), np.float32), mesh))
+    assert prediction.sharding == NamedSharding(mesh, PartitionSpec("examples"))
+
+
+def test_a_round_at_a_time_on_a_mesh_is_the_fit():
+    dataset = jboost.sharding.shard_dataset(table(16), mesh_of(4))
+    learner = jboost.learners.stumps()
+    state = jboost.adaboost.init(dataset, learner, max_rounds=3)
+    for _ in range(3):
+        state, _ = jboost.adaboost.step(state, dataset)
+    fitted = jboost.adaboost.fit(table(16), learner, max_rounds=3)
+    assert np.allclose(jboost.adaboost.finish(state).ensemble.votes, fitted.ensemble.votes, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
+def test_a_batch_stays_on_its_devices(kind):
+    games = np.random.default_rng(0).choice([-1.0, 1.0], (8, 12, 4)).astype(np.float32)
+    mesh = mesh_of(4, "batch", kind)
+
+    def solve(games):
+        return jax.vmap(lambda game: jboost.lpboost.solve(game, nu=0.3))(games)
+
+    with jax.set_mesh(mesh):
+        compiled = jax.jit(solve).lower(put(games, mesh)).compile()
+        found = compiled(put(games, mesh))
+    assert not found.coefficients.sharding.is_fully_replicated
+    assert not re.search(r" all-gather(-start)?\(", compiled.as_text())
+    assert np.allclose(found.upper_bound, solve(games).upper_bound, atol=1e-4)
+    assert (found.status == int(Status.OPTIMAL)).all()
+
+
+# --- what is sent and stored -----------------------------------------------------------------------------------------------
+
+_SIZE = 8192
+_COLUMNS = 16
+
+
+def _bytes_of(shape_text):
+    total = 0
+    for dtype, dims in re.findall(r"(pred|[a-z]+\d+)\[([\d,]*)\]", shape_text):
+        width = 1 if dtype == "pred" else int(re.sub(r"\D", "", dtype)) // 8
+        total += width * math.prod(int(size) for size in dims.split(",") if size)
+    return total
+
+
+def collectives(text):
+    """kind -> the bytes of each that a compiled program holds."""
+    found = {}
+    for line in text.splitlines():
+        match = re.search(r"= (\(?.*?\)?) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(-start)?\(", line)
+        if match:
+            found.setdefault(match[2], []).append(_bytes_of(match[1]))
+    return found
+
+
+def _boost(fit, learner):
+    return lambda features, labels: fit(jboost.make_dataset(features, labels), learner(), max_rounds=8)
+
+
+MATRIX, VECTOR = (_SIZE, _COLUMNS), (_SIZE,)
+PROGRAMS = {
+    "projections.kl_projection_capped_simplex": (lambda x: jboost.projections.kl_projection_capped_simplex(x, 0.01), [VECTOR]),
+    "projections.projection_capped_simplex": (lambda x: jboost.projections.projection_capped_simplex(x, 0.01), [VECTOR]),
+    "relaxed_margin.solve": (lambda game: jboost.relaxed_margin.solve(game, jboost.relaxations.soft_margin(nu=0.1)), [MATRIX]),
+    "relaxed_margin.fit": (_boost(jboost.relaxed_margin.fit, jboost.learners.literals), [MATRIX, VECTOR]),
+    "lpboost.solve": (lambda game: jboost.lpboost.solve(game, nu=0.1), [MATRIX]),
+    "lpboost.fit": (_boost(jboost.lpboost.fit, jboost.learners.literals), [MATRIX, VECTOR]),
+    "adaboost.fit, literals": (_boost(jboost.adaboost.fit, jboost.learners.literals), [MATRIX, VECTOR]),
+    "adaboost.fit, stumps": (_boost(jboost.adaboost.fit, jboost.learners.stumps), [MATRIX, VECTOR]),
+    "infoboost.fit, literals": (_boost(jboost.infoboost.fit, jboost.learners.literals), [MATRIX, VECTOR]),
+}
+# What is gathered, in bytes: each for a reason that the documentation gives.
+GATHERED = {"adaboost.fit, stumps": 4 * _SIZE}  # the example weights, and of the best feature its sorted column
+
+
+def compile_on(num_devices, name):
+    function, shapes = PROGRAMS[name]
+    if num_devices == 1:
+        arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    else:
+        mesh = mesh_of(num_devices)
+        arguments = [
+            jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("examples", *[None] * (len(shape) - 1))))
+            for shape in shapes
+        ]
+    return jax.jit(function).lower(*arguments).compile()
+
+
+@pytest.mark.parametrize(
+    "name", [name if "solve" in name or "projection" in name else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS]
+)
+def test_nothing_that_grows_with_the_examples_is_gathered(name):
+    found = collectives(compile_on(8, name).as_text())
+    assert found, "a program on eight devices that sends nothing is not divided"
+    largest = max(found.get("all-gather", [0]))
+    assert largest <= GATHERED.get(name, 64 * _COLUMNS)
+    if name not in GATHERED:
+        assert max(max(sizes) for sizes in found.values()) <= 64 * _COLUMNS
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in GATHERED])
+def test_each_of_eight_devices_holds_an_eighth(name):
+    one, eight = (compile_on(number, name).memory_analysis() for number in (1, 8))
+    assert eight.argument_size_in_bytes <= 1.3 * one.argument_size_in_bytes / 8
+    assert eight.temp_size_in_bytes <= 1.3 * one.temp_size_in_bytes / 8 + 2**16
+
+
+def test_is_set_knows_meshes_of_examples_alone():
+    assert not meshes.is_set()
+    seen = {}
+    for axis in ("examples", "batch"):
+        with jax.set_mesh(mesh_of(4, axis, AxisType.Auto)):
+            seen[axis] = meshes.is_set(), meshes.batch_axis()
+    assert seen == {"examples": (True, None), "batch": (False, "batch")}
