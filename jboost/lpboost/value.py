@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
+from jboost import operators
 from jboost.base import brackets
 from jboost.base.types import Array
 from jboost.relaxations import SoftMargin, certify
@@ -30,12 +33,17 @@ def relaxation(nu: Array) -> SoftMargin:
     return SoftMargin(None, jnp.maximum(nu, _LEAST_NU))
 
 
-def attained(columns: Array, votes: Array, relaxation: SoftMargin, prior: Array) -> Array:
+def attained(columns: Any, votes: Array, relaxation: SoftMargin, prior: Array) -> Array:
     """The soft margin of votes [n] over columns [n, m], [], rounded down; less their distance from sum one."""
-    rows = jnp.concatenate([columns.T, jnp.ones((1, votes.shape[0]), columns.dtype)])
-    low, high = brackets.bracket_dot(rows, votes[None, :])
-    distance = jnp.maximum(high[-1] - 1, 1 - low[-1]) * (1 + 2 * jnp.finfo(low.dtype).eps)
-    return certify.lower_from_margins(low[:-1], distance, relaxation, Simplex, prior)
+    if operators.is_operator(columns):
+        reached, _ = columns.bracket_rmatvec(votes)
+        least, most = brackets.bracket_dot(votes, jnp.ones_like(votes))
+    else:
+        rows = jnp.concatenate([columns.T, jnp.ones((1, votes.shape[0]), columns.dtype)])
+        low, high = brackets.bracket_dot(rows, votes[None, :])
+        reached, least, most = low[:-1], low[-1], high[-1]
+    distance = jnp.maximum(most - 1, 1 - least) * (1 + 2 * jnp.finfo(reached.dtype).eps)
+    return certify.lower_from_margins(reached, distance, relaxation, Simplex, prior)
 
 
 def not_exceeded(edge: Array, weights: Array, relaxation: SoftMargin, prior: Array) -> Array:

@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost import operators
 from jboost.base import check, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.relaxations import certify
@@ -69,7 +70,7 @@ class _State(NamedTuple):
 class Game(NamedTuple):
     """The game and what its two sides pay."""
 
-    margins: Array  # [m, n], 0 on padding
+    margins: Any  # [m, n], 0 on padding: a matrix, or an operator with entries in [-1, 1]
     relaxation: Any
     votes: Any
     prior: Array  # [m]
@@ -79,15 +80,15 @@ def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Arra
     """Runs until the estimated gap is below the tolerance; returns the best of both sides and the number of steps."""
     if initial is None:
         nearest = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
-        initial = (jnp.zeros((game.margins.shape[1],), game.margins.dtype), nearest)
+        initial = (jnp.zeros((game.margins.shape[1],), game.prior.dtype), nearest)
     start = _complete(game, *initial)
-    row_norms = reduce.total(game.margins**2, axis=1)
-    zero = jnp.zeros((), game.margins.dtype)
+    row_norms = _row_squares(game.margins, game.prior.dtype)
+    zero = jnp.zeros((), game.prior.dtype)
     first_step = lax.rsqrt(jnp.maximum(reduce.largest(row_norms), 1.0))
     nothing, infinite = jax.tree.map(jnp.zeros_like, start), zero + jnp.inf
     best = Bounds(start.coefficients, -infinite, start.example_weights, infinite)
     state = _State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
-    target = 0.98 * tolerance - 8 * jnp.finfo(game.margins.dtype).eps
+    target = 0.98 * tolerance - 8 * jnp.finfo(game.prior.dtype).eps
     steps_per_check = min(config.iterations_per_check, config.max_iterations)
 
     def round_of_steps(state: _State) -> _State:
@@ -103,11 +104,25 @@ def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
     return Point(coefficients, _forward(game, coefficients), example_weights, _backward(game, example_weights))
 
 
+def _row_squares(margins: Any, dtype: Any) -> Array:
+    """The squared length of each row, [m]; of an operator the sum of its sizes, which is no less for entries in [-1, 1]."""
+    if operators.is_operator(margins):
+        norms: Array = margins.row_norms(jnp.ones((margins.shape[1],), dtype))
+        return norms
+    return reduce.total(margins**2, axis=1)
+
+
 def _forward(game: Game, coefficients: Array) -> Array:
+    if operators.is_operator(game.margins):
+        reached: Array = game.margins.matvec(coefficients)
+        return reached
     return jnp.matmul(game.margins, coefficients, precision=lax.Precision.HIGHEST)
 
 
 def _backward(game: Game, example_weights: Array) -> Array:
+    if operators.is_operator(game.margins):
+        edges: Array = game.margins.rmatvec(example_weights)
+        return edges
     return jnp.matmul(example_weights, game.margins, precision=lax.Precision.HIGHEST)
 
 

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, boosting, check, labelled, reduce
+from jboost import operators
+from jboost.base import batching, boosting, check, labelled
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
+from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
 from jboost.relaxed_margin import first_order
 from jboost.relaxed_margin.first_order import Game, SolverConfig
 
@@ -29,7 +31,7 @@ class RelaxedMarginSolution(NamedTuple):
 
 
 def solve(
-    margins: ArrayLike,
+    margins: Any,
     relaxation: Any,
     *,
     tolerance: ArrayLike = 1e-3,
@@ -45,7 +47,8 @@ def solve(
     the numbers in the relaxation.
 
     Args:
-      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign.
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign. A matrix, or an operator such as
+        `jboost.operators.packed_signs(signs)`, which takes a bit an entry, and `stored`; bounds hold for the operator's exact matrix.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as rounding alone takes 2e-6 of them.
       votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's |w|_1 <= 1.
@@ -67,7 +70,7 @@ def solve(
     >>> bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound), bool(solution.upper_bound - solution.lower_bound <= 1e-3)
     (True, True)
     """
-    margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
+    margins = checked_margins(margins)
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
@@ -114,13 +117,13 @@ def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, 
 
 def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
     dtype = jnp.result_type(float)
-    margins = examples.features.astype(dtype)
-    is_valid = boosting.is_valid(examples) & reduce.all_true((jnp.abs(margins) <= 1) | ~examples.mask[:, None], axis=(0, 1))
-    is_valid = is_valid & relaxation.is_valid() & votes.is_valid()
+    num_columns = examples.features.shape[1]
+    is_valid = boosting.is_valid(examples) & are_in_range(examples) & relaxation.is_valid() & votes.is_valid()
     is_real = examples.mask & is_valid
-    num_columns = margins.shape[1]
-    matrix = jnp.where(is_real[:, None], margins, 0.0)
-    matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
+    matrix = examples.features
+    if not operators.is_operator(matrix):  # of an operator rows that only pad have no weight, whatever they hold
+        matrix = jnp.where(is_real[:, None], matrix.astype(dtype), 0.0)
+        matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
     prior = boosting.initial_distribution(examples._replace(mask=is_real))
     is_feasible = relaxation.is_feasible(prior) | ~is_valid
     game = Game(matrix, relaxation, votes, prior)
@@ -128,7 +131,7 @@ def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, toleran
     best, num_iterations = first_order.play(game, goal, config)
     coefficients = votes.allowed(best.coefficients)
     lower = certify.prove_lower(matrix, coefficients, relaxation, votes, prior)
-    edge = certify.largest_edge(matrix.T, best.example_weights)
+    edge = certify.largest_edge(columns_of(matrix), best.example_weights)
     upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     return RelaxedMarginSolution(

@@ -1,0 +1,250 @@
+"""Matrices in one, two, eight or sixteen bits an entry, against numpy's products in integers and 64-bit floats."""
+
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+import jboost
+from jboost import lp, lpboost, operators, relaxations, relaxed_margin
+from jboost.base.status import Status
+from jboost.operators import packed
+from jboost.operators.stored import Stored
+
+SIZES = (0, 1, 7, 8, 9, 63, 64, 65)
+
+
+def draw_signs(shape, *, zeros=False, seed=0, bias=0.5):
+    random = np.random.default_rng(seed)
+    signs = np.where(random.random(shape) < bias, 1, -1)
+    return np.where(random.random(shape) < 0.3, 0, signs).astype(np.int8) if zeros else signs.astype(np.int8)
+
+
+# --- packed signs ----------------------------------------------------------------------------------------------------------
+
+
+@jax.jit
+def all_products(operators_and_vectors):
+    return [(operator.matvec(x), operator.rmatvec(y), operator.to_dense()) for operator, x, y in operators_and_vectors]
+
+
+@pytest.mark.parametrize("zeros", [False, True])
+def test_packed_signs_products_are_exact_for_integers(monkeypatch, zeros):
+    monkeypatch.setattr(packed, "_FEWEST_ROWS", 4)  # several blocks, the last of which overlaps
+    monkeypatch.setattr(packed, "_MOST_ROWS", 4)
+    all_products.clear_cache()
+    matrices = [draw_signs((18, size), zeros=zeros, seed=size) for size in SIZES]
+    random = np.random.default_rng(1)
+    vectors = [(random.integers(-1000, 1000, size), random.integers(-1000, 1000, 18)) for size in SIZES]
+    cases = [(operators.packed_signs(matrix, zeros=zeros), *pair) for matrix, pair in zip(matrices, vectors, strict=True)]
+    for matrix, (x, y), found in zip(matrices, vectors, all_products(cases), strict=True):
+        assert found[0].dtype == found[1].dtype == jnp.int32
+        np.testing.assert_array_equal(found[0], matrix.astype(np.int64) @ x)
+        np.testing.assert_array_equal(found[1], y @ matrix.astype(np.int64))
+        np.testing.assert_array_equal(found[2], matrix)
+    all_products.clear_cache()
+
+
+def test_packed_signs_takes_the_bits_that_it_says():
+    assert operators.packed_signs(draw_signs((5, 17))).bits.shape == (5, 3)
+    assert operators.packed_signs(draw_signs((5, 17), zeros=True)).bits.shape == (5, 6)
+    assert operators.packed_signs(draw_signs((5, 17)), zeros=True).bits.shape == (5, 6)
+    bits = operators.packed_signs([[1, -1, -1, 0, 1, 1, 1, -1, 1]]).bits
+    assert bits.tolist() == [[0b01110001, 1, 0b10000110, 0]]
+
+
+def test_packed_signs_of_blocks_equals_that_of_the_matrix():
+    for zeros in (False, True):
+        matrix = draw_signs((10, 13), zeros=zeros)
+        whole = operators.packed_signs(matrix)
+        blocks = [np.ones((0, 13)), matrix[:1], matrix[1:7].astype(float), matrix[7:]]
+        for given in (iter(blocks), lambda blocks=blocks: blocks, lambda blocks=blocks: (block for block in blocks)):
+            assert operators.packed_signs(given) == whole
+    mixed = [np.ones((2, 3)), np.array([[0, 1, -1]])]  # zeros in the second block alone
+    np.testing.assert_array_equal(operators.packed_signs(iter(mixed)).to_dense(), np.concatenate(mixed))
+
+
+def test_packed_signs_inside_jit_equals_that_on_the_host():
+    matrix = draw_signs((6, 10), zeros=True)
+    assert jax.jit(operators.packed_signs)(matrix) == operators.packed_signs(matrix, zeros=True)
+    signs = draw_signs((6, 10)).astype(np.float32)
+    assert jax.jit(lambda signs: operators.packed_signs(signs, zeros=False))(signs) == operators.packed_signs(signs)
+    stacked = jax.vmap(operators.packed_signs)(np.stack([matrix, -matrix]))
+    np.testing.assert_array_equal(jax.vmap(lambda one: one.to_dense())(stacked), [matrix, -matrix])
+    assert jax.jit(lambda a: operators.packed_signs(a).largest_entry())(matrix * 2) == jnp.inf
+
+
+def test_packed_signs_derivatives_are_the_products():
+    matrix = draw_signs((12, 9), zeros=True).astype(np.float32)
+    operator, random = operators.packed_signs(matrix), np.random.default_rng(2)
+    x, y = (random.normal(size=size).astype(np.float32) for size in (9, 12))
+    value, tangent = jax.jvp(operator.matvec, (x,), (2 * x,))
+    np.testing.assert_allclose(tangent, 2 * value, rtol=1e-6)
+    np.testing.assert_allclose(jax.vjp(operator.matvec, x)[1](y)[0], y @ matrix, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(jax.vjp(operator.rmatvec, y)[1](x)[0], matrix @ x, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(jax.vmap(operator.matvec)(np.eye(9)), matrix.T)
+
+
+def test_packed_signs_sum_equal_terms_as_precisely_as_stated():
+    operator = operators.packed_signs(np.ones((100_000, 3), np.int8))
+    found = operator.rmatvec(jnp.full((100_000,), 0.1))
+    np.testing.assert_allclose(found, 100_000 * np.float64(np.float32(0.1)), rtol=1e-4)
+
+
+def test_packed_signs_products_take_little_memory():
+    operator = operators.packed_signs(draw_signs((100_000, 1000)))
+    assert operator.bits.nbytes == 12_500_000  # 400 MB in float32
+    for product, size in ((packed.PackedSigns.matvec, 1000), (packed.PackedSigns.rmatvec, 100_000), (packed.PackedSigns.bracket_rmatvec, 100_000)):
+        compiled = jax.jit(product).lower(operator, jax.ShapeDtypeStruct((size,), jnp.float32)).compile()
+        assert compiled.memory_analysis().temp_size_in_bytes <= 6_000_000
+
+
+def test_packed_signs_adjoint():
+    operators.check_adjoint(operators.packed_signs(draw_signs((40, 30), zeros=True)))
+    operators.check_adjoint(operators.packed_signs(draw_signs((3000, 9))))
+
+
+@pytest.mark.parametrize(
+    ("given", "options", "message"),
+    [
+        ([[1, -1], [1, 2]], {}, r"matrix_or_blocks\[1, 1\] is 2: expected -1, 0 or \+1"),
+        ([[1, 0]], {"zeros": False}, r"matrix_or_blocks\[0, 1\] is 0: .* pass zeros=True"),
+        ([[np.nan]], {}, r"matrix_or_blocks\[0, 0\] is nan"),
+        ([1, -1], {}, r"matrix_or_blocks has shape \[2\]: expected shape \[rows, columns\]"),
+        ([["a"]], {}, "matrix_or_blocks has dtype"),
+        (iter([]), {}, "yields no block"),
+        (iter([np.ones((1, 2)), np.ones((1, 3))]), {}, r"the block from row 1 on has 3 columns, those before it 2"),
+        (iter([np.ones((3, 2)), np.full((1, 2), 3)]), {}, r"matrix_or_blocks\[3, 0\] is 3"),
+        (lambda: 3, {}, "returns a int: expected an iterable"),
+        ([[1]], {"zeros": 2}, "zeros is 2"),
+    ],
+)
+def test_packed_signs_refuses(given, options, message):
+    with pytest.raises(ValueError, match=message):
+        operators.packed_signs(given, **options)
+
+
+# --- stored ----------------------------------------------------------------------------------------------------------------
+
+
+def test_stored_keeps_integers_and_rounds_to_bfloat16(monkeypatch):
+    monkeypatch.setattr(sys.modules["jboost.operators.stored"], "_BLOCK_ENTRIES", 30)
+    random = np.random.default_rng(3)
+    integers = random.integers(-128, 128, (17, 6))
+    operator = operators.stored(integers, scale=1 / 128)
+    np.testing.assert_array_equal(operator.to_dense(), integers / 128)
+    assert operator.matrix.dtype == jnp.int8
+    assert operator.largest_entry() == np.abs(integers).max() / 128
+    y = random.integers(-50, 50, 17)
+    low, high = operator.bracket_rmatvec(y)
+    np.testing.assert_array_equal(low, y @ integers / 128)  # no rounding anywhere
+    np.testing.assert_array_equal(high, low)
+    np.testing.assert_allclose(operator.rmatvec(y), y @ integers / 128, rtol=1e-5)
+    real = random.normal(size=(17, 6))
+    rounded = operators.stored(real, "bfloat16")
+    assert np.all(np.abs(rounded.to_dense() - real) <= 2.0**-8 * np.abs(real))
+    np.testing.assert_array_equal(rounded.to_dense(), jnp.asarray(real).astype(jnp.bfloat16).astype(jnp.float32))
+    for one in (operator, rounded):
+        operators.check_adjoint(one)
+
+
+def test_stored_products_take_little_memory():
+    for operator in (operators.stored(np.ones((20_000, 1000), np.int8)), operators.stored(np.ones((20_000, 1000), np.float32), "bfloat16")):
+        for product, size in ((Stored.matvec, 1000), (Stored.rmatvec, 20_000), (Stored.bracket_rmatvec, 20_000)):
+            compiled = jax.jit(product).lower(operator, jax.ShapeDtypeStruct((size,), jnp.float32)).compile()
+            assert compiled.memory_analysis().temp_size_in_bytes <= 2_500_000
+
+
+def test_stored_refuses():
+    for given, dtype, message in (
+        ([[0.5]], "int8", r"matrix\[0, 0\] is 0.5: expected integers"),
+        ([[1, 200]], "int8", r"matrix\[0, 1\] is 200"),
+        ([[1]], "int4", "dtype is 'int4'"),
+        ([1], "bfloat16", r"matrix has shape \[1\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            operators.stored(given, dtype)
+    with pytest.raises(ValueError, match="scale"):
+        operators.stored([[1]], scale=-1.0)
+
+
+# --- games -----------------------------------------------------------------------------------------------------------------
+
+
+def optimum_of_game(matrix, nu, *, signed):
+    """The largest soft margin by HiGHS; votes of either sign with |w|_1 <= 1, or of one sign with sum one."""
+    num_rows = len(matrix)
+    columns = np.hstack([matrix, -matrix]) if signed else matrix
+    votes = columns.shape[1]
+    costs = np.r_[np.zeros(votes), -1, np.full(num_rows, 1 / (nu * num_rows))]
+    rows = np.hstack([-columns, np.ones((num_rows, 1)), -np.eye(num_rows)])
+    total = np.r_[np.ones(votes), 0, np.zeros(num_rows)][None]
+    bounds = [(0, None)] * votes + [(None, None)] + [(0, None)] * num_rows
+    if signed:
+        found = linprog(costs, A_ub=np.vstack([rows, total]), b_ub=np.r_[np.zeros(num_rows), 1], bounds=bounds, method="highs")
+    else:
+        found = linprog(costs, A_ub=rows, b_ub=np.zeros(num_rows), A_eq=total, b_eq=[1], bounds=bounds, method="highs")
+    return -found.fun
+
+
+def stores(matrix):
+    return [operators.packed_signs(matrix, zeros=True), operators.stored(matrix)]
+
+
+@pytest.mark.parametrize("which", [0, pytest.param(1, marks=pytest.mark.slow)])
+def test_relaxed_margin_solve_of_operators_bounds_the_optimum_of_highs(which):
+    matrix = draw_signs((120, 15), zeros=True, bias=0.8)
+    operator, relaxation = stores(matrix)[which], relaxations.soft_margin(nu=0.2)
+    optimum = optimum_of_game(matrix.astype(float), 0.2, signed=True)
+    assert optimum > 0.02
+    found = relaxed_margin.solve(operator, relaxation)
+    dense = relaxed_margin.solve(matrix, relaxation)
+    assert found.status == dense.status == Status.OPTIMAL
+    assert found.lower_bound - 1e-9 <= optimum <= found.upper_bound + 1e-9
+    assert found.upper_bound - found.lower_bound <= 1e-3
+    assert abs(found.lower_bound - dense.lower_bound) <= 1e-3
+    margins = matrix.astype(np.float64) @ np.asarray(found.coefficients, np.float64)
+    worst = np.sort(margins)[:24].mean()  # the soft margin of these votes: the mean of the least nu m
+    assert found.lower_bound <= worst + 1e-12
+    weights = np.asarray(found.example_weights, np.float64)
+    assert np.abs(weights / weights.sum() @ matrix).max() <= found.upper_bound + 1e-12
+
+
+def test_relaxed_margin_solve_of_an_operator_ignores_rows_that_pad():
+    matrix = draw_signs((60, 8), bias=0.6)
+    mask, relaxation = np.arange(60) < 40, relaxations.soft_margin(nu=0.3)
+    found = relaxed_margin.solve(operators.packed_signs(matrix), relaxation, mask=mask)
+    optimum = optimum_of_game(matrix[:40].astype(float), 0.3, signed=True)
+    assert found.lower_bound - 1e-9 <= optimum <= found.upper_bound + 1e-9
+    assert found.upper_bound - found.lower_bound <= 1e-3
+
+
+def test_solvers_refuse_operators_whose_entries_are_too_large_or_not_known():
+    assert relaxed_margin.solve(operators.stored([[1, 2], [1, 1]]), relaxations.hard_margin()).status == Status.INVALID_INPUT
+    unknown = operators.from_functions(lambda x: x, lambda y: y, (2, 2))
+    for solve in (lambda: relaxed_margin.solve(unknown, relaxations.hard_margin()), lambda: lpboost.solve(unknown)):
+        with pytest.raises(ValueError, match="margins is a FromFunctions, of which it is not known that entries lie in"):
+            solve()
+
+
+def test_lpboost_solve_of_packed_signs_bounds_the_optimum_of_highs():
+    matrix = draw_signs((120, 15), bias=0.55)
+    operator = operators.packed_signs(matrix)
+    found = lpboost.solve(operator, nu=0.2, tolerance=1e-3)
+    optimum = optimum_of_game(matrix.astype(float), 0.2, signed=False)
+    assert found.lower_bound - 1e-9 <= optimum <= found.upper_bound + 1e-9
+    assert found.status == Status.OPTIMAL
+    assert found.upper_bound - found.lower_bound <= 1e-3
+    with pytest.raises(ValueError, match="config asks for the method of SimplexConfig, .*FirstOrderConfig"):
+        lpboost.solve(operator, config=lpboost.SimplexConfig())
+    with pytest.raises(ValueError, match="config asks for the method of InteriorPointConfig, .*to_dense"):
+        lpboost.solve(operator, config=lp.InteriorPointConfig())
+
+
+def test_operators_of_dense_matrices_take_the_way_of_matrices():
+    matrix = draw_signs((60, 8), bias=0.6).astype(np.float32)
+    one, other = (jboost.lpboost.solve(given, nu=0.3) for given in (matrix, operators.dense(matrix)))
+    assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), one, other))
