@@ -183,8 +183,8 @@ def stored(matrix: ArrayLike, dtype: str = "int8", *, scale: ArrayLike = 1.0) ->
     """
     check.choice("dtype", dtype, DTYPES)
     scale = check.number("scale", scale, low=float(jnp.finfo(jnp.result_type(float)).tiny)).astype(jnp.result_type(float))
-    is_array = isinstance(matrix, (np.ndarray, jax.Array)) and matrix.ndim == 2
-    if is_array and matrix.dtype == jnp.int8 and dtype == "int8":
+    is_array = isinstance(matrix, (np.ndarray, jax.Array))
+    if is_array and dtype == "int8" and jnp.ndim(matrix) == 2 and jnp.result_type(matrix) == jnp.int8:
         return Stored(jnp.asarray(matrix), scale)
     values = check.numeric("matrix", matrix, shape=("rows", "columns"), kinds="fiub")
     if dtype == "bfloat16":
