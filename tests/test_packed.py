@@ -248,3 +248,69 @@ def test_operators_of_dense_matrices_take_the_way_of_matrices():
     matrix = draw_signs((60, 8), bias=0.6).astype(np.float32)
     one, other = (jboost.lpboost.solve(given, nu=0.3) for given in (matrix, operators.dense(matrix)))
     assert jax.tree.all(jax.tree.map(lambda a, b: bool((a == b).all()), one, other))
+
+
+# --- pools of packed columns -----------------------------------------------------------------------------------------------
+
+
+def pool_cases():
+    features = draw_signs((200, 21), seed=4)
+    labels = np.where(features[:, :7].sum(axis=1) + features[:, 8] > 0, 1, -1)
+    mask = np.arange(200) % 11 != 0
+    return features, labels, mask
+
+
+@pytest.mark.parametrize("pack", [operators.packed_signs, operators.stored])
+def test_adaboost_over_a_packed_pool_equals_that_over_the_matrix(pack):
+    features, labels, mask = pool_cases()
+    packed_features = pack(features)
+    fits = [
+        jboost.adaboost.fit(jboost.make_dataset(given, labels, mask=mask), jboost.learners.pool(), max_rounds=8)
+        for given in (features.astype(float), packed_features)
+    ]
+    dense, found = fits
+    np.testing.assert_array_equal(found.ensemble.hypotheses.index, dense.ensemble.hypotheses.index)
+    np.testing.assert_allclose(found.ensemble.votes, dense.ensemble.votes, rtol=1e-4)
+    np.testing.assert_allclose(found.trace.edges, dense.trace.edges, rtol=1e-4)
+    scores = jboost.predict_scores(found.ensemble, packed_features)
+    np.testing.assert_allclose(scores, jboost.predict_scores(found.ensemble, features.astype(float)), rtol=1e-5, atol=1e-5)
+    jboost.validate(jboost.make_dataset(packed_features, labels))
+
+
+def test_a_packed_pool_proposes_what_the_matrix_does_with_valid_bounds():
+    features, labels, mask = pool_cases()
+    weights = np.random.default_rng(5).random(200) * mask
+    weights = (weights / weights.sum()).astype(np.float32)
+    edges = (weights.astype(np.float64) * labels) @ features
+    for learner in (jboost.learners.pool(num_proposed=4), jboost.learners.pool(num_proposed=4, negations=False)):
+        dataset = jboost.make_dataset(operators.packed_signs(features), labels, mask=mask)
+        state = learner.init(None, dataset)
+        proposal = learner.propose(state, jnp.asarray(weights))
+        sizes = np.abs(edges) if learner.has_negations else edges
+        order = np.argsort(-sizes)[:4]
+        np.testing.assert_array_equal(proposal.hypotheses.index, order)
+        np.testing.assert_array_equal(proposal.outputs, np.where(mask, np.asarray(proposal.hypotheses.sign)[:, None] * features.T[order], 0))
+        assert sizes.max() <= float(proposal.upper_bound) <= sizes.max() + 1e-6
+        assert bool(learner.outputs_are_signs(state))
+        assert bool(learner.never_abstains(state))
+
+
+def test_l0_over_a_packed_pool_equals_that_over_the_matrix():
+    features, labels, mask = (part[:30] for part in pool_cases())
+    features = features[:, :6]
+    learner = jboost.learners.pool(cost=0.5)
+    fits = [
+        jboost.l0.fit(jboost.make_dataset(given, labels, mask=mask), learner, margin=0.1, max_rounds=12)
+        for given in (features, operators.packed_signs(features))
+    ]
+    assert fits[0].status == fits[1].status
+    np.testing.assert_allclose(fits[0].certificate.lower_bound, fits[1].certificate.lower_bound, rtol=1e-4)
+    np.testing.assert_allclose(fits[0].certificate.upper_bound, fits[1].certificate.upper_bound, rtol=1e-4)
+
+
+def test_learners_refuse_packed_features_that_they_cannot_take():
+    features, labels, _ = pool_cases()
+    dataset = jboost.make_dataset(operators.packed_signs(features), labels)
+    for learner, what in ((jboost.learners.literals(), "literals"), (jboost.learners.pool(criterion="normalizer"), "the criterion 'normalizer'")):
+        with pytest.raises(ValueError, match=f"dataset has packed features, which {what} cannot take"):
+            jboost.adaboost.fit(dataset, learner)
