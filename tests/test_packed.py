@@ -314,3 +314,58 @@ def test_learners_refuse_packed_features_that_they_cannot_take():
     for learner, what in ((jboost.learners.literals(), "literals"), (jboost.learners.pool(criterion="normalizer"), "the criterion 'normalizer'")):
         with pytest.raises(ValueError, match=f"dataset has packed features, which {what} cannot take"):
             jboost.adaboost.fit(dataset, learner)
+
+
+# --- stumps over codes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("abstain", [False, True])
+def test_quantised_stumps_propose_what_stumps_do_on_the_codes(abstain):
+    random = np.random.default_rng(6)
+    codes = np.stack([random.integers(0, 6, (50, 5)), random.integers(0, 256, (50, 5))]).astype(np.uint8)
+    codes[:, :, 3] = 255  # a feature without a split
+    labels, mask = random.choice([-1, 1], (2, 50)), random.random((2, 50)) < 0.9
+    weights = random.integers(0, 5, (2, 50)) * mask / 1024  # ties, zeros, and sums without rounding
+    found, wanted = (
+        jax.jit(jax.vmap(lambda features, labels, mask, weights, learner=learner: propose_once(learner, features, labels, mask, weights)))(
+            given, labels, mask, weights.astype(np.float32)
+        )
+        for learner, given in (
+            (jboost.learners.quantised_stumps(abstain=abstain, num_proposed=6), codes),
+            (jboost.learners.stumps(abstain=abstain, num_proposed=6), codes.astype(np.float32)),
+        )
+    )
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def propose_once(learner, features, labels, mask, weights):
+    proposal = learner.propose(learner.init(None, jboost.make_dataset(features, labels, mask=mask)), weights)
+    return proposal._replace(state=None)
+
+
+def test_adaboost_with_quantised_stumps_equals_that_with_stumps():
+    random = np.random.default_rng(7)
+    codes = random.integers(0, 256, (300, 4)).astype(np.uint8)
+    labels = np.where(codes[:, 0].astype(int) + codes[:, 1] + random.integers(0, 60, 300) > 280, 1, -1)
+    fits = [
+        jboost.adaboost.fit(jboost.make_dataset(features, labels), learner, max_rounds=10)
+        for learner, features in ((jboost.learners.quantised_stumps(), codes), (jboost.learners.stumps(), codes.astype(np.float32)))
+    ]
+    np.testing.assert_array_equal(fits[0].ensemble.hypotheses.feature, fits[1].ensemble.hypotheses.feature)
+    np.testing.assert_array_equal(fits[0].ensemble.hypotheses.threshold, fits[1].ensemble.hypotheses.threshold)
+    np.testing.assert_allclose(fits[0].trace.edges, fits[1].trace.edges, rtol=1e-5)
+    np.testing.assert_allclose(jboost.predict_scores(fits[0].ensemble, codes), jboost.predict_scores(fits[1].ensemble, codes), rtol=1e-4, atol=1e-5)
+
+
+def test_quantised_stumps_of_no_feature_are_the_constant_and_others_are_refused():
+    learner = jboost.learners.quantised_stumps()
+    dataset = jboost.make_dataset(np.zeros((3, 0), np.uint8), [1, -1, 1])
+    proposal = learner.propose(learner.init(None, dataset), jnp.full((3,), 0.25))
+    assert proposal.outputs.tolist() == [[1, 1, 1]]
+    with pytest.raises(ValueError, match="features have dtype float32: expected codes of dtype uint8"):
+        jboost.adaboost.fit(jboost.make_dataset([[1.0]], [1]), learner)
+    with pytest.raises(ValueError, match="num_proposed is 3"):
+        jboost.adaboost.fit(jboost.make_dataset(np.zeros((2, 1), np.uint8), [1, -1]), jboost.learners.quantised_stumps(num_proposed=3))
+    with pytest.raises(ValueError, match="pair_weights is not None"):
+        learner.propose(learner.init(None, dataset), jnp.full((3,), 0.25), pair_weights=jnp.zeros((3, 3)))
