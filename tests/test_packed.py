@@ -369,3 +369,55 @@ def test_quantised_stumps_of_no_feature_are_the_constant_and_others_are_refused(
         jboost.adaboost.fit(jboost.make_dataset(np.zeros((2, 1), np.uint8), [1, -1]), jboost.learners.quantised_stumps(num_proposed=3))
     with pytest.raises(ValueError, match="pair_weights is not None"):
         learner.propose(learner.init(None, dataset), jnp.full((3,), 0.25), pair_weights=jnp.zeros((3, 3)))
+
+
+# --- streamed blocks -------------------------------------------------------------------------------------------------------
+
+
+def test_streamed_products_are_those_of_the_matrix(tmp_path):
+    matrix = draw_signs((50, 9), seed=8)
+    np.save(tmp_path / "rows.npy", matrix[35:].astype(np.float32))
+    blocks = [operators.packed_signs(matrix[:20]), operators.stored(matrix[20:35]), np.load(tmp_path / "rows.npy", mmap_mode="r")]
+    random = np.random.default_rng(9)
+    x, y = random.integers(-50, 50, 9), random.integers(-50, 50, 50)
+    for pinned in (None, True):
+        operator = operators.streamed(blocks, pinned=pinned)
+        assert operator.shape == (50, 9)
+        wide = matrix.astype(np.int64)
+        for found in (operator.matvec(x), *operator.bracket_matvec(x)):
+            np.testing.assert_array_equal(found, wide @ x)
+        np.testing.assert_array_equal(operator.rmatvec(y), y @ wide)
+        low, high = operator.bracket_rmatvec(y)
+        assert np.all((low <= y @ wide) & (y @ wide <= high) & (high - low <= 1e-3))
+        np.testing.assert_array_equal(operator.row_norms(np.abs(x)), np.abs(x).sum() * np.ones(50))
+        np.testing.assert_array_equal(operator.column_norms(np.abs(y)), np.abs(y).sum() * np.ones(9))
+        np.testing.assert_array_equal(operator.to_dense(), matrix)
+        assert operator.largest_entry() == 1
+
+
+def test_streamed_refuses():
+    with pytest.raises(ValueError, match="blocks is no list of one block or more"):
+        operators.streamed([])
+    with pytest.raises(ValueError, match=r"blocks\[1\] has 3 columns, blocks\[0\] has 2"):
+        operators.streamed([np.ones((1, 2)), np.ones((1, 3))])
+    with pytest.raises(ValueError, match=r"blocks\[0\] has shape \[2\]"):
+        operators.streamed([np.ones(2)])
+
+
+def test_relaxed_margin_solve_of_streamed_blocks_equals_that_of_one_operator():
+    matrix = draw_signs((120, 15), bias=0.7)
+    relaxation = relaxations.soft_margin(nu=0.2)
+    whole = relaxed_margin.solve(operators.packed_signs(matrix), relaxation)
+    streamed = operators.streamed([operators.packed_signs(matrix[start : start + 50]) for start in (0, 50, 100)])
+    found = relaxed_margin.solve(streamed, relaxation)
+    optimum = optimum_of_game(matrix.astype(float), 0.2, signed=True)
+    assert found.status == Status.OPTIMAL
+    assert found.lower_bound - 1e-9 <= optimum <= found.upper_bound + 1e-9
+    assert found.upper_bound - found.lower_bound <= 1e-3
+    assert abs(found.lower_bound - whole.lower_bound) <= 1e-3
+    with pytest.raises(ValueError, match="margins are streamed from the host, which jit and vmap cannot do"):
+        jax.jit(lambda tolerance: relaxed_margin.solve(streamed, relaxation, tolerance=tolerance))(1e-3)
+    large = operators.streamed([np.full((3, 2), 2.0)])
+    assert relaxed_margin.solve(large, relaxations.hard_margin()).status == Status.INVALID_INPUT
+    with pytest.raises(ValueError, match="margins are streamed"):
+        lpboost.solve(streamed)

@@ -77,6 +77,8 @@ def solve(
     (True, [0.33, 0.33, 0.33])
     """
     margins = checked_margins(margins)
+    if isinstance(margins, operators.Streamed):
+        raise ValueError("margins are streamed from the host, which no method of lpboost does: take jboost.relaxed_margin.solve, or one operator")
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     if margins.shape[1] == 0:

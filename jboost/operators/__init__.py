@@ -10,6 +10,7 @@ from jboost.operators.packed import PackedSigns, packed_signs
 from jboost.operators.pair_cuts import PairCutList, PairCuts, pair_cuts, pair_cuts_of
 from jboost.operators.sparse import Sparse, sparse
 from jboost.operators.stored import Stored, stored
+from jboost.operators.streamed import Streamed, streamed
 from jboost.operators.transposed import Transposed, transposed
 from jboost.operators.types import Operator
 
@@ -25,6 +26,7 @@ __all__ = [
     "PairCuts",
     "Sparse",
     "Stored",
+    "Streamed",
     "Transposed",
     "Zeros",
     "as_operator",
@@ -41,6 +43,7 @@ __all__ = [
     "sparse",
     "stack",
     "stored",
+    "streamed",
     "transposed",
     "zeros",
 ]

@@ -15,7 +15,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
 from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
-from jboost.relaxed_margin import first_order
+from jboost.relaxed_margin import first_order, streamed
 from jboost.relaxed_margin.first_order import Game, SolverConfig
 
 
@@ -48,7 +48,8 @@ def solve(
 
     Args:
       margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign. A matrix, or an operator such as
-        `jboost.operators.packed_signs(signs)`, which takes a bit an entry, and `stored`; bounds hold for the operator's exact matrix.
+        `jboost.operators.packed_signs(signs)`, which takes a bit an entry, and `stored`; bounds hold for the operator's exact matrix. Of
+        `jboost.operators.streamed(blocks)` the host drives the loop, outside `jit` and `vmap`.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as rounding alone takes 2e-6 of them.
       votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's |w|_1 <= 1.
@@ -78,8 +79,10 @@ def solve(
     config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
     judge_prices(relaxation, price)
-    rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    rows = Dataset(mask if isinstance(margins, operators.Streamed) else margins, jnp.ones(margins.shape[:1]), weights, mask)
     check_feasible(relaxation, rows)
+    if isinstance(margins, operators.Streamed):
+        return _solve_streamed(margins, rows, relaxation, tolerance, price, config)
     return _solve(rows, relaxation, tolerance, price, config=config)
 
 
@@ -109,6 +112,17 @@ def _allows_nothing(relaxation: Any, dataset: Dataset) -> Array:
     return boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(boosting.initial_distribution(dataset))
 
 
+def _solve_streamed(
+    margins: operators.Streamed, rows: Dataset, relaxation: Any, tolerance: Array, votes: Any, config: SolverConfig
+) -> RelaxedMarginSolution:
+    streamed.refuse_traced(rows, relaxation, tolerance, votes)
+    prior, is_valid, is_feasible = streamed.validate(rows, relaxation, votes, margins.largest_entry())
+    goal = jnp.where(is_valid & is_feasible, tolerance.astype(prior.dtype), jnp.inf)
+    best, num_iterations = streamed.play(margins, relaxation, votes, prior, goal, config)
+    coefficients, lower, upper = streamed.prove(margins, best, relaxation, votes, prior)
+    return _conclude(coefficients, best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+
+
 @functools.partial(jax.jit, static_argnames=("config",))
 def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, config: SolverConfig) -> RelaxedMarginSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
@@ -133,10 +147,25 @@ def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, toleran
     lower = certify.prove_lower(matrix, coefficients, relaxation, votes, prior)
     edge = certify.largest_edge(columns_of(matrix), best.example_weights)
     upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
+    return _conclude(coefficients[:num_columns], best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+
+
+def _conclude(
+    coefficients: Array,
+    example_weights: Array,
+    lower: Array,
+    upper: Array,
+    num_iterations: Array,
+    relaxation: Any,
+    goal: Array,
+    is_valid: Array,
+    is_feasible: Array,
+) -> RelaxedMarginSolution:
+    """The solution with its status; NaN for bounds where something is not valid."""
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     return RelaxedMarginSolution(
-        coefficients=coefficients[:num_columns],
-        example_weights=best.example_weights,
+        coefficients=coefficients,
+        example_weights=example_weights,
         lower_bound=jnp.where(is_feasible, lower, -jnp.inf) + spoiled,
         upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
         num_iterations=num_iterations,
