@@ -213,6 +213,31 @@ def test_relaxed_margin_solve_of_operators_bounds_the_optimum_of_highs(which):
     assert np.abs(weights / weights.sum() @ matrix).max() <= found.upper_bound + 1e-12
 
 
+@pytest.mark.slow
+def test_relaxed_margin_solve_of_operators_is_mapped_over_matrices_and_nus():
+    matrices = np.stack([draw_signs((40, 6), zeros=True, bias=0.8, seed=seed) for seed in (1, 2)])
+    nus = np.array([0.2, 0.4], np.float32)
+
+    def solve(matrix, nu):
+        return relaxed_margin.solve(operators.packed_signs(matrix), relaxations.soft_margin(nu=nu), tolerance=1e-3)
+
+    found = jax.jit(jax.vmap(solve))(matrices, nus)
+    for index, (matrix, nu) in enumerate(zip(matrices, nus, strict=True)):
+        optimum = optimum_of_game(matrix.astype(float), float(nu), signed=True)
+        assert found.status[index] == Status.OPTIMAL
+        assert found.lower_bound[index] - 1e-6 <= optimum <= found.upper_bound[index] + 1e-6
+
+
+@pytest.mark.slow
+def test_relaxed_margin_solve_of_packed_signs_takes_the_memory_that_it_says():
+    num_rows, num_columns = 100_000, 1000
+    bits = jax.ShapeDtypeStruct((num_rows, num_columns // 8), jnp.uint8)
+    operator = packed.PackedSigns(bits, jax.ShapeDtypeStruct((), jnp.float32), num_columns, False)
+    solve = jax.jit(lambda operator: relaxed_margin.solve(operator, relaxations.soft_margin(nu=0.1)))
+    memory = solve.lower(operator).compile().memory_analysis()
+    assert memory.temp_size_in_bytes <= bits.size + 20 * 4 * num_rows + 4_000_000  # 1.2 GB for the float32 matrix
+
+
 def test_relaxed_margin_solve_of_an_operator_ignores_rows_that_pad():
     matrix = draw_signs((60, 8), bias=0.6)
     mask, relaxation = np.arange(60) < 40, relaxations.soft_margin(nu=0.3)

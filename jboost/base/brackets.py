@@ -113,19 +113,19 @@ def sharp_sums(left: Array, right: Array, *, axis: int = -1) -> tuple[Array, Arr
     return total, size, are_exact
 
 
-def sharp_slack(size: Array, are_exact: Array, num_sums: int) -> Array:
-    """How far such sums are from the exact ones at most, where a term goes through so many additions; in the 64-bit scope."""
-    return jnp.where(are_exact & (size < 2.0**32), 0.0, size * ((num_sums + 2) * 2.0**-52))
+def sharp_slack(size: Array, are_exact: Array, num_terms: int) -> Array:
+    """How far such sums of so many terms, added in any order, are from the exact ones at most; in the 64-bit scope."""
+    return jnp.where(are_exact & (size < 2.0**32), 0.0, size * ((num_terms + 2) * 2.0**-52))
 
 
-def slack_of_signed(vector: Array, num_sums: int) -> Array:
-    """How far sums of the terms +v_i, 0 or -v_i, added in 64 bits in any order, are from the exact ones at most, []; to be called in that scope.
+def slack_of_signed(vector: Array, total: Callable[[Array], Array]) -> Array:
+    """How far sums of the terms +v_i, 0 or -v_i, added in 64 bits in any order, are from the exact ones at most; to be called in that scope.
 
     It is 0 where no sum is rounded: for multiples of 2^-20 whose sizes add up to less than 2^32.
 
     Args:
       vector: [k] in the default float type; the terms are its numbers by `widen`.
-      num_sums: at least how many additions a term goes through.
+      total: bounds of the sizes of the terms [k] -> their sum for each of the sums: all of them, or those of terms that are not 0.
     """
     terms = widen(vector)
     sizes = jnp.abs(terms)
@@ -133,8 +133,7 @@ def slack_of_signed(vector: Array, num_sums: int) -> Array:
     if vector.dtype.itemsize == 8:  # a processor may take a number for 0
         is_small = numerics.is_subnormal(vector)
         sizes, is_exact = sizes + jnp.where(is_small, 2.0**-969, 0), is_exact & ~is_small  # 2^53 times what may be lost
-    size, are_exact = reduce.several((reduce.SUM, sizes), (reduce.ALL, is_exact))
-    return sharp_slack(size, are_exact, num_sums)
+    return sharp_slack(total(sizes), reduce.all_true(is_exact), vector.shape[0])
 
 
 def _is_short(values: Array) -> Array:

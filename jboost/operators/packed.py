@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import brackets, check, loops, numerics
+from jboost.base import brackets, check, loops, numerics, reduce
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.operators import sums
@@ -98,7 +98,7 @@ class PackedSigns:
 
         def bracket(operator: PackedSigns, vector: Array) -> tuple[Array, Array]:
             total = _look_up(operator.bits, operator._tables(brackets.widen(vector), operator._values()))
-            slack = brackets.slack_of_signed(vector, operator._num_sums(operator.shape[1]))
+            slack = brackets.slack_of_signed(vector, operator._sum_row_sizes)
             return brackets.round_outwards(total, slack, vector.dtype)
 
         return numerics.in_64_bits(bracket)(self, vector)
@@ -109,7 +109,7 @@ class PackedSigns:
 
         def bracket(operator: PackedSigns, vector: Array) -> tuple[Array, Array]:
             total = operator._weigh(brackets.widen(vector), operator._values())
-            slack = brackets.slack_of_signed(vector, operator._num_sums(operator.shape[0]))
+            slack = brackets.slack_of_signed(vector, operator._sum_column_sizes)
             return brackets.round_outwards(total, slack, vector.dtype)
 
         return numerics.in_64_bits(bracket)(self, vector)
@@ -142,12 +142,15 @@ class PackedSigns:
         """What the bits of each byte stand for, [planes, 256, 8]."""
         return jnp.asarray(np.stack([np.where(_BIT_OF == 1, high, low) for low, high in values]), dtype)
 
-    def _num_sums(self, num_terms: int) -> int:
-        """At least how many additions a term goes through:
+    def _sum_row_sizes(self, sizes: Array) -> Array:
+        """Sums of sizes [columns] over the entries of each row that are not 0, [rows], or [] where none is."""
+        if not self.has_zeros:
+            return reduce.total(sizes)
+        return _look_up(self.bits, self._tables(sizes, np.abs(self._values())))
 
-        those of its table, of the bytes or the blocks, and of both planes.
-        """
-        return 2 * (num_terms + _VALUES) + 4 * _BITS
+    def _sum_column_sizes(self, sizes: Array) -> Array:
+        """Sums of sizes [rows] over the entries of each column that are not 0, [columns], or [] where none is."""
+        return self._weigh(sizes, np.abs(self._values())) if self.has_zeros else reduce.total(sizes)
 
     def _tables(self, vector: Array, values: np.ndarray) -> Array:
         """The sums over eight columns each for every value of a byte, [256, bytes of a row]."""

@@ -86,7 +86,7 @@ class Stored:
             total, bound, are_exact = loops.fori_loop(0, count, add, (zeros, zeros, jnp.ones(zeros.shape, bool)))
             return brackets.round_outwards(
                 total,
-                brackets.sharp_slack(bound, are_exact, 2 * matrix.shape[0] + size),
+                brackets.sharp_slack(bound, are_exact, matrix.shape[0]),
                 vector.dtype,
             )
 
