@@ -17,7 +17,7 @@ products; with 1e5 x 1e3, 23 ms and 42 ms beside 24 ms and 39 ms. That is 2.2 ns
 ns an addition. The memory that is read would take 9 ms at the 14 GB/s of the dense product with x:
 both are bound by instructions. Of other ways, with 2e5 x 1e3 entries: unpacking to floats for a
 matrix product took 180 to 370 ms each way, signs set by exclusive or and summed in the same loop
-150 to 200 ms, tables over transposed groups of eight rows 210 to 430 ms, where look-ups took 50 ms
+150 to 310 ms, tables over transposed groups of eight rows 210 to 590 ms, where look-ups took 50 ms
 and bins 126 ms. On a GPU the bins are added by atomic operations, in no fixed order; that has not
 been measured.
 """
