@@ -12,7 +12,7 @@ import numpy as np
 from jboost.base import check, loops
 from jboost.base.boosting import Ensemble
 from jboost.base.predict import is_invalid, refuse_invalid, scores_of
-from jboost.base.types import Array, ArrayLike, PyTree
+from jboost.base.types import Array, ArrayLike, PyTree, is_packed
 
 __all__ = ["Ensemble", "describe", "outputs", "scores"]
 
@@ -31,7 +31,7 @@ def outputs(ensemble: Ensemble, features: Array) -> Array:
     return jax.vmap(lambda hypothesis: ensemble.learner.outputs(hypothesis, features))(ensemble.hypotheses)
 
 
-def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
+def scores(ensemble: Ensemble, features: Any) -> Array:
     """The score of each row: the constant plus all votes, or +-inf where a hypothesis settled the row; NaN if the fit ended in INVALID_INPUT.
 
     A block of hypotheses is evaluated at a time, so that memory is bounded whatever the capacity.
@@ -52,7 +52,8 @@ def scores(ensemble: Ensemble, features: ArrayLike) -> Array:
     >>> (scores(ensemble, dataset.features) > 0).tolist()
     [False, True, True]
     """
-    features = check.numeric("features", features, shape=("k", "N"), kinds="fiub")
+    if not is_packed(features):
+        features = check.numeric("features", features, shape=("k", "N"), kinds="fiub")
     _judge_width(ensemble, features.shape[1])
     capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
     block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))

@@ -146,8 +146,45 @@ def make_functions(draw):
     return operators.from_functions(apply, apply_transposed, (5, 6), data=jnp.asarray(matrix)), matrix
 
 
+def make_packed_signs(draw):
+    matrix = draw.random.choice([-1, 1], (7, 11))
+    return operators.packed_signs(matrix), matrix
+
+
+def make_packed_signs_and_zeros(draw):
+    matrix = draw.random.choice([-1, 0, 1], (6, 9))
+    return operators.packed_signs(matrix, zeros=True), matrix
+
+
+def make_stored_integers(draw):
+    matrix = draw.random.integers(-128, 128, (5, 6))
+    return operators.stored(matrix, scale=0.25), matrix * 0.25
+
+
+def make_stored_halves(draw):
+    operator = operators.stored(draw.random.normal(size=(5, 6)), "bfloat16", scale=0.75)
+    return operator, np.asarray(operator.to_dense(), np.float64)
+
+
+def make_transposed(draw):
+    matrix = draw.random.integers(-128, 128, (5, 6))
+    return operators.transposed(operators.stored(matrix)), matrix.T
+
+
 MAKERS = {name.removeprefix("make_"): maker for name, maker in list(globals().items()) if name.startswith("make_")}
-RECORDS = ("dense", "sparse", "identity", "diagonal", "zeros", "bordered", "pair_cuts_of", "pair_list", "functions")  # each once
+RECORDS = (
+    "dense",
+    "sparse",
+    "identity",
+    "diagonal",
+    "zeros",
+    "bordered",
+    "pair_cuts_of",
+    "pair_list",
+    "functions",
+    "packed_signs_and_zeros",
+    "stored_halves",
+)  # each once
 every_operator = pytest.mark.parametrize("name", MAKERS)
 
 
@@ -208,7 +245,9 @@ def check_member(found, matrix, x, y, eps, case):
 # --- products, norms, brackets ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", slow_but(MAKERS, "dense", "identity", "diagonal", "zeros"))
+@pytest.mark.parametrize(
+    "name", slow_but(MAKERS, "dense", "identity", "diagonal", "zeros", "packed_signs", "packed_signs_and_zeros", "stored_halves")
+)
 def test_it_is_its_matrix_alone_and_mapped(name):
     stacked, matrices, xs, ys = members(name, np.float32)
     mapped = jax.tree.map(np.asarray, together(stacked, xs, ys))
@@ -311,11 +350,16 @@ def test_no_rows_or_no_columns():
         operators.pair_cuts(np.ones((2, 3)), none),
         operators.pair_cuts(none, np.ones((2, 3)), pairs=np.zeros((0, 2), int)),
         operators.from_functions(apply, apply_transposed, (0, 3), data=jnp.asarray(none)),
+        operators.packed_signs(none),
+        operators.stored(none),
+        operators.transposed(operators.packed_signs(none.T)),
     ]
     without_columns = [
         operators.dense(nothing),
         operators.pair_cuts(nothing[:1], nothing),
         operators.from_functions(apply, apply_transposed, (2, 0), data=jnp.asarray(nothing)),
+        operators.packed_signs(nothing, zeros=True),
+        operators.stored(nothing, "bfloat16"),
     ]
     all_of_them = without_rows + without_columns
     vectors = [(jnp.ones(operator.shape[1]), jnp.ones(operator.shape[0])) for operator in all_of_them]

@@ -95,14 +95,45 @@ def sharp_bracket_dot(left: Array, right: Array) -> tuple[Array, Array]:
     """
 
     def bracket(left: Array, right: Array) -> tuple[Array, Array]:
-        terms, sizes = _terms(left, right)
-        is_whole = jnp.floor(2.0**20 * terms) == 2.0**20 * terms
-        is_exact = is_whole if left.dtype.itemsize < 8 else (sizes == 0) | (is_whole & _is_short(left) & _is_short(right))
-        total, size, are_exact = reduce.several((reduce.SUM, terms), (reduce.SUM, sizes), (reduce.ALL, is_exact))
-        slack = size * ((terms.shape[-1] + 2) * 2.0**-52)
-        return round_outwards(total, jnp.where(are_exact & (size < 2.0**32), 0.0, slack), left.dtype)
+        total, size, are_exact = sharp_sums(left, right)
+        return round_outwards(total, sharp_slack(size, are_exact, max(left.shape[-1], right.shape[-1])), left.dtype)
 
     return numerics.in_64_bits(bracket)(left, right)
+
+
+def sharp_sums(left: Array, right: Array, *, axis: int = -1) -> tuple[Array, Array, Array]:
+    """Sums of left * right over an axis, bounds of the sums of their sizes, and whether all products are multiples of 2^-20.
+
+    To be called in the 64-bit scope.
+    """
+    terms, sizes = _terms(left, right)
+    is_whole = jnp.floor(2.0**20 * terms) == 2.0**20 * terms
+    is_exact = is_whole if left.dtype.itemsize < 8 else (sizes == 0) | (is_whole & _is_short(left) & _is_short(right))
+    total, size, are_exact = reduce.several((reduce.SUM, terms), (reduce.SUM, sizes), (reduce.ALL, is_exact), axis=axis)
+    return total, size, are_exact
+
+
+def sharp_slack(size: Array, are_exact: Array, num_terms: int) -> Array:
+    """How far such sums of so many terms, added in any order, are from the exact ones at most; in the 64-bit scope."""
+    return jnp.where(are_exact & (size < 2.0**32), 0.0, size * ((num_terms + 2) * 2.0**-52))
+
+
+def slack_of_signed(vector: Array, total: Callable[[Array], Array]) -> Array:
+    """How far sums of the terms +v_i, 0 or -v_i, added in 64 bits in any order, are from the exact ones at most; to be called in that scope.
+
+    It is 0 where no sum is rounded: for multiples of 2^-20 whose sizes add up to less than 2^32.
+
+    Args:
+      vector: [k] in the default float type; the terms are its numbers by `widen`.
+      total: bounds of the sizes of the terms [k] -> their sum for each of the sums: all of them, or those of terms that are not 0.
+    """
+    terms = widen(vector)
+    sizes = jnp.abs(terms)
+    is_exact = jnp.floor(2.0**20 * terms) == 2.0**20 * terms
+    if vector.dtype.itemsize == 8:  # a processor may take a number for 0
+        is_small = numerics.is_subnormal(vector)
+        sizes, is_exact = sizes + jnp.where(is_small, 2.0**-969, 0), is_exact & ~is_small  # 2^53 times what may be lost
+    return sharp_slack(total(sizes), reduce.all_true(is_exact), vector.shape[0])
 
 
 def _is_short(values: Array) -> Array:

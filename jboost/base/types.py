@@ -19,20 +19,25 @@ __all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset", "validate"
 class Dataset(NamedTuple):
     """Labelled examples with the importance that the user gives them."""
 
-    features: Array  # [m, N] real, integer or boolean
+    features: Array  # [m, N] real, integer or boolean; or an operator that has them in fewer bits
     labels: Array  # [m] +1 or -1
     weights: Array  # [m] not negative; an example of weight 0 does not count
     mask: Array  # [m] bool, False where a row is padding
 
 
-def make_dataset(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> Dataset:
+def is_packed(features: Any) -> bool:
+    """Whether features are an operator, of which learners unpack some columns at a time: `PackedSigns` or `Stored` of `jboost.operators`."""
+    return hasattr(features, "columns_at") and hasattr(features, "rmatvec")
+
+
+def make_dataset(features: Any, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> Dataset:
     """Gathers examples into a `Dataset`; `weights` and `mask` are filled with ones where they are not given.
 
     Pure and legal under `vmap`, `jit` and `scan`: it checks shapes and kinds only. The functions that take the data set
     check labels and weights where their values are known; `jboost.validate` checks all values.
 
     Args:
-      features: [m, N], one row an example.
+      features: [m, N], one row an example. An array; or `jboost.operators.packed_signs` or `stored`, which `jboost.learners.pool` takes.
       labels: [m], +1 or -1, of any real or integer dtype.
       weights: [m], importance of each example, in any unit, not negative: 0 counts as `mask` False; None for ones.
       mask: [m] boolean, False for rows that only pad; None for all True.
@@ -48,7 +53,8 @@ def make_dataset(features: ArrayLike, labels: ArrayLike, *, weights: ArrayLike |
     >>> dataset.weights.tolist(), dataset.mask.tolist()
     ([1.0, 1.0], [True, True])
     """
-    features = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+    if not is_packed(features):
+        features = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
     num_examples = features.shape[0]
     labels = check.label_array("labels", labels, shape=(num_examples,))
     return Dataset(features, labels, *fill(weights, mask, num_examples))
@@ -79,7 +85,7 @@ def validate(dataset: Dataset, *, allow_missing: bool = False) -> None:
     ValueError: labels[0] is 0: labels are -1 or +1 (1 such in all); map 0/1 labels by 2 * labels - 1
     """
     check.on_host("jboost.validate", instead="under these the status INVALID_INPUT says the same", dataset=dataset)
-    features = np.asarray(dataset.features)
+    features = np.zeros((len(dataset.labels), 1)) if is_packed(dataset.features) else np.asarray(dataset.features)  # packed ones are finite
     if allow_missing:
         features = np.where(np.isnan(features), 0, features)
     check.values(features, *dataset[1:])

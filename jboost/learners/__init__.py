@@ -5,6 +5,7 @@ from jboost.learners.columns import Column, literals, pool
 from jboost.learners.criteria import replace_criterion
 from jboost.learners.functions import from_functions
 from jboost.learners.monomials import Monomial, monomials
+from jboost.learners.quantised import quantised_stumps
 from jboost.learners.signed import signs
 from jboost.learners.stumps import Stump, stumps
 from jboost.learners.trained import Model, mlp, trained
@@ -19,6 +20,7 @@ __all__ = [
     "mlp",
     "monomials",
     "pool",
+    "quantised_stumps",
     "register",
     "replace_criterion",
     "signs",

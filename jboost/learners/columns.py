@@ -14,7 +14,7 @@ from jax import lax
 
 from jboost.base import check, numerics, records, reduce, words
 from jboost.base.boosting import Everything, Proposal, signs
-from jboost.base.types import Array, Dataset
+from jboost.base.types import Array, Dataset, is_packed
 from jboost.learners import criteria, prices
 from jboost.learners.criteria import Cells
 
@@ -33,7 +33,7 @@ class Column(NamedTuple):
 class ColumnsState(NamedTuple):
     """What `propose` needs."""
 
-    columns: Array  # [blocks, rows, N] outputs of all columns, 0 on padding and past the last example
+    columns: Any  # [blocks, rows, N] outputs of all columns, 0 on padding and past the last example; or the operator that has them packed, [m, N]
     labels: Array  # [m] +1 or -1, 0 on padding
 
 
@@ -54,6 +54,9 @@ class Columns:
         if self.num_proposed > num_columns:
             check.has_columns(num_columns)
             raise ValueError(f"num_proposed is {self.num_proposed}, but the features have {num_columns} columns: propose at most as many")
+        if is_packed(dataset.features):
+            self._refuse_packed()
+            return ColumnsState(dataset.features, signs(dataset))
         columns = jnp.where(dataset.mask[:, None], self._answers(dataset.features), 0.0)
         return ColumnsState(_in_blocks(columns), signs(dataset))
 
@@ -68,16 +71,15 @@ class Columns:
             values = 1 - criteria.normalizer(_cells(state.columns, signed))
         values, index = numerics.top_k(values, self.num_proposed)
         sign = jnp.where((edges[index] < 0) & self.has_negations, -1.0, 1.0).astype(edges.dtype)
-        chosen = jnp.take(state.columns, index, axis=2).reshape(-1, self.num_proposed)[: len(signed)].T
-        return Proposal(Column(index, sign), sign[:, None] * chosen, values, upper_bound, state)
+        return Proposal(Column(index, sign), sign[:, None] * _chosen(state, index), values, upper_bound, state)
 
     def _priced(self, state: ColumnsState, example_weights: Array, pair_weights: Array | None, costs: Array | None) -> Proposal:
         """The columns of greatest g + s - c (paper 001, (21)), for outputs -1, 0 and +1."""
-        num_examples, num_columns = len(example_weights), state.columns.shape[2]
+        num_examples, num_columns = len(example_weights), state.columns.shape[-1]
         pairs, price = prices.judge_pairs(pair_weights, num_examples, example_weights.dtype), self.prices(state)
         if costs is not None:
             price = check.numeric("costs", costs, shape=(num_columns,), kinds="f")
-        columns = state.columns.reshape(-1, num_columns)[:num_examples]
+        columns = _matrix(state)
         worth = prices.worth(columns, state.labels, example_weights, pairs, price)
         values = jnp.concatenate([worth.own, worth.negated if self.has_negations else jnp.full_like(worth.negated, -jnp.inf)])
         best, place = numerics.top_k(values, self.num_proposed)
@@ -87,7 +89,7 @@ class Columns:
 
     def prices(self, state: ColumnsState) -> Array:
         """What `propose` takes as `costs`: [N], of each column."""
-        return jnp.full((state.columns.shape[2],), self.cost, state.labels.dtype)
+        return jnp.full((state.columns.shape[-1],), self.cost, state.labels.dtype)
 
     def price(self, state: ColumnsState, hypothesis: Column) -> Array:
         """What a column costs beside a misclassified example, []."""
@@ -99,8 +101,8 @@ class Columns:
 
     def every(self, state: ColumnsState) -> Everything:
         """All columns, and their negations where they are hypotheses."""
-        num_columns = state.columns.shape[2]
-        columns = state.columns.reshape(-1, num_columns)[: state.labels.shape[0]].T
+        num_columns = state.columns.shape[-1]
+        columns = _matrix(state).T
         index, ones = jnp.arange(num_columns, dtype=jnp.int32), jnp.ones((num_columns,), columns.dtype)
         plain = Everything(Column(index, ones), columns, self.prices(state))
         if not self.has_negations:
@@ -114,6 +116,9 @@ class Columns:
 
     def outputs(self, hypothesis: Column, features: Array) -> Array:
         """The column of features [k, N], or its negation, [k]."""
+        if is_packed(features):
+            packed: Any = features
+            return hypothesis.sign * packed.columns_at(hypothesis.index[None])[:, 0]
         return hypothesis.sign * self._answers(jnp.take(features, hypothesis.index, axis=1))
 
     def places(self, hypotheses: Column) -> Array:
@@ -122,11 +127,12 @@ class Columns:
 
     def outputs_are_signs(self, state: ColumnsState) -> Array:
         """Whether all hypotheses answer -1, 0 or +1 alone, [] bool."""
-        return jnp.all(state.columns == jnp.sign(state.columns))
+        columns = _matrix(state) if is_packed(state.columns) else state.columns
+        return jnp.all(columns == jnp.sign(columns))
 
     def never_abstains(self, state: ColumnsState) -> Array:
         """Whether no column answers 0 on an example, [] bool."""
-        columns = state.columns.reshape(-1, state.columns.shape[2])[: len(state.labels)]
+        columns = _matrix(state)
         return jnp.all((columns != 0) | (state.labels == 0)[:, None])
 
     def describe(self, hypothesis: Column, names: Any) -> str:
@@ -136,11 +142,36 @@ class Columns:
             return name if hypothesis.sign > 0 else f"not {name}"
         return name if hypothesis.sign > 0 else f"-{name}"
 
+    def _refuse_packed(self) -> None:
+        """Raises ValueError where packed features would not do."""
+        if self.boolean or self.criterion != "edge":
+            what = "literals" if self.boolean else f"the criterion {self.criterion!r}"
+            raise ValueError(
+                f"dataset has packed features, which {what} cannot take: pass learners.pool() with criterion='edge', or features.to_dense()"
+            )
+
     def _answers(self, columns: Array) -> Array:
         columns = jnp.asarray(columns)
         if self.boolean:
             return jnp.where(columns != columns, 0.0, jnp.where(columns > 0, 1.0, -1.0))
         return columns.astype(jnp.result_type(float))
+
+
+def _matrix(state: ColumnsState) -> Array:
+    """The outputs of all columns, [m, N], 0 on padding; packed ones are unpacked whole."""
+    num_examples = state.labels.shape[0]
+    if is_packed(state.columns):
+        return jnp.where(state.labels[:, None] == 0, 0.0, state.columns.to_dense())
+    matrix: Array = state.columns.reshape(-1, state.columns.shape[-1])[:num_examples]
+    return matrix
+
+
+def _chosen(state: ColumnsState, index: Array) -> Array:
+    """The outputs of some columns, [k, m], 0 on padding."""
+    if is_packed(state.columns):
+        return jnp.where(state.labels[None, :] == 0, 0.0, state.columns.columns_at(index).T)
+    columns = jnp.take(state.columns, index, axis=2)
+    return columns.reshape(-1, index.shape[0])[: state.labels.shape[0]].T
 
 
 def _in_blocks(rows: Array) -> Array:
@@ -152,11 +183,15 @@ def _in_blocks(rows: Array) -> Array:
     return jnp.pad(rows, padding).reshape(count, block, *rows.shape[1:])
 
 
-def _edges(columns: Array, signed: Array, has_negations: bool) -> tuple[Array, Array]:
+def _edges(columns: Any, signed: Array, has_negations: bool) -> tuple[Array, Array]:
     """The edges [N] of columns [blocks, rows, N] under signed weights [m], and a bound [] that no exact edge exceeds (with negations, no |edge|).
 
-    A sum of n products is off by n roundings at most, in units of the sum of their sizes, whatever the order and fused or not.
+    A sum of n products is off by n roundings at most, in units of the sum of their sizes, whatever the order and fused or not. Of packed columns the
+    products are in 64 bits, and their interval bounds are those of the edges.
     """
+    if is_packed(columns):
+        low, high = columns.bracket_rmatvec(signed)
+        return low / 2 + high / 2, jnp.max(jnp.maximum(high, -low) if has_negations else high)
     dtype = columns.dtype
     roundings = (columns.shape[1] + 1) * float(jnp.finfo(dtype).eps) / 2
 
@@ -208,10 +243,11 @@ def pool(*, num_proposed: int = 1, criterion: str = "edge", negations: bool = Tr
       cost: what `jboost.l0` pays for a column beside misclassified examples; it takes columns of -1, 0 and +1.
 
     Returns:
-      A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign [].
+      A learner for features [m, N] in [-1, 1]; a hypothesis is a `Column`: index [], sign []. Features may be packed by
+        `jboost.operators.packed_signs` or `stored`: a proposal then unpacks the columns that it proposes alone. `jboost.l0` unpacks them all.
 
     Raises:
-      ValueError: naming the argument; for `num_proposed` above N once the features are seen.
+      ValueError: naming the argument; for `num_proposed` above N once the features are seen, and for packed features with "normalizer".
 
     Paper 002, Figure 1 (Z); paper 004, Figure 1 (the column of largest |edge|).
 

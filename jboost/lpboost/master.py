@@ -92,23 +92,26 @@ def grown(warm: Warm, num_new: int) -> Warm:
     return warm._replace(dual=jnp.insert(warm.dual, -1, jnp.zeros((num_new,)))) if isinstance(warm, WarmStart) else warm
 
 
-def program(columns: Array, is_used: Array, caps: Array) -> LinearProgram:
+def program(columns: Any, is_used: Array, caps: Array) -> LinearProgram:
     """The master as a linear program in (u, beta), with a row for every slot and one for sum u = 1.
 
     Args:
-      columns: [capacity, m] y_i h_j(x_i), 0 where an example only pads.
+      columns: [capacity, m] y_i h_j(x_i), 0 where an example only pads; a matrix or an operator.
       is_used: [capacity] bool.
       caps: [m] D_i, 0 where an example only pads.
     """
     capacity, num_examples = columns.shape
-    dtype = columns.dtype
-    matrix = jnp.block(
-        [[columns, -jnp.ones((capacity, 1), dtype)], [jnp.ones((1, num_examples), dtype), jnp.zeros((1, 1), dtype)]],
-    )
+    dtype = caps.dtype
+    below, beside = jnp.ones((1, num_examples), dtype), -jnp.ones((capacity, 1), dtype)
+    operator: operators.Operator
+    if operators.is_operator(columns):
+        operator = operators.bordered(columns, rows=below, columns=beside)
+    else:
+        operator = operators.dense(jnp.block([[columns, beside], [below, jnp.zeros((1, 1), dtype)]]))
     one = jnp.ones((1,), dtype)
     return LinearProgram(
         objective=jnp.zeros((num_examples + 1,), dtype).at[-1].set(1.0),
-        operator=operators.dense(matrix),
+        operator=operator,
         row_lower=jnp.concatenate([jnp.full((capacity,), -jnp.inf, dtype), one]),
         row_upper=jnp.concatenate([jnp.where(is_used, 0.0, jnp.inf).astype(dtype), one]),
         lower=jnp.zeros((num_examples + 1,), dtype).at[-1].set(-_LARGEST_EDGE),
@@ -116,11 +119,11 @@ def program(columns: Array, is_used: Array, caps: Array) -> LinearProgram:
     )
 
 
-def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolerance: Array, spare: Array, config: Config) -> Solved:
+def solve(columns: Any, is_used: Array, caps: Array, *, before: Solved, tolerance: Array, spare: Array, config: Config) -> Solved:
     """Solves the master, as well as it can be.
 
     Args:
-      columns: [capacity, m].
+      columns: [capacity, m]; an operator for the first-order method alone.
       is_used: [capacity] bool.
       caps: [m].
       before: the master's last solution; a side on which the solver fails comes back as it was. Its `warm` is that of `start`, or of a master before;
@@ -142,7 +145,7 @@ def solve(columns: Array, is_used: Array, caps: Array, *, before: Solved, tolera
     return found._replace(votes=_distribution(votes, before.votes), example_weights=weights)
 
 
-def _solve_by(config: Config, columns: Array, is_used: Array, caps: Array, before: Solved, tolerance: Array) -> Solved:
+def _solve_by(config: Config, columns: Any, is_used: Array, caps: Array, before: Solved, tolerance: Array) -> Solved:
     warm: Any = before.warm
     if isinstance(config, SimplexConfig):
         vertex = margin_simplex.solve(columns, is_used, caps, basis=warm or None, tolerance=tolerance, config=config)

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, boosting, check, devices, labelled, meshes, reduce
+from jboost import operators
+from jboost.base import batching, boosting, check, devices, labelled, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
+from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.margin_simplex import SimplexConfig
 from jboost.lpboost import master, value
 from jboost.lpboost.master import Config, Solved, Warm, judge_config
 from jboost.relaxations import certify
+from jboost.relaxations.margins import are_in_range, checked_margins
 
 _SMALL = 1 << 14  # entries of a matrix, up to which pivots are cheaper than factors
 _SHARE_OF_TOLERANCE = 0.4  # how precise the linear program is: its gap is relative, and the certified one gathers what its residuals add
@@ -35,7 +39,7 @@ class LPBoostSolution(NamedTuple):
 
 @meshes.takes_sharded
 def solve(
-    margins: ArrayLike,
+    margins: Any,
     *,
     nu: ArrayLike = 0.1,
     tolerance: ArrayLike | None = None,
@@ -50,21 +54,24 @@ def solve(
     and vmapped over matrices and nus.
 
     Args:
-      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two columns.
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two columns. A matrix, or an operator such as
+        `jboost.operators.packed_signs(signs)` or `stored`, which only the first-order method takes; bounds hold for its exact matrix.
       nu: [] in (0, 1]; below 1 / m the hard margin.
       tolerance: [] the gap between the bounds to be reached; None for 1e-7 in float64 and 1e-4 in float32.
       weights: [m] importance of each example, not negative, 0 as `mask` False; D_i = p_i / nu with p_i its share. None for ones.
       mask: [m] bool, False for rows that only pad.
       initial: a solution by the same method over these columns or the first of them, to begin with; the interior point method has no use for it.
       config: static; `SimplexConfig()`, `jboost.lp.InteriorPointConfig()` or `jboost.lp.FirstOrderConfig()`. Where None, the method of `initial`;
-        without that the simplex method for small matrices on a CPU, and else the interior point method; for margins that are sharded over
-        devices `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which gathers no examples.
+        without that the first-order method for an operator, the simplex method for small matrices on a CPU, and else the interior point method;
+        for margins that are sharded over devices `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which gathers no
+        examples.
 
     Returns:
       An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` alone, in exact arithmetic.
 
     Raises:
-      ValueError: at trace time, naming the argument; for a nu outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE. Entries
+      ValueError: at trace time, naming the argument; for an operator with a method that factors a matrix; for a nu
+        outside (0, 1] where it is concrete. Traced, that is status INFEASIBLE. Entries
         outside [-1, 1] and NaN are INVALID_INPUT.
 
     >>> import jboost
@@ -72,7 +79,9 @@ def solve(
     >>> bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound), [round(float(vote), 2) for vote in solution.coefficients]
     (True, [0.33, 0.33, 0.33])
     """
-    margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
+    margins = checked_margins(margins)
+    if isinstance(margins, operators.Streamed):
+        raise ValueError("margins are streamed from the host, which no method of lpboost does: take jboost.relaxed_margin.solve, or one operator")
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     if margins.shape[1] == 0:
@@ -88,8 +97,21 @@ def solve(
     return _solve(rows, nu, tolerance, initial, config=config)
 
 
-def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Array) -> Config:
-    """The method that is asked for, or that of the solution to begin with, or the faster one."""
+def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Any) -> Config:
+    """The method that is asked for, or that of the solution to begin with, or the faster one; of an operator the one that takes it."""
+    chosen = _choose_for_matrix(config, initial, margins)
+    if not operators.is_operator(margins) or isinstance(chosen, FirstOrderConfig):
+        return chosen
+    if config is None and initial is None:
+        return FirstOrderConfig()
+    given = "config" if config is not None else "initial"
+    raise ValueError(
+        f"{given} asks for the method of {type(chosen).__name__}, which factors a stored matrix, and margins is an operator: "
+        "pass config=jboost.lp.FirstOrderConfig(), or margins.to_dense()"
+    )
+
+
+def _choose_for_matrix(config: Config | None, initial: LPBoostSolution | None, margins: Any) -> Config:
     judge_config(config)
     if initial is not None and not isinstance(initial, LPBoostSolution):
         raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.lpboost.LPBoostSolution")
@@ -99,10 +121,10 @@ def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Arr
         return master.method_of(initial.warm)
     if meshes.is_set():
         return master.for_many_devices()
-    return SimplexConfig() if margins.size <= _SMALL and devices.platform() == "cpu" else InteriorPointConfig()
+    return SimplexConfig() if math.prod(margins.shape) <= _SMALL and devices.platform() == "cpu" else InteriorPointConfig()
 
 
-def _grown(initial: LPBoostSolution, margins: Array, config: Config) -> LPBoostSolution:
+def _grown(initial: LPBoostSolution, margins: Any, config: Config) -> LPBoostSolution:
     """A solution for a matrix that got columns. Raises ValueError where it is none."""
     (num_examples, num_columns), found = margins.shape, (*initial.example_weights.shape, *initial.coefficients.shape)
     if len(found) != 2 or found[0] != num_examples or found[1] > num_columns:
@@ -126,9 +148,13 @@ def _solve(examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolut
 def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None) -> LPBoostSolution:
     dtype = jnp.result_type(float)
     nu, tolerance = nu.astype(dtype), tolerance.astype(dtype)
-    is_valid = boosting.is_valid(examples) & reduce.all_true((jnp.abs(examples.features.astype(dtype)) <= 1) | ~examples.mask[:, None], axis=(0, 1))
+    is_valid = boosting.is_valid(examples) & are_in_range(examples)
     is_real = examples.mask & is_valid
-    columns = jnp.where(is_real[:, None], examples.features.astype(dtype), 0.0).T
+    columns: Any = examples.features
+    if operators.is_operator(columns):  # rows that only pad have caps of 0, whatever they hold
+        columns = operators.transposed(columns)
+    else:
+        columns = jnp.where(is_real[:, None], columns.astype(dtype), 0.0).T
     prior = boosting.initial_distribution(examples._replace(mask=is_real))
     relaxation = value.relaxation(nu)
     is_feasible = ((nu > 0) & relaxation.is_feasible(prior)) | ~is_valid

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
+from jboost import operators
 from jboost.base import brackets, numerics
 from jboost.base.types import Array
 from jboost.relaxations import SoftMargin, certify
@@ -30,9 +33,9 @@ def relaxation(nu: Array) -> SoftMargin:
     return SoftMargin(None, jnp.maximum(nu, _LEAST_NU))
 
 
-def attained(columns: Array, votes: Array, relaxation: SoftMargin, prior: Array) -> Array:
+def attained(columns: Any, votes: Array, relaxation: SoftMargin, prior: Array) -> Array:
     """The soft margin of votes [n] over columns [n, m], [], rounded down; less their distance from sum one."""
-    reached, _ = brackets.bracket_dot(columns.T, votes[None, :])
+    reached, _ = columns.bracket_rmatvec(votes) if operators.is_operator(columns) else brackets.bracket_dot(columns.T, votes[None, :])
     total, eps = numerics.precise_sum(votes), jnp.finfo(votes.dtype).eps
     roundings = 4 if votes.dtype.itemsize == 4 else votes.shape[0] + 4  # `precise_sum` adds 32 bits in 64
     distance = (jnp.abs(total - 1) + roundings * eps * total) * (1 + 2 * eps)

@@ -2,12 +2,16 @@
 
 from jboost.operators.adjoint import check_adjoint
 from jboost.operators.blocks import Blocks, bordered, stack
-from jboost.operators.convert import as_operator
+from jboost.operators.convert import as_operator, is_operator
 from jboost.operators.dense import Dense, dense
 from jboost.operators.diagonal import Diagonal, Identity, Zeros, diagonal, identity, zeros
 from jboost.operators.functions import FromFunctions, from_functions
+from jboost.operators.packed import PackedSigns, packed_signs
 from jboost.operators.pair_cuts import PairCutList, PairCuts, pair_cuts, pair_cuts_of
 from jboost.operators.sparse import Sparse, sparse
+from jboost.operators.stored import Stored, stored
+from jboost.operators.streamed import Streamed, streamed
+from jboost.operators.transposed import Transposed, transposed
 from jboost.operators.types import Operator
 
 __all__ = [
@@ -17,9 +21,13 @@ __all__ = [
     "FromFunctions",
     "Identity",
     "Operator",
+    "PackedSigns",
     "PairCutList",
     "PairCuts",
     "Sparse",
+    "Stored",
+    "Streamed",
+    "Transposed",
     "Zeros",
     "as_operator",
     "bordered",
@@ -28,9 +36,14 @@ __all__ = [
     "diagonal",
     "from_functions",
     "identity",
+    "is_operator",
+    "packed_signs",
     "pair_cuts",
     "pair_cuts_of",
     "sparse",
     "stack",
+    "stored",
+    "streamed",
+    "transposed",
     "zeros",
 ]

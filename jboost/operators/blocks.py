@@ -54,6 +54,10 @@ class Blocks:
         """Brackets of the blocks, added outwards."""
         return self._along_columns(vector, "vector", lambda block, part: block.bracket_rmatvec(part), brackets.add_brackets)
 
+    def largest_entry(self) -> Array:
+        """The largest of the blocks."""
+        return jnp.max(jnp.stack([block.largest_entry() for row in self.blocks for block in row]))
+
     def to_dense(self) -> Array:
         """The blocks side by side."""
         return jnp.concatenate([jnp.concatenate([block.to_dense() for block in row], axis=1) for row in self.blocks])

@@ -12,6 +12,16 @@ from jboost.operators.sparse import sparse
 from jboost.operators.types import Operator
 
 
+def is_operator(value: Any) -> bool:
+    """Whether a value has the products of an `Operator`.
+
+    >>> import jboost
+    >>> jboost.operators.is_operator(jboost.operators.identity(2)), jboost.operators.is_operator([[1.0]])
+    (True, False)
+    """
+    return hasattr(value, "matvec") and hasattr(value, "rmatvec") and hasattr(value, "bracket_matvec")
+
+
 def as_operator(value: Any, *, name: str = "operator") -> Operator:
     """An operator as it is, and a matrix as the operator of it.
 
@@ -26,7 +36,7 @@ def as_operator(value: Any, *, name: str = "operator") -> Operator:
     >>> jboost.operators.as_operator([[1.0, 2.0]]).shape
     (1, 2)
     """
-    if hasattr(value, "matvec") and hasattr(value, "rmatvec") and hasattr(value, "bracket_matvec"):
+    if is_operator(value):
         return value
     if isinstance(value, JAXSparse):
         return sparse(value)

@@ -49,6 +49,10 @@ class Dense:
         """Sums in 64 bits; without rounding where there is none."""
         return brackets.sharp_bracket_dot(self.matrix.T, sums.judged("vector", vector, self.shape[0])[None, :])
 
+    def largest_entry(self) -> Array:
+        """The largest absolute value; NaN where an entry is."""
+        return jnp.max(jnp.abs(self.matrix), initial=0.0)
+
     def to_dense(self) -> Array:
         """The matrix itself."""
         return self.matrix

@@ -48,6 +48,10 @@ class Identity:
         """Exact."""
         return self.matvec(vector), self.matvec(vector)
 
+    def largest_entry(self) -> Array:
+        """One."""
+        return jnp.ones(())
+
     def to_dense(self) -> Array:
         """Ones on the diagonal."""
         return jnp.eye(self.size)
@@ -89,6 +93,10 @@ class Diagonal:
         """Products in 64 bits."""
         return self.bracket_matvec(vector)
 
+    def largest_entry(self) -> Array:
+        """The largest absolute value."""
+        return jnp.max(jnp.abs(self.values), initial=0.0)
+
     def to_dense(self) -> Array:
         """The values on the diagonal."""
         return jnp.diag(self.values)
@@ -124,6 +132,10 @@ class Zeros:
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Exact."""
         return self.rmatvec(vector), self.rmatvec(vector)
+
+    def largest_entry(self) -> Array:
+        """Zero."""
+        return jnp.zeros(())
 
     def to_dense(self) -> Array:
         """Zeros."""

@@ -80,6 +80,10 @@ class FromFunctions:
         low, high = lax.map(lambda start: brackets.bracket_dot(self._columns(start), vector[None, :]), starts)
         return jnp.ravel(low)[: self.shape[1]], jnp.ravel(high)[: self.shape[1]]
 
+    def largest_entry(self) -> Array:
+        """Not known."""
+        return jnp.full((), jnp.inf)
+
     def to_dense(self) -> Array:
         """All columns."""
         starts, size = self._starts()

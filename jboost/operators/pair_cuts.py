@@ -88,6 +88,10 @@ class PairCuts:
 
         return numerics.in_64_bits(bracket)(self.hits, self.misses, grid)
 
+    def largest_entry(self) -> Array:
+        """That of the products of the two largest factors."""
+        return jnp.max(jnp.abs(self.hits), initial=0.0) * jnp.max(jnp.abs(self.misses), initial=0.0)
+
     def to_dense(self) -> Array:
         """All cuts."""
         entries = self.hits[:, None, :] * self.misses[None, :, :] * self._grid_of_cuts()[:, :, None]
@@ -148,6 +152,10 @@ class PairCutList:
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
         return brackets.bracket_dot(self.to_dense().T, sums.judged("vector", vector, self.shape[0])[None, :])
+
+    def largest_entry(self) -> Array:
+        """That of the products of the two largest factors."""
+        return jnp.max(jnp.abs(self.hits), initial=0.0) * jnp.max(jnp.abs(self.misses), initial=0.0)
 
     def to_dense(self) -> Array:
         """The gathered rows."""

@@ -51,6 +51,10 @@ class Sparse:
         """Sums in 64 bits."""
         return _bracket(self.data, sums.judged("vector", vector, self.shape[0])[self.rows], self.columns, self.shape[1])
 
+    def largest_entry(self) -> Array:
+        """The largest absolute value."""
+        return jnp.max(jnp.abs(self.data), initial=0.0)
+
     def to_dense(self) -> Array:
         """One scatter."""
         return jnp.zeros(self.shape, self.data.dtype).at[self.rows, self.columns].add(self.data)

@@ -32,5 +32,8 @@ class Operator(Protocol):
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Floats at or below and at or above the exact A'y, [columns] each."""
 
+    def largest_entry(self) -> Array:
+        """No entry is larger in size, []; inf where that is not known."""
+
     def to_dense(self) -> Array:
         """The matrix, [rows, columns]."""

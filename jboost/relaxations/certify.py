@@ -7,14 +7,23 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from jboost import operators
 from jboost.base import brackets, reduce
 from jboost.base.types import Array
 from jboost.relaxations.votes import norm_bound
 
 
-def prove_lower(margins: Array, coefficients: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
+def bracket_products(matrix: Any, vector: Array) -> tuple[Array, Array]:
+    """Floats at or below and at or above the exact products [k] of a matrix [k, l], stored or an operator, and a vector [l]."""
+    if operators.is_operator(matrix):
+        low, high = matrix.bracket_matvec(vector)
+        return low, high
+    return brackets.bracket_dot(matrix, vector[None, :])
+
+
+def prove_lower(margins: Any, coefficients: Array, relaxation: Any, votes: Any, prior: Array) -> Array:
     """What the votes attain, [], rounded down: gamma - f*([gamma 1 - A w]_+) - g(w) at the best gamma."""
-    reached, _ = brackets.bracket_dot(margins, coefficients[None, :])
+    reached, _ = bracket_products(margins, coefficients)
     return lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
 
 
@@ -26,13 +35,13 @@ def lower_from_margins(reached: Array, norm: Array, relaxation: Any, votes: Any,
     return gain - price - rounding
 
 
-def largest_edge(columns: Array, example_weights: Array) -> Array:
+def largest_edge(columns: Any, example_weights: Array) -> Array:
     """The largest |edge| of columns [n, m] under the weights scaled to sum to one, [], rounded up; 0 without columns."""
     (low, high), total = _edges_and_total(columns, example_weights)
     return _of_sum_one(jnp.maximum(reduce.largest(jnp.maximum(high, -low)), 0.0), total)
 
 
-def largest_signed_edge(columns: Array, example_weights: Array, is_used: Array) -> Array:
+def largest_signed_edge(columns: Any, example_weights: Array, is_used: Array) -> Array:
     """The largest edge of those columns [n, m] where `is_used` [n], under the weights scaled to sum to one, [], rounded up; -1 without columns."""
     (_, high), total = _edges_and_total(columns, example_weights)
     return _of_sum_one(jnp.maximum(reduce.largest(jnp.where(is_used, high, -total[1])), -1.0), total)
@@ -43,8 +52,10 @@ def scaled_edge(edge: Array, example_weights: Array) -> Array:
     return _of_sum_one(jnp.asarray(edge, example_weights.dtype), brackets.bracket_dot(example_weights, jnp.ones_like(example_weights)))
 
 
-def _edges_and_total(columns: Array, example_weights: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+def _edges_and_total(columns: Any, example_weights: Array) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Brackets of the edges [n] of columns [n, m], and of the sum [] of the weights."""
+    if operators.is_operator(columns):
+        return bracket_products(columns, example_weights), brackets.bracket_dot(example_weights, jnp.ones_like(example_weights))
     rows = jnp.concatenate([columns, jnp.ones((1, columns.shape[1]), columns.dtype)])
     low, high = brackets.bracket_dot(rows, example_weights[None, :])
     return (low[:-1], high[:-1]), (low[-1], high[-1])

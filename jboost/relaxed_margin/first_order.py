@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from jboost import operators
 from jboost.base import check, loops, numerics, reduce
 from jboost.base.types import Array
 from jboost.relaxations import certify
@@ -38,6 +39,14 @@ class SolverConfig:
         """Iterations between two questions whether there are more to come."""
         return self.iterations_per_check
 
+    def steps_per_check(self) -> int:
+        """How many iterations go by between two checks of the bounds."""
+        return min(self.iterations_per_check, self.max_iterations)
+
+    def most_checks(self) -> int:
+        """How many checks there are at most, the one of the first point included."""
+        return 1 + self.max_iterations // self.steps_per_check()
+
 
 class Point(NamedTuple):
     """Votes and example weights, with their products."""
@@ -57,7 +66,9 @@ class Bounds(NamedTuple):
     upper: Array  # []
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
+    """What the next trial needs."""
+
     point: Point
     sums: Point  # weighted by the steps since the last restart
     total_step: Array  # [] since the last restart
@@ -75,7 +86,7 @@ class _State(NamedTuple):
 class Game(NamedTuple):
     """The game and what its two sides pay."""
 
-    margins: Array  # [m, n], 0 on padding
+    margins: Any  # [m, n], 0 on padding: a matrix, or an operator with entries in [-1, 1]
     relaxation: Any
     votes: Any
     prior: Array  # [m]
@@ -85,53 +96,90 @@ def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Arra
     """Runs until the estimated gap is below the tolerance; returns the best of both sides and the number of steps."""
     if initial is None:
         nearest = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
-        initial = (jnp.zeros((game.margins.shape[1],), game.margins.dtype), nearest)
-    start = _complete(game, *initial)
-    row_norms = reduce.total(game.margins**2, axis=1)
-    zero = jnp.zeros((), game.margins.dtype)
-    first_step = lax.rsqrt(jnp.maximum(reduce.largest(row_norms), 1.0))
+        initial = (jnp.zeros((game.margins.shape[1],), game.prior.dtype), nearest)
+    state = begin(_complete(game, *initial), reduce.largest(_row_squares(game.margins, game.prior.dtype)))
+    target = target_gap(tolerance.astype(game.prior.dtype))
+    steps_per_check = config.steps_per_check()
+
+    def round_of_steps(state: State) -> State:
+        num_steps = jnp.where(state.num_checks == 0, 0, steps_per_check)  # the first round looks at where it starts
+        return check_bounds(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
+
+    last, _ = loops.bounded_loop(round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=config.most_checks())
+    return last.best, (last.num_checks - 1) * steps_per_check
+
+
+def begin(start: Point, largest_square: Array) -> State:
+    """The state at a point; `largest_square` [] is the largest squared length of a row, or more."""
+    zero = jnp.zeros((), start.reached.dtype)
+    first_step = lax.rsqrt(jnp.maximum(largest_square, 1.0))
     nothing, infinite = jax.tree.map(jnp.zeros_like, start), zero + jnp.inf
     best = Bounds(start.coefficients, -infinite, start.example_weights, infinite)
-    state = _State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
-    target = 0.98 * tolerance - 8 * jnp.finfo(game.margins.dtype).eps
-    steps_per_check = min(config.iterations_per_check, config.max_iterations)
+    return State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
 
-    def round_of_steps(state: _State) -> _State:
-        num_steps = jnp.where(state.num_checks == 0, 0, steps_per_check)  # the first round looks at where it starts
-        return _check(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
 
-    most_rounds = 1 + config.max_iterations // steps_per_check
-    last, _ = loops.bounded_loop(round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=most_rounds)
-    return last.best, (last.num_checks - 1) * steps_per_check
+def target_gap(tolerance: Array) -> Array:
+    """The estimated gap at which to stop, which leaves some of the tolerance to the rounding of the proof."""
+    return 0.98 * tolerance - 8 * jnp.finfo(tolerance.dtype).eps
 
 
 def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
     return Point(coefficients, _forward(game, coefficients), example_weights, _backward(game, example_weights))
 
 
+def _row_squares(margins: Any, dtype: Any) -> Array:
+    """The squared length of each row, [m]; of an operator the sum of its sizes, which is no less for entries in [-1, 1]."""
+    if operators.is_operator(margins):
+        norms: Array = margins.row_norms(jnp.ones((margins.shape[1],), dtype))
+        return norms
+    return reduce.total(margins**2, axis=1)
+
+
 def _forward(game: Game, coefficients: Array) -> Array:
+    if operators.is_operator(game.margins):
+        reached: Array = game.margins.matvec(coefficients)
+        return reached
     return jnp.matmul(game.margins, coefficients, precision=lax.Precision.HIGHEST)
 
 
 def _backward(game: Game, example_weights: Array) -> Array:
+    if operators.is_operator(game.margins):
+        edges: Array = game.margins.rmatvec(example_weights)
+        return edges
     return jnp.matmul(example_weights, game.margins, precision=lax.Precision.HIGHEST)
 
 
-def _step(game: Game, state: _State) -> _State:
+def _step(game: Game, state: State) -> State:
     """One trial: kept if the step was short enough for the curvature that it met."""
-    now = state.point
+    coefficients = move_votes(game, state)
+    reached = _forward(game, coefficients)
+    example_weights = move_weights(game, state, reached)
+    return accept(game, state, Point(coefficients, reached, example_weights, _backward(game, example_weights)))
+
+
+def move_votes(game: Game, state: State) -> Array:
+    """The votes of the next trial, [n]; without a product."""
+    vote_step = state.step_size / state.balance
+    moved: Array = game.votes.proximal(state.point.coefficients + vote_step * state.point.edges, vote_step)
+    return moved
+
+
+def move_weights(game: Game, state: State, reached: Array) -> Array:
+    """The example weights of the next trial, [m], from the margins that its votes reach; without a product."""
+    now, example_step = state.point, state.step_size * state.balance
     tiny = jnp.finfo(game.prior.dtype).tiny
     lightest = jnp.finfo(game.prior.dtype).eps ** 1.25
-    vote_step, example_step = state.step_size / state.balance, state.step_size * state.balance
-    coefficients = game.votes.proximal(now.coefficients + vote_step * now.edges, vote_step)
-    reached = _forward(game, coefficients)
     densities = jnp.maximum(now.example_weights / jnp.maximum(game.prior, tiny), lightest)
     pull = 2 * reached - now.reached - jnp.log(densities) / example_step
-    example_weights = game.relaxation.smoothed_argmin(pull, 1 / example_step, game.prior)
-    trial = Point(coefficients, reached, example_weights, _backward(game, example_weights))
+    weights: Array = game.relaxation.smoothed_argmin(pull, 1 / example_step, game.prior)
+    return weights
 
-    moved, shifted = coefficients - now.coefficients, example_weights - now.example_weights
-    heavier = jnp.maximum(jnp.maximum(example_weights, now.example_weights), tiny)
+
+def accept(game: Game, state: State, trial: Point) -> State:
+    """The state after a trial; without a product."""
+    now, tiny = state.point, jnp.finfo(game.prior.dtype).tiny
+    moved, shifted = trial.coefficients - now.coefficients, trial.example_weights - now.example_weights
+    heavier = jnp.maximum(jnp.maximum(trial.example_weights, now.example_weights), tiny)
     divergence = 0.5 * numerics.precise_sum(shifted * shifted / heavier)
     length = divergence / state.balance + 0.5 * state.balance * numerics.precise_sum(moved * moved)
     bend = jnp.abs(numerics.precise_sum((trial.edges - now.edges) * moved))
@@ -151,7 +199,7 @@ def _step(game: Game, state: _State) -> _State:
     )
 
 
-def _check(game: Game, state: _State) -> _State:
+def check_bounds(game: Game, state: State) -> State:
     """Estimates the bounds at the last point and at the average, and restarts from the better where that pays."""
     total = jnp.where(state.total_step > 0, state.total_step, 1.0)
     average = jax.tree.map(lambda weighted, last: jnp.where(state.total_step > 0, weighted / total, last), state.sums, state.point)
@@ -172,7 +220,7 @@ def _check(game: Game, state: _State) -> _State:
     )
 
 
-def _restart(state: _State, point: Point, gap: Array) -> _State:
+def _restart(state: State, point: Point, gap: Array) -> State:
     tiny = jnp.finfo(gap.dtype).tiny
     moved = jnp.sqrt(numerics.precise_sum((point.coefficients - state.anchor.coefficients) ** 2))
     heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)

@@ -9,11 +9,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, boosting, check, labelled, meshes, reduce
+from jboost import operators
+from jboost.base import batching, boosting, check, labelled, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
-from jboost.relaxed_margin import first_order
+from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
+from jboost.relaxed_margin import first_order, streamed
 from jboost.relaxed_margin.first_order import Game, SolverConfig
 
 
@@ -30,7 +32,7 @@ class RelaxedMarginSolution(NamedTuple):
 
 @meshes.takes_sharded
 def solve(
-    margins: ArrayLike,
+    margins: Any,
     relaxation: Any,
     *,
     tolerance: ArrayLike = 1e-3,
@@ -46,13 +48,18 @@ def solve(
     the numbers in the relaxation.
 
     Args:
-      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign.
+      margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. Votes may have either sign. A matrix, or an operator such as
+        `jboost.operators.packed_signs(signs)`, which takes a bit an entry, and `stored`; bounds hold for the operator's exact matrix. Of
+        `jboost.operators.streamed(blocks)` the host drives the loop, outside `jit` and `vmap`.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`.
       tolerance: [] the gap between the bounds at which to stop; in float32 not below 3e-6, as rounding alone takes 2e-6 of them.
       votes: g, what votes cost: `jboost.relaxations.unit_ball()` where None, which is the paper's |w|_1 <= 1.
       weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.
       config: static sizes.
+
+    A solve of packed signs holds the bits twice, 20 vectors [m], and blocks of 4 MB: 320 MB for 1e6 x 1e3 in float32, where the matrix by itself
+    takes 4 GB and its solve 12 GB more.
 
     Returns:
       A `RelaxedMarginSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` (scaled to sum to one)
@@ -68,7 +75,7 @@ def solve(
     >>> bool(solution.lower_bound <= 1 / 3 <= solution.upper_bound), bool(solution.upper_bound - solution.lower_bound <= 1e-3)
     (True, True)
     """
-    margins = check.numeric("margins", margins, shape=("m", "n"), kinds="fiu")
+    margins = checked_margins(margins)
     if margins.shape[0] == 0:
         raise ValueError("margins has no rows: votes need at least one example")
     tolerance = check.number("tolerance", tolerance, low=0, open_low=True)
@@ -76,8 +83,10 @@ def solve(
     config = check.config("config", config, SolverConfig)
     price = unit_ball() if votes is None else votes
     judge_prices(relaxation, price)
-    rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
+    rows = Dataset(mask if isinstance(margins, operators.Streamed) else margins, jnp.ones(margins.shape[:1]), weights, mask)
     check_feasible(relaxation, rows)
+    if isinstance(margins, operators.Streamed):
+        return _solve_streamed(margins, rows, relaxation, tolerance, price, config)
     return _solve(rows, relaxation, tolerance, price, config=config)
 
 
@@ -107,6 +116,17 @@ def _allows_nothing(relaxation: Any, dataset: Dataset) -> Array:
     return boosting.has_sound_weights(dataset) & ~relaxation.is_feasible(boosting.initial_distribution(dataset))
 
 
+def _solve_streamed(
+    margins: operators.Streamed, rows: Dataset, relaxation: Any, tolerance: Array, votes: Any, config: SolverConfig
+) -> RelaxedMarginSolution:
+    streamed.refuse_traced(rows, relaxation, tolerance, votes)
+    prior, is_valid, is_feasible = streamed.validate(rows, relaxation, votes, margins.largest_entry())
+    goal = jnp.where(is_valid & is_feasible, tolerance.astype(prior.dtype), jnp.inf)
+    best, num_iterations = streamed.play(margins, relaxation, votes, prior, goal, config)
+    coefficients, lower, upper = streamed.prove(margins, best, relaxation, votes, prior)
+    return _conclude(coefficients, best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+
+
 @functools.partial(jax.jit, static_argnames=("config",))
 def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, config: SolverConfig) -> RelaxedMarginSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
@@ -115,13 +135,13 @@ def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, 
 
 def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
     dtype = jnp.result_type(float)
-    margins = examples.features.astype(dtype)
-    is_valid = boosting.is_valid(examples) & reduce.all_true((jnp.abs(margins) <= 1) | ~examples.mask[:, None], axis=(0, 1))
-    is_valid = is_valid & relaxation.is_valid() & votes.is_valid()
+    num_columns = examples.features.shape[1]
+    is_valid = boosting.is_valid(examples) & are_in_range(examples) & relaxation.is_valid() & votes.is_valid()
     is_real = examples.mask & is_valid
-    num_columns = margins.shape[1]
-    matrix = jnp.where(is_real[:, None], margins, 0.0)
-    matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
+    matrix = examples.features
+    if not operators.is_operator(matrix):  # of an operator rows that only pad have no weight, whatever they hold
+        matrix = jnp.where(is_real[:, None], matrix.astype(dtype), 0.0)
+        matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
     prior = boosting.initial_distribution(examples._replace(mask=is_real))
     is_feasible = relaxation.is_feasible(prior) | ~is_valid
     game = Game(matrix, relaxation, votes, prior)
@@ -129,12 +149,27 @@ def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, toleran
     best, num_iterations = first_order.play(game, goal, config)
     coefficients = votes.allowed(best.coefficients)
     lower = certify.prove_lower(matrix, coefficients, relaxation, votes, prior)
-    edge = certify.largest_edge(matrix.T, best.example_weights)
+    edge = certify.largest_edge(columns_of(matrix), best.example_weights)
     upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
+    return _conclude(coefficients[:num_columns], best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+
+
+def _conclude(
+    coefficients: Array,
+    example_weights: Array,
+    lower: Array,
+    upper: Array,
+    num_iterations: Array,
+    relaxation: Any,
+    goal: Array,
+    is_valid: Array,
+    is_feasible: Array,
+) -> RelaxedMarginSolution:
+    """The solution with its status; NaN for bounds where something is not valid."""
     spoiled = jnp.where(is_valid, 0.0, jnp.nan)
     return RelaxedMarginSolution(
-        coefficients=coefficients[:num_columns],
-        example_weights=best.example_weights,
+        coefficients=coefficients,
+        example_weights=example_weights,
         lower_bound=jnp.where(is_feasible, lower, -jnp.inf) + spoiled,
         upper_bound=jnp.where(is_feasible, upper, jnp.inf) + spoiled,
         num_iterations=num_iterations,

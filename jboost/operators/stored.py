@@ -1,0 +1,206 @@
+"""Matrices stored in fewer bits than they are computed with: a scale times integers of 8 bits, or
+bfloat16 numbers.
+
+A product reads the small numbers and widens a block of rows at a time, so that beside the matrix
+there is only a block in the default float type.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jboost.base import brackets, check, loops, numerics
+from jboost.base.records import register
+from jboost.base.types import Array, ArrayLike
+from jboost.operators import sums
+
+DTYPES = ("int8", "bfloat16")
+_BLOCK_ENTRIES = 1 << 18  # widened at a time: 1 MB in float32, which a second-level cache holds
+
+
+@register
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """The operator of scale * matrix."""
+
+    matrix: Array  # [rows, columns] int8, or uint16: the bits of bfloat16 numbers
+    scale: Array  # [] positive
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.matrix.shape
+
+    def matvec(self, vector: Array) -> Array:
+        """One product a block of rows."""
+        return self._scaled(_times(self.matrix, sums.judged("vector", vector, self.shape[1]), jnp.asarray))
+
+    def rmatvec(self, vector: Array) -> Array:
+        """One product a block of rows."""
+        return self._scaled(_times_transposed(self.matrix, sums.judged("vector", vector, self.shape[0]), jnp.asarray))
+
+    def row_norms(self, weights: Array) -> Array:
+        """One product a block of rows, with the absolute values."""
+        return self._scaled(_times(self.matrix, sums.judged("weights", weights, self.shape[1]), jnp.abs))
+
+    def column_norms(self, weights: Array) -> Array:
+        """One product a block of rows, with the absolute values."""
+        return self._scaled(_times_transposed(self.matrix, sums.judged("weights", weights, self.shape[0]), jnp.abs))
+
+    def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits; without rounding where there is none."""
+        vector = sums.judged("vector", vector, self.shape[1])
+        if 0 in self.shape:
+            return jnp.zeros((self.shape[0],), vector.dtype), jnp.zeros((self.shape[0],), vector.dtype)
+        size, count = _blocks(self.matrix)
+
+        def enter(number: Array, known: tuple[Array, Array]) -> tuple[Array, Array]:
+            start, block = sums.block_at(self.matrix, number, size)
+            parts = brackets.sharp_bracket_dot(_widened(block, vector.dtype), vector[None, :])
+            return tuple(lax.dynamic_update_slice_in_dim(all_rows, part, start, 0) for all_rows, part in zip(known, parts, strict=True))  # type: ignore[return-value]
+
+        nothing = jnp.zeros((self.shape[0],), vector.dtype)
+        return self._scaled_outwards(*loops.fori_loop(0, count, enter, (nothing, nothing)))
+
+    def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
+        """Sums in 64 bits; without rounding where there is none."""
+        vector = sums.judged("vector", vector, self.shape[0])
+        if 0 in self.shape:
+            return jnp.zeros((self.shape[1],), vector.dtype), jnp.zeros((self.shape[1],), vector.dtype)
+        size, count = _blocks(self.matrix)
+
+        def bracket(matrix: Array, vector: Array) -> tuple[Array, Array]:
+            def add(number: Array, known: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+                start, block = sums.block_at(matrix, number, size)
+                numbers = sums.block_of(vector, number, start, size)
+                total, bound, are_exact = brackets.sharp_sums(_widened(block, vector.dtype), numbers[:, None], axis=0)
+                return known[0] + total, known[1] + bound, known[2] & are_exact
+
+            zeros = jnp.zeros((matrix.shape[1],), jnp.dtype("float64"))
+            total, bound, are_exact = loops.fori_loop(0, count, add, (zeros, zeros, jnp.ones(zeros.shape, bool)))
+            return brackets.round_outwards(
+                total,
+                brackets.sharp_slack(bound, are_exact, matrix.shape[0]),
+                vector.dtype,
+            )
+
+        return self._scaled_outwards(*numerics.in_64_bits(bracket)(self.matrix, vector))
+
+    def largest_entry(self) -> Array:
+        """The largest absolute value, rounded up."""
+        dtype = jnp.result_type(float)
+        largest = jnp.max(jnp.abs(_widened(self.matrix, dtype)), initial=0.0)
+        return self._scaled_outwards(largest[None], largest[None])[1][0]
+
+    def columns_at(self, index: Array) -> Array:
+        """Some columns, [rows, k] in the default float type, for indices [k] int32 in [0, columns)."""
+        return self._scaled(_widened(jnp.take(self.matrix, index, axis=1), jnp.result_type(float)))
+
+    def to_dense(self) -> Array:
+        """All entries in the default float type."""
+        return self._scaled(_widened(self.matrix, jnp.result_type(float)))
+
+    def _scaled(self, values: Array) -> Array:
+        return self.scale.astype(values.dtype) * values
+
+    def _scaled_outwards(self, low: Array, high: Array) -> tuple[Array, Array]:
+        scale = self.scale.astype(low.dtype)[None, None]
+        return brackets.sharp_bracket_dot(low[:, None], scale)[0], brackets.sharp_bracket_dot(high[:, None], scale)[1]
+
+
+def _widened(entries: Array, dtype: Any) -> Array:
+    """Entries in the default float type.
+
+    bfloat16 numbers are the upper halves of those of float32. XLA for CPUs would convert a matrix
+    of dtype bfloat16 as a whole, before a loop over its blocks: hence the bits.
+    """
+    if entries.dtype == jnp.uint16:
+        return lax.bitcast_convert_type(entries.astype(jnp.uint32) << 16, jnp.float32).astype(dtype)
+    return entries.astype(dtype)
+
+
+def _blocks(matrix: Array) -> tuple[int, int]:
+    """How many rows a block has, and how many blocks there are."""
+    size = max(1, min(matrix.shape[0], _BLOCK_ENTRIES // max(matrix.shape[1], 1)))
+    return size, -(-matrix.shape[0] // size)
+
+
+def _times(matrix: Array, vector: Array, change: Any) -> Array:
+    """The entries after a change, times a vector."""
+    nothing = jnp.zeros((matrix.shape[0],), vector.dtype)
+    if matrix.size == 0:
+        return nothing
+    size, count = _blocks(matrix)
+
+    def enter(number: Array, known: Array) -> Array:
+        start, block = sums.block_at(matrix, number, size)
+        return lax.dynamic_update_slice_in_dim(known, numerics.times(change(_widened(block, vector.dtype)), vector), start, 0)
+
+    return loops.fori_loop(0, count, jax.checkpoint(enter), nothing)
+
+
+def _times_transposed(matrix: Array, vector: Array, change: Any) -> Array:
+    """A vector times the entries after a change."""
+    nothing = jnp.zeros((matrix.shape[1],), vector.dtype)
+    if matrix.size == 0:
+        return nothing
+    size, count = _blocks(matrix)
+
+    def add(number: Array, total: Array) -> Array:
+        start, block = sums.block_at(matrix, number, size)
+        return total + numerics.times(sums.block_of(vector, number, start, size), change(_widened(block, vector.dtype)))
+
+    return loops.fori_loop(0, count, jax.checkpoint(add), nothing)
+
+
+def stored(matrix: ArrayLike, dtype: str = "int8", *, scale: ArrayLike = 1.0) -> Stored:
+    """The operator of scale * matrix, whose entries are kept in 8 or 16 bits and computed with in
+    the default float type.
+
+    Integers lose nothing. Of bfloat16, which has 8 significant bits, entries are rounded here, by
+    up to 2^-9 of their size: all products and bounds are of the rounded matrix, `to_dense()`. The
+    scale is applied to the products.
+
+    Args:
+      matrix: [rows, columns]; for "int8" of integers in [-128, 127], of any dtype.
+      dtype: "int8" or "bfloat16", static.
+      scale: [] positive; what the entries are multiplied with.
+
+    Raises:
+      ValueError: naming the argument. Of a traced matrix, entries that int8 does not hold are
+        clipped and rounded.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> operator = jboost.operators.stored([[100, -128], [0, 64]], "int8", scale=1 / 128)
+    >>> operator.matrix.dtype.name, operator.matvec(jnp.array([0.0, 1.0])).tolist()
+    ('int8', [-1.0, 0.5])
+    """
+    check.choice("dtype", dtype, DTYPES)
+    scale = check.number("scale", scale, low=float(jnp.finfo(jnp.result_type(float)).tiny)).astype(jnp.result_type(float))
+    is_array = isinstance(matrix, (np.ndarray, jax.Array))
+    if is_array and dtype == "int8" and jnp.ndim(matrix) == 2 and jnp.result_type(matrix) == jnp.int8:
+        return Stored(jnp.asarray(matrix), scale)
+    values = check.numeric("matrix", matrix, shape=("rows", "columns"), kinds="fiub")
+    if dtype == "bfloat16":
+        short = numerics.narrow(values.astype(jnp.result_type(float)), jnp.bfloat16)
+        return Stored(lax.bitcast_convert_type(short, jnp.uint16), scale)
+    whole = jnp.clip(jnp.round(values.astype(jnp.result_type(float))), -128, 127)
+    if not check.are_traced(values):
+        _refuse_others(np.asarray(values), np.asarray(whole))
+    return Stored(whole.astype(jnp.int8), scale)
+
+
+def _refuse_others(values: np.ndarray, whole: np.ndarray) -> None:
+    is_wrong = values != whole
+    if is_wrong.any():
+        row, column = (int(part[0]) for part in np.nonzero(is_wrong))
+        raise ValueError(
+            f"matrix[{row}, {column}] is {values[row, column]}: expected integers in [-128, 127]; "
+            "pass integers and their unit as scale, or dtype='bfloat16'"
+        )

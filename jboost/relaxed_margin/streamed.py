@@ -1,0 +1,90 @@
+"""`relaxed_margin.solve` over blocks that do not fit on the device together: the same method, in a loop that the host drives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import boosting, numerics
+from jboost.base.types import Array, Dataset
+from jboost.operators import Streamed
+from jboost.relaxations import certify
+from jboost.relaxations.votes import norm_bound
+from jboost.relaxed_margin import first_order
+from jboost.relaxed_margin.first_order import Bounds, Game, Point, SolverConfig, State
+
+
+def play(margins: Streamed, relaxation: Any, votes: Any, prior: Array, tolerance: Array, config: SolverConfig) -> tuple[Bounds, Array]:
+    """The best of both sides, and the number of steps; two passes over the blocks a step."""
+    game = Game(None, relaxation, votes, prior)
+    coefficients = jnp.zeros((margins.shape[1],), prior.dtype)
+    weights = _first_weights(game)
+    start = Point(coefficients, margins.matvec(coefficients), weights, margins.rmatvec(weights))
+    squares = margins.row_norms(jnp.ones((margins.shape[1],), prior.dtype))
+    state = _check(game, _begin(start, jnp.max(squares)))
+    target = float(first_order.target_gap(tolerance))
+    for _ in range(config.most_checks() - 1):
+        if not float(state.best.upper - state.best.lower) > target:
+            break
+        for _ in range(config.steps_per_check()):
+            state = _step(margins, game, state)
+        state = _check(game, state)
+    return state.best, (state.num_checks - 1) * config.steps_per_check()
+
+
+def _step(margins: Streamed, game: Game, state: State) -> State:
+    coefficients = _move_votes(game, state)
+    reached = margins.matvec(coefficients)
+    weights = _move_weights(game, state, reached)
+    return _accept(game, state, Point(coefficients, reached, weights, margins.rmatvec(weights)))
+
+
+_begin = jax.jit(first_order.begin)
+_check = jax.jit(first_order.check_bounds)
+_move_votes = jax.jit(first_order.move_votes)
+_move_weights = jax.jit(first_order.move_weights)
+_accept = jax.jit(first_order.accept)
+
+
+@jax.jit
+def _first_weights(game: Game) -> Array:
+    nearest: Array = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
+    return nearest
+
+
+@jax.jit
+def validate(rows: Dataset, relaxation: Any, votes: Any, largest: Array) -> tuple[Array, Array, Array]:
+    """The prior [m], whether all is valid [] bool, and whether the relaxation allows a distribution [] bool."""
+    is_valid = boosting.is_valid(rows) & (largest <= 1) & relaxation.is_valid() & votes.is_valid()
+    prior = boosting.initial_distribution(rows._replace(mask=rows.mask & is_valid))
+    return prior, is_valid, relaxation.is_feasible(prior) | ~is_valid
+
+
+def prove(margins: Streamed, best: Bounds, relaxation: Any, votes: Any, prior: Array) -> tuple[Array, Array, Array]:
+    """The votes as they are allowed [n], what they attain [], and what no votes exceed []: both in exact arithmetic."""
+    coefficients = _allowed(votes, best.coefficients)
+    reached, _ = margins.bracket_matvec(coefficients)
+    low, high = margins.bracket_rmatvec(best.example_weights)
+    return coefficients, *_prove(reached, coefficients, low, high, best.example_weights, relaxation, votes, prior)
+
+
+_allowed = jax.jit(lambda votes, coefficients: votes.allowed(coefficients))
+
+
+@jax.jit
+def _prove(
+    reached: Array, coefficients: Array, low: Array, high: Array, weights: Array, relaxation: Any, votes: Any, prior: Array
+) -> tuple[Array, Array]:
+    lower = certify.lower_from_margins(reached, norm_bound(coefficients), relaxation, votes, prior)
+    edge = certify.scaled_edge(numerics.greatest(jnp.maximum(high, -low)), weights)
+    return lower, certify.upper_from_edge(jnp.maximum(edge, 0.0), weights, relaxation, votes, prior)
+
+
+def refuse_traced(*values: Any) -> None:
+    """Raises ValueError where a value is traced, as the host must look at them between products."""
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values)):
+        raise ValueError(
+            "margins are streamed from the host, which jit and vmap cannot do: call jboost.relaxed_margin.solve outside, or pass one operator"
+        )
