@@ -2,6 +2,7 @@
 
 from jboost import (
     adaboost,
+    checkpoints,
     combine,
     data,
     drive,
@@ -34,6 +35,7 @@ __all__ = [
     "Dataset",
     "adaboost",
     "boosting",
+    "checkpoints",
     "combine",
     "data",
     "drive",
