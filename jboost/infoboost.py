@@ -159,7 +159,7 @@ def fit(
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
         jit or vmap. `jboost.checkpoints` has one that saves the state.
       initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
-        start. The result is the same, to the bit.
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error, `certificate.upper_bound` the product of the normalisers, which is 0 and

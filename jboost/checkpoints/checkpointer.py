@@ -228,8 +228,9 @@ def fit(
 ) -> Fit:
     """A fit by boosting that goes on from the newest checkpoint in a folder, if there is one, and saves its own.
 
-    It is driven from the host, one compiled round at a time, and ends in the same bits as `method.fit`, however often it was
-    stopped in between.
+    It is driven from the host, one compiled round at a time, and ends in the same bits however often it was stopped in
+    between. Those are the bits of `method.fit` with an `on_step`. Without one it is a single program, which rounds alike as
+    a rule; that of `l0` does not.
 
     Args:
       method: a module with `init` and `fit`: `jboost.adaboost`, `infoboost`, `relaxed_margin`, `lpboost`, `l0` or `slipper`.

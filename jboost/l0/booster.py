@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops, numerics
+from jboost.base import boosting, check, devices, loops, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -403,7 +403,7 @@ def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.Sea
     return integer.better(rounded, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found))
 
 
-@jax.jit
+@devices.host_jit
 def finish(state: State, dataset: Dataset) -> Fit:
     """What a state has come to: the final vote over the columns at hand, as `search` asks for it."""
     fitted = boosting.finish(state)
@@ -465,7 +465,7 @@ def fit(
       on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
         jit or vmap. `jboost.checkpoints` has one that saves the state.
       initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
-        start. The result is the same, to the bit.
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts that `config` asks for, over all hypotheses <= upper_bound, and
