@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jboost import drive
+from jboost import drive, slipper
 from jboost.base import check
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
@@ -253,9 +253,9 @@ def fit(
     [1, 1, -1, 1]
     """
     check.watcher("on_step", on_step)
-    first = method.init(dataset, learner, **options)
-    if method.__name__.rpartition(".")[2] == "slipper" and options.get("num_rounds", options.get("num_folds")) is None:
+    if method is slipper and options.get("num_rounds") is None and options.get("num_folds") is None:
         raise ValueError("num_rounds is None: pass it, or num_folds for the number that cross-validation chooses")
+    first = method.init(dataset, learner, **options)
     told = {"key": options.get("key")}
     initial = latest(folder, first, data=dataset, options=told)
     with Checkpointer(folder, data=dataset, options=told, initial=initial, every_seconds=every_seconds, keep=keep) as checkpointer:
