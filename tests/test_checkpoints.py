@@ -1,6 +1,7 @@
 """Checkpoints: a run that was stopped and goes on ends in the same bits, and what does not belong to it is refused by name."""
 
 import contextlib
+import gc
 import io
 import json
 import os
@@ -326,7 +327,11 @@ def trouble(kind, folder, patch):
     return contextlib.nullcontext()
 
 
-@pytest.mark.parametrize("kind", ["vanished", "full", "fails"])
+# What orbax still had in hand when a write failed is collected after its event loop is closed, and says so.
+ORBAX_FAILS = pytest.param("fails", marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.mark.parametrize("kind", ["vanished", "full", ORBAX_FAILS])
 def test_trouble_with_the_disk_names_the_folder(kind, saved, monkeypatch):
     state = checkpoints.restore(saved, LIKE, data=DATASET)
     checkpointer = checkpoints.Checkpointer(saved, data=DATASET, initial=state)
@@ -337,6 +342,8 @@ def test_trouble_with_the_disk_names_the_folder(kind, saved, monkeypatch):
     monkeypatch.undo()
     if kind != "vanished":
         assert restored_rounds(saved) == 2
+    del error, checkpointer
+    gc.collect()
 
 
 def test_a_folder_that_may_not_be_written_to(tmp_path, monkeypatch):
