@@ -20,7 +20,22 @@ import numpy as np
 import pytest
 
 import jboost
-from jboost import adaboost, checkpoints, cli, drive, files, infoboost, l0, learners, lpboost, pair, relaxations, relaxed_margin, slipper
+from jboost import (
+    adaboost,
+    checkpoints,
+    cli,
+    drive,
+    example_weights,
+    files,
+    infoboost,
+    l0,
+    learners,
+    lpboost,
+    pair,
+    relaxations,
+    relaxed_margin,
+    slipper,
+)
 from jboost.base import boosting
 from jboost.checkpoints import fingerprint, storage
 
@@ -156,6 +171,24 @@ def test_branch_and_bound_of_a_pair_goes_on(tmp_path):
         checkpoints.restore(tmp_path, pair.BranchAndBoundState, data=data)
     with pytest.raises(ValueError, match=r"holds a jboost.*BranchAndBoundState, and like is jboost.*ExactState|State: pass that type"):
         checkpoints.restore(tmp_path, l0.ExactState, data=data, options=told)
+
+
+def test_example_weights_of_many_examples_go_on(tmp_path):
+    generator = np.random.default_rng(3)
+    labels = np.where(generator.random(80) < 0.5, 1, -1)
+    points = generator.normal(0.8 * labels[:, None], 1.0, (80, 2))
+    options = {"penalty": 0.1, "radius": 10.0, "capacity": 24, "num_entering": 4, "tolerance": 1e-4, "max_rounds": 12}
+    data, told = (points, labels), {name: options[name] for name in ("penalty", "radius", "capacity")}
+    whole = example_weights.fit_large(points, labels, **options)
+    with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
+        stopped = example_weights.fit_large(points, labels, on_step=drive.all_of(checkpointer, stop_after(2)), **options)
+    assert int(stopped.num_iterations) == 2 < int(whole.num_iterations)
+    state = checkpoints.restore(tmp_path, example_weights.LargeState, data=data, options=told)
+    assert bits(example_weights.fit_large(points, labels, initial=state, **options)) == bits(whole)
+    with pytest.raises(ValueError, match="initial is of 80 examples, and points has 70"):
+        example_weights.fit_large(points[:70], labels[:70], initial=state, **options)
+    finished = state._replace(num_rounds=12)
+    assert int(example_weights.fit_large(points, labels, initial=finished, **options).num_iterations) == 12
 
 
 @pytest.mark.slow
