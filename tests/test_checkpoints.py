@@ -152,6 +152,25 @@ def test_fit_goes_on_by_itself(tmp_path):
         checkpoints.fit(method, DATASET, learner, folder=tmp_path, key=KEY)
 
 
+def test_relaxed_margin_of_a_matrix_goes_on(tmp_path):
+    margins = np.random.default_rng(0).uniform(-1, 1, (24, 8)).astype(np.float32)
+    relaxation = relaxations.soft_margin(nu=0.3)
+    options = {"tolerance": 1e-5, "config": relaxed_margin.SolverConfig(iterations_per_check=4)}
+    data, told = (margins,), {"relaxation": relaxation, **options}
+    whole = relaxed_margin.solve(margins, relaxation, on_step=lambda state, info: None, **options)
+    with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
+        stopped = relaxed_margin.solve(margins, relaxation, on_step=drive.all_of(checkpointer, stop_after(1)), **options)
+    assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
+    assert float(stopped.lower_bound) <= float(whole.lower_bound) <= float(whole.upper_bound) <= float(stopped.upper_bound)
+    assert int(stopped.num_iterations) == 4 * 15 < int(whole.num_iterations)
+    state = checkpoints.restore(tmp_path, relaxed_margin.SolveState, data=data, options=told)
+    assert bits(relaxed_margin.solve(margins, relaxation, initial=state, **options)) == bits(whole)
+    with pytest.raises(ValueError, match=r"relaxation\S* was .* and is"):
+        checkpoints.restore(tmp_path, relaxed_margin.SolveState, data=data, options={**told, "relaxation": relaxations.soft_margin(nu=0.2)})
+    with pytest.raises(ValueError, match=r"initial.point.reached is float32\[24\]: expected float32\[23\]"):
+        relaxed_margin.solve(margins[:23], relaxation, initial=state, **options)
+
+
 def test_branch_and_bound_of_a_pair_goes_on(tmp_path):
     generator = np.random.default_rng(1)
     labels = np.where(generator.random(60) < 0.5, 1, -1)
@@ -219,6 +238,17 @@ def test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes(tmp_path):
             checkpointer.save_now(seen[number])
         state = checkpoints.restore(folder, like, data=DATASET)
         assert bits(l0.fit_exact(DATASET, MONOMIALS, initial=state, on_step=lambda state, info: None, **options)) == bits(whole)
+
+
+def test_a_state_is_placed_as_the_one_like_it(saved):
+    mesh = jax.make_mesh((4,), ("examples",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples"))
+    like = LIKE._replace(example_weights=jax.device_put(LIKE.example_weights, spread))
+    state = checkpoints.restore(saved, like, data=DATASET)
+    assert state.example_weights.sharding == spread
+    assert bits(state) == bits(advanced(2))
+    whole = jax.device_put(DATASET, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
+    assert bits(checkpoints.restore(saved, like, data=whole)) == bits(advanced(2))  # where data are does not matter
 
 
 # --- what is refused -------------------------------------------------------------------------------------------------------

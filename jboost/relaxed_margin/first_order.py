@@ -51,7 +51,9 @@ class Bounds(NamedTuple):
     upper: Array  # []
 
 
-class _State(NamedTuple):
+class State(NamedTuple):
+    """Between two checks of the gap."""
+
     point: Point
     sums: Point  # weighted by the steps since the last restart
     total_step: Array  # [] since the last restart
@@ -77,6 +79,15 @@ class Game(NamedTuple):
 
 def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Array, Array] | None = None) -> tuple[Bounds, Array]:
     """Runs until the estimated gap is below the tolerance; returns the best of both sides and the number of steps."""
+    state = begin(game, initial)
+    target = _target(state, tolerance)
+    step = functools.partial(advance, game, config)
+    last, _ = loops.bounded_loop(step, lambda now: now.best.upper - now.best.lower > target, state, max_checks=_most_checks(config))
+    return last.best, num_iterations(last, config)
+
+
+def begin(game: Game, initial: tuple[Array, Array] | None = None) -> State:
+    """The state before the first check."""
     if initial is None:
         nearest = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
         initial = (jnp.zeros((game.margins.shape[1],), game.margins.dtype), nearest)
@@ -86,17 +97,36 @@ def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Arra
     first_step = lax.rsqrt(jnp.maximum(reduce.largest(row_norms), 1.0))
     nothing, infinite = jax.tree.map(jnp.zeros_like, start), zero + jnp.inf
     best = Bounds(start.coefficients, -infinite, start.example_weights, infinite)
-    state = _State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
-    target = 0.98 * tolerance - 8 * jnp.finfo(game.margins.dtype).eps
-    steps_per_check = min(config.iterations_per_check, config.max_iterations)
+    return State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
 
-    def round_of_steps(state: _State) -> _State:
-        num_steps = jnp.where(state.num_checks == 0, 0, steps_per_check)  # the first round looks at where it starts
-        return _check(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
 
-    most_rounds = 1 + config.max_iterations // steps_per_check
-    last, _ = loops.bounded_loop(round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=most_rounds)
-    return last.best, (last.num_checks - 1) * steps_per_check
+def advance(game: Game, config: SolverConfig, state: State) -> State:
+    """Steps up to the next check, and the check; the first one looks at where the method starts."""
+    num_steps = jnp.where(state.num_checks == 0, 0, _steps_per_check(config))
+    return _check(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
+
+
+def is_open(state: State, tolerance: Array, config: SolverConfig) -> Array:
+    """Whether the estimated gap is above the tolerance and there are checks left, [] bool."""
+    return (state.best.upper - state.best.lower > _target(state, tolerance)) & (state.num_checks < _most_checks(config))
+
+
+def _target(state: State, tolerance: Array) -> Array:
+    """The gap at which the loop ends: rounding is to fit between it and the tolerance."""
+    return 0.98 * tolerance - 8 * jnp.finfo(state.step_size.dtype).eps
+
+
+def num_iterations(state: State, config: SolverConfig) -> Array:
+    """How many steps there were, [] int32."""
+    return (state.num_checks - 1) * _steps_per_check(config)
+
+
+def _steps_per_check(config: SolverConfig) -> int:
+    return min(config.iterations_per_check, config.max_iterations)
+
+
+def _most_checks(config: SolverConfig) -> int:
+    return 1 + config.max_iterations // _steps_per_check(config)
 
 
 def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:
@@ -111,7 +141,7 @@ def _backward(game: Game, example_weights: Array) -> Array:
     return jnp.matmul(example_weights, game.margins, precision=lax.Precision.HIGHEST)
 
 
-def _step(game: Game, state: _State) -> _State:
+def _step(game: Game, state: State) -> State:
     """One trial: kept if the step was short enough for the curvature that it met."""
     now = state.point
     tiny = jnp.finfo(game.prior.dtype).tiny
@@ -145,7 +175,7 @@ def _step(game: Game, state: _State) -> _State:
     )
 
 
-def _check(game: Game, state: _State) -> _State:
+def _check(game: Game, state: State) -> State:
     """Estimates the bounds at the last point and at the average, and restarts from the better where that pays."""
     total = jnp.where(state.total_step > 0, state.total_step, 1.0)
     average = jax.tree.map(lambda weighted, last: jnp.where(state.total_step > 0, weighted / total, last), state.sums, state.point)
@@ -166,7 +196,7 @@ def _check(game: Game, state: _State) -> _State:
     )
 
 
-def _restart(state: _State, point: Point, gap: Array) -> _State:
+def _restart(state: State, point: Point, gap: Array) -> State:
     tiny = jnp.finfo(gap.dtype).tiny
     moved = jnp.sqrt(numerics.precise_sum((point.coefficients - state.anchor.coefficients) ** 2))
     heavier = jnp.maximum(jnp.maximum(point.example_weights, state.anchor.example_weights), tiny)
