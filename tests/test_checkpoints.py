@@ -24,6 +24,7 @@ from jboost import (
     adaboost,
     checkpoints,
     cli,
+    combine,
     drive,
     example_weights,
     files,
@@ -38,6 +39,7 @@ from jboost import (
 )
 from jboost.base import boosting
 from jboost.checkpoints import fingerprint, storage
+from marks import slow_but
 
 ROOT = Path(__file__).parents[1]
 ROUNDS = 6
@@ -60,6 +62,7 @@ BOOSTERS = {
     "lpboost": (lpboost, STUMPS, {"nu": 0.3, "tolerance": 1e-5}),
     "l0": (l0, MONOMIALS, {"margin": 0.1, "max_columns": 16}),
     "slipper": (slipper, slipper.rules(), {"num_rounds": ROUNDS}),
+    "pairwise": (combine.pairwise, STUMPS, {}),
 }
 
 
@@ -79,7 +82,7 @@ def stop_after(steps):
     return lambda state, info: seen.append(state) or len(seen) < steps
 
 
-@pytest.mark.parametrize("name", BOOSTERS)
+@pytest.mark.parametrize("name", slow_but(BOOSTERS, "adaboost", "infoboost", "lpboost", "slipper"))
 def test_resumed_fit_ends_in_the_bits_of_the_whole_one(name, tmp_path):
     method, learner, options = options_of(name)
     whole = method.fit(DATASET, learner, on_step=lambda state, info: None, **options)
@@ -104,9 +107,7 @@ def test_resumed_fit_ends_in_the_bits_of_the_whole_one(name, tmp_path):
     assert bits(method.fit(DATASET, learner, initial=finished, **options)) == bits(whole)
 
 
-@pytest.mark.parametrize(
-    "name", ["adaboost", "infoboost", "slipper", *(pytest.param(name, marks=pytest.mark.slow) for name in ("relaxed_margin", "lpboost"))]
-)
+@pytest.mark.parametrize("name", slow_but([name for name in BOOSTERS if name != "l0"], "adaboost", "infoboost", "slipper"))
 def test_fit_by_rounds_ends_in_the_bits_of_the_one_program(name):
     method, learner, options = options_of(name)
     in_one = method.fit(DATASET, learner, **options)
@@ -451,6 +452,7 @@ def kill_at_random_moments(folder, num_kills):
         process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
         while process.poll() is None and (not log.exists() or log.stat().st_size == before):
             time.sleep(0.01)
+        assert log.exists(), "the run ended before its first round"
         time.sleep(generator.uniform(0, 1))
         process.kill()
         process.wait()
@@ -486,11 +488,11 @@ METHODS = {
     "slipper": ("--num-rounds", 8, "--cuts", "quantiles", "--quantiles", 3),
     "pair": ("--scores", "a", "b"),
     "lpboost": ("--nu", 0.3, "--tolerance", 1e-6, "--learner", "pool"),
-    "l0": ("--max-order", 3, "--cuts", "quantiles", "--quantiles", 2, "--rounds", 4),
+    "l0": ("--max-order", 3, "--cuts", "quantiles", "--quantiles", 4, "--rounds", 3),
 }
 
 
-@pytest.mark.parametrize("method", ["adaboost", *(pytest.param(name, marks=pytest.mark.slow) for name in METHODS if name != "adaboost")])
+@pytest.mark.parametrize("method", slow_but(METHODS, "adaboost"))
 def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monkeypatch):
     generator = np.random.default_rng(0)
     scores = generator.random((60, 2)).round(3)
