@@ -483,6 +483,14 @@ def run_in(folder, *arguments):
     return exit.value.code, err.getvalue()
 
 
+def write_table(folder):
+    generator = np.random.default_rng(0)
+    scores = generator.random((60, 2)).round(3)
+    answers = np.where(scores.sum(axis=1) + 0.6 * generator.random(60) > 1.3, "yes", "no")
+    rows = [f"{one},{other},{answer}" for (one, other), answer in zip(scores, answers, strict=True)]
+    (folder / "data.csv").write_text("\n".join(["a,b,ill", *rows]))
+
+
 METHODS = {
     "adaboost": (),
     "slipper": ("--num-rounds", 8, "--cuts", "quantiles", "--quantiles", 3),
@@ -494,11 +502,7 @@ METHODS = {
 
 @pytest.mark.parametrize("method", slow_but(METHODS, "adaboost"))
 def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monkeypatch):
-    generator = np.random.default_rng(0)
-    scores = generator.random((60, 2)).round(3)
-    answers = np.where(scores.sum(axis=1) + 0.6 * generator.random(60) > 1.3, "yes", "no")
-    rows = [f"{one},{other},{answer}" for (one, other), answer in zip(scores, answers, strict=True)]
-    (tmp_path / "data.csv").write_text("\n".join(["a,b,ill", *rows]))
+    write_table(tmp_path)
     fit = ("fit", "--data", "data.csv", "--label", "ill", "--method", method, "--precision", "float32", *METHODS[method])
     keep = ("--checkpoint", "states")
 
@@ -529,6 +533,27 @@ def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monke
     assert (tmp_path / "resumed" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
     reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "resumed")]
     assert reports[0]["losses"] == reports[1]["losses"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
+    write_table(tmp_path)
+    fit = ("fit", "--data", "data.csv", "--label", "ill", "--method", "adaboost", "--precision", "float32", "--rounds", 8)
+    assert run_in(tmp_path, *fit, "--output", "whole")[0] == 0  # in one program
+    call = checkpoints.Checkpointer.__call__
+
+    def interrupt(self, state, info=None):
+        signal.raise_signal(signal.SIGINT)
+        return call(self, state, info)
+
+    monkeypatch.setattr(checkpoints.Checkpointer, "__call__", interrupt)
+    status, errors = run_in(tmp_path, *fit, "--checkpoint", "states", "--output", "out")
+    assert status == 0
+    assert "ends with the best so far" in errors
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["boosting"]["certificate"]["status"] == "TIME_LIMIT"
+    monkeypatch.undo()
+    assert run_in(tmp_path, *fit, "--checkpoint", "states", "--resume", "--output", "out", "--overwrite")[0] == 0
+    assert (tmp_path / "out" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
 
 
 def test_resume_and_checkpoint_are_refused_where_they_mean_nothing(tmp_path):
