@@ -2,6 +2,7 @@
 
 from jboost import (
     adaboost,
+    checkpoints,
     combine,
     data,
     drive,
@@ -35,6 +36,7 @@ __all__ = [
     "Dataset",
     "adaboost",
     "boosting",
+    "checkpoints",
     "combine",
     "data",
     "drive",

@@ -16,6 +16,7 @@ from jax import lax
 from jboost import losses
 from jboost.base import boosting, brackets, check, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -153,7 +154,16 @@ def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds
 
 
 @meshes.takes_sharded
-def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, margin_precision: ArrayLike | None = None) -> Fit:
+def fit(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    margin_precision: ArrayLike | None = None,
+    on_step: OnStep | None = None,
+    initial: State | None = None,
+) -> Fit:
     """AdaBoost in one compiled loop, plain or with the margin maximised to a precision (AdaBoost*_nu).
 
     A hypothesis that makes no error settles everything: its vote is infinite, and the training error 0 is proven.
@@ -167,6 +177,10 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
       margin_precision: None for plain AdaBoost; else the margin is maximised to this precision, reached in 2 ln(1 / p) / precision^2
         rounds at most, p the least share of the weights (Raetsch and Warmuth 2005, Theorem 2, where all are 1 / m), and known to be reached
         from the certificate as a rule much earlier.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
+        jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error and `certificate.upper_bound` the product of the normalisers;
@@ -182,7 +196,8 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
     >>> jboost.predict(fitted.ensemble, dataset.features).tolist(), float(fitted.certificate.upper_bound) < 0.5
     ([1, 1, -1, 1], True)
     """
-    return boosting.run(_booster(margin_precision), learner, dataset, key=key, max_rounds=max_rounds)
+    booster = _booster(margin_precision)
+    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
 
 
 def _booster(margin_precision: ArrayLike | None) -> AdaBoost:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from jboost.base import check
+from jboost.base import check, loops
 from jboost.base.loops import OnStep
 
 
@@ -84,6 +84,30 @@ def time_limit(seconds: float) -> OnStep:
         return time.monotonic() < deadline
 
     return on_step
+
+
+def all_of(*on_steps: OnStep | None) -> OnStep:
+    """One `on_step` of several: each is called after every step, and the loop ends where any returns False.
+
+    Args:
+      on_steps: in the order of the calls; None for none. What returns None does not end the loop.
+
+    Raises:
+      ValueError: for what is no function.
+
+    >>> seen = []
+    >>> on_step = all_of(time_limit(0.0), lambda state, info: seen.append(state), None)
+    >>> on_step("state", "info"), seen
+    (False, ['state'])
+    """
+    for number, on_step in enumerate(on_steps):
+        check.watcher(f"on_steps[{number}]", on_step)
+
+    def call(state: Any, info: Any) -> bool:
+        answers = [loops.goes_on(on_step, state, info) for on_step in on_steps]  # all are called, whatever the first says
+        return all(answers)
+
+    return call
 
 
 @contextlib.contextmanager

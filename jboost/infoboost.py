@@ -19,6 +19,7 @@ import numpy as np
 from jboost import learners, losses
 from jboost.base import boosting, check, meshes, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -142,6 +143,8 @@ def fit(
     max_rounds: int = 100,
     criterion: Literal["normalizer", "edge"] = "normalizer",
     smoothing: ArrayLike = 0.0,
+    on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> Fit:
     """InfoBoost in one compiled loop, exactly one-sided hypotheses included (paper 002, Figure 1).
 
@@ -155,6 +158,10 @@ def fit(
       max_rounds: how many hypotheses there is room for; static.
       criterion: how learners that have the choice pick a hypothesis: the least Z ("normalizer") or the least weighted error ("edge").
       smoothing: added to the four cells before the logarithms, so that no vote is infinite; 0 for the paper's votes.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
+        jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit`. `certificate.lower_bound` is the training error, `certificate.upper_bound` the product of the normalisers, which is 0 and
@@ -170,7 +177,8 @@ def fit(
     >>> int(fitted.num_rounds), float(fitted.certificate.upper_bound), jboost.predict(fitted.ensemble, dataset.features).tolist()
     (2, 0.0, [1, 1, 1, -1])
     """
-    return boosting.run(_booster(smoothing), _learner(learner, criterion), dataset, key=key, max_rounds=max_rounds)
+    booster, learner = _booster(smoothing), _learner(learner, criterion)
+    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
 
 
 def _learner(learner: Any, criterion: str) -> Any:

@@ -18,7 +18,7 @@ FLOORS = (
     ("lp", "monomials", "kernels", "relaxations", "losses"),
     ("pair", "learners"),
     ("ensemble", "adaboost", "infoboost", "relaxed_margin", "lpboost", "l0", "slipper", "example_weights", "combine"),
-    ("data", "files", "outputs", "sharding", "drive"),
+    ("data", "files", "outputs", "sharding", "checkpoints", "drive"),
     ("cli", "plots", "report", "sklearn"),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
@@ -28,9 +28,20 @@ LOWEST_FLOOR_WITH_EXTRAS = 5
 FRONT = frozenset({"jboost", "jboost.__main__"})
 # (room, room of the same floor it may import): each pair says why it is here.
 # The command line calls the others; a model file holds the binarizer of what it predicts, and is an output; pairwise boosting calls the learners
-# in the way of AdaBoost; LP-Boost over many devices plays the game of the relaxed margin.
+# in the way of AdaBoost; LP-Boost over many devices plays the game of the relaxed margin; checkpoints go on by a loop that is driven, and are
+# outputs that know the version as a model file does.
 SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
-    {("cli", "plots"), ("cli", "report"), ("files", "data"), ("files", "outputs"), ("combine", "adaboost"), ("lpboost", "relaxed_margin")}
+    {
+        ("cli", "plots"),
+        ("cli", "report"),
+        ("files", "data"),
+        ("files", "outputs"),
+        ("combine", "adaboost"),
+        ("lpboost", "relaxed_margin"),
+        ("checkpoints", "drive"),
+        ("checkpoints", "files"),
+        ("checkpoints", "outputs"),
+    }
 )
 
 

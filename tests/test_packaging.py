@@ -16,7 +16,20 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 SCRIPTS = ("scripts/run", "scripts/test", ".ci/run")
 # Not filelock, which JAX imports where it finds it.
-EXTRA_PACKAGES = ("click", "highspy", "matplotlib", "narwhals", "platformdirs", "polars", "pytest", "rich", "skops", "sklearn", "threadpoolctl")
+EXTRA_PACKAGES = (
+    "click",
+    "highspy",
+    "matplotlib",
+    "narwhals",
+    "orbax",
+    "platformdirs",
+    "polars",
+    "pytest",
+    "rich",
+    "skops",
+    "sklearn",
+    "threadpoolctl",
+)
 
 
 def name_of(requirement: str) -> str:
@@ -32,7 +45,7 @@ def test_runtime_dependencies_are_the_five():
 
 def test_extras_have_their_packages():
     extras = {extra: set(map(name_of, requirements)) for extra, requirements in PROJECT["optional-dependencies"].items()}
-    assert set(extras) == {"bench", "cli", "cuda12", "cuda13", "frames", "plots", "sklearn", "test"}
+    assert set(extras) == {"bench", "checkpoints", "cli", "cuda12", "cuda13", "frames", "plots", "sklearn", "test"}
     assert {"click", "filelock", "platformdirs", "polars", "rich", "skops", "jboost"} <= extras["cli"]
     assert "jboost[cli]" in PROJECT["optional-dependencies"]["test"]  # scripts/environment.sh counts on it
     assert not any("cuda" in requirement for extra in ("cli", "test", "bench") for requirement in PROJECT["optional-dependencies"][extra])

@@ -172,6 +172,24 @@ def can_be_watched(on_step: Any, inputs: Any, *, between: str) -> None:
         raise ValueError(f"on_step is called on the host, between {between}, and the data are traced: leave it out under jit, vmap and grad")
 
 
+def like(name: str, value: Any, wanted: Any, *, kind: str) -> Any:
+    """`value`. Raises ValueError, naming the part, unless it has the structure, shapes and dtypes of another pytree of this kind."""
+    if type(value) is not type(wanted):
+        raise ValueError(f"{name} is a {type(value).__name__}: expected a {kind}, as `on_step` gets it")
+    found, shapes = (
+        {jax.tree_util.keystr(path): f"{jnp.result_type(leaf)}{list(jnp.shape(leaf))}" for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+        for tree in (value, wanted)
+    )
+    differing = [part for part in {**shapes, **found} if found.get(part) != shapes.get(part)]
+    if differing:
+        part = differing[0]
+        raise ValueError(
+            f"{name}{part} is {found.get(part, 'missing')}: expected {shapes.get(part, 'no such array')}, as these data and options have "
+            "it; pass a state that `on_step` was given for the same"
+        )
+    return value
+
+
 def watcher(name: str, value: Any) -> None:
     """Raises ValueError unless `value` is a function or None."""
     if value is not None and not callable(value):

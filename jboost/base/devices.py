@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import jax
@@ -36,20 +36,20 @@ def platform() -> str:
     return default().platform
 
 
-def host_jit(function: _Function | None = None, **options: Any) -> Any:
+def host_jit(function: _Function | None = None, *, platforms: Sequence[str] = ("cpu", "gpu"), **options: Any) -> Any:
     """`jax.jit` for a step that a loop on the host calls: with the options of XLA that suit such steps on this platform.
 
     JAX refuses options of the compiler inside a `jit`, `grad` or `vmap` of the caller's. Where an argument is traced
-    they are left out, and where this version of XLA does not know them. Other arguments are those of `jax.jit`; it may
-    be called with these alone, as a decorator.
+    they are left out, and where this version of XLA does not know them, and on other platforms than those named here.
+    Other arguments are those of `jax.jit`; it may be called with these alone, as a decorator.
     """
     if function is None:
-        return functools.partial(host_jit, **options)
+        return functools.partial(host_jit, platforms=platforms, **options)
     plain = jax.jit(function, **options)
 
     @functools.cache
     def compiled_for(name: str) -> Any:
-        return jax.jit(function, compiler_options=_known_options(name), **options)
+        return jax.jit(function, compiler_options=_known_options(name) if name in platforms else None, **options)
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:

@@ -13,10 +13,9 @@ import numpy as np
 
 from jboost import adaboost, infoboost, learners, lp, lpboost, relaxations, relaxed_margin
 from jboost.base.boosting import Ensemble, Fit
-from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.cli import limits, sizes
+from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.option import ADABOOST, LPBOOST, RELAXED_MARGIN
 from jboost.cli.options import Settings
@@ -66,27 +65,31 @@ def boost(examples: Examples, chosen: np.ndarray, settings: Settings, nu: float)
     with jax.enable_x64(settings.precision == "float64"):
         dataset = Dataset(*(jax.numpy.asarray(part) for part in (padded.points, padded.labels, padded.weights, mask)))
         plan, key = plan_of(settings), jax.random.key(settings.seed)
-        if settings.time_limit is None:
+        if settings.time_limit is None and settings.checkpoint is None:
             return jax.block_until_ready(fit_dataset(plan, dataset, key, nu, settings.tolerance))
-        with limits.progress(settings.method, settings.rounds) as on_step:
-            return jax.block_until_ready(fit_dataset(plan, dataset, key, nu, settings.tolerance, on_step=lambda state, info: on_step(state, "")))
+        booster, options = _method_of(plan, key, nu, settings.tolerance)
+        learner = make_learner(plan.learner)
+        with limits.progress(settings.method, settings.rounds) as show:
+            like = functools.partial(booster.init, dataset, learner, **options)
+            with checkpointing.kept(settings, lambda state, info: show(state, ""), like, dataset) as (on_step, initial):
+                return jax.block_until_ready(booster.fit(dataset, learner, on_step=on_step, initial=initial, **options))
 
 
-def fit_dataset(plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike, *, on_step: OnStep | None = None) -> Fit:
-    """One fit by the booster of a plan; without `on_step` it may be traced.
+def fit_dataset(plan: Plan, dataset: Dataset, key: Array, nu: ArrayLike, tolerance: ArrayLike) -> Fit:
+    """One fit by the booster of a plan; it may be traced."""
+    booster, options = _method_of(plan, key, nu, tolerance)
+    fitted: Fit = booster.fit(dataset, make_learner(plan.learner), **options)
+    return fitted
 
-    The loops of the other methods than LP-Boost are one program each, which `on_step` does not stop.
-    """
-    learner = make_learner(plan.learner)
+
+def _method_of(plan: Plan, key: Array, nu: ArrayLike, tolerance: ArrayLike) -> tuple[Any, dict[str, Any]]:
+    """The module of a method, and what its `init` and `fit` are told."""
+    options: dict[str, Any] = {"key": key, "max_rounds": plan.rounds}
     if plan.method == RELAXED_MARGIN:
-        relaxation = relaxations.soft_margin(nu=nu)
-        return relaxed_margin.fit(dataset, learner, key=key, max_rounds=plan.rounds, relaxation=relaxation, tolerance=tolerance)
+        return relaxed_margin, options | {"relaxation": relaxations.soft_margin(nu=nu), "tolerance": tolerance}
     if plan.method == LPBOOST:
-        return lpboost.fit(
-            dataset, learner, key=key, max_rounds=plan.rounds, nu=nu, tolerance=tolerance, config=_SOLVERS[plan.solver], on_step=on_step
-        )
-    booster = adaboost if plan.method == ADABOOST else infoboost
-    return booster.fit(dataset, learner, key=key, max_rounds=plan.rounds)
+        return lpboost, options | {"nu": nu, "tolerance": tolerance, "config": _SOLVERS[plan.solver]}
+    return adaboost if plan.method == ADABOOST else infoboost, options
 
 
 def scores(ensemble: Ensemble, features: np.ndarray, precision: str) -> np.ndarray:

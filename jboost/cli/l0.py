@@ -19,7 +19,7 @@ from jboost.base.padding import pad_dataset
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import bits as bit_room
-from jboost.cli import inputs, l0_large, sizes
+from jboost.cli import checkpointing, inputs, l0_large, sizes
 from jboost.cli.option import CV
 from jboost.cli.options import AUTO, Settings
 from jboost.cli.votes import scores
@@ -123,6 +123,19 @@ class Found:
         dict[str, Any], ...
     ]  # max_order and max_rules where they are chosen, kappa, margin, vote, mean, standard_error of each; empty where there was no choice
     exact: dict[str, Any] | None = None  # hypotheses in play, nodes and status of the branch and cut
+
+
+def check_checkpoint(settings: Settings) -> None:
+    """Raises ValueError, naming the option, where no state of the fit can be saved."""
+    if settings.checkpoint is None or settings.exact > 0:
+        return
+    is_one_program = num_choices(settings) > 1 or CV in (settings.max_order, settings.max_rules)
+    if is_one_program or l0_large.serves(settings):
+        kind = "chooses by cross-validation" if is_one_program else f"has rules of up to {settings.max_order} literals"
+        raise ValueError(
+            f"--checkpoint {settings.checkpoint}: a fit of l0 that {kind} cannot be gone on with: take --exact, or one --margin, --kappa and --vote "
+            "and --max-order 3 or more, or leave --checkpoint out"
+        )
 
 
 def fit(
@@ -260,8 +273,9 @@ def _fit_one(dataset: Dataset, make_learner: Partial, settings: Settings, room: 
         return loops.goes_on(on_step, state, _bounds(info))
 
     ((kappa,), (margin,), (vote,)) = settings.kappa, settings.margin, settings.vote
-    fitted = l0.fit(dataset, make_learner(kappa), margin=float(margin), search=_search(vote, settings), on_step=watch, **room)
-    return Found(jax.block_until_ready(fitted), settings, ())
+    learner, options = make_learner(kappa), {"margin": float(margin), "search": _search(vote, settings), **room}
+    with checkpointing.kept(settings, watch, lambda: l0.init(dataset, learner, **options), dataset) as (save, initial):
+        return Found(jax.block_until_ready(l0.fit(dataset, learner, on_step=save, initial=initial, **options)), settings, ())
 
 
 def _prove(dataset: Dataset, make_learner: Partial, settings: Settings, room: dict[str, Any], on_step: OnStep | None) -> Found:
@@ -275,8 +289,14 @@ def _prove(dataset: Dataset, make_learner: Partial, settings: Settings, room: di
         return goes_on and (not is_search or bool(limit()(state, info)))
 
     ((kappa,), (margin,)) = settings.kappa, settings.margin
-    room = room | {"max_in_play": settings.max_in_play}
-    proven = jax.block_until_ready(l0.fit_exact(dataset, make_learner(kappa), margin=float(margin), on_step=watch, **room))
+    learner, options = make_learner(kappa), {"margin": float(margin), **room}
+
+    def like() -> l0.ExactFitState:
+        return l0.ExactFitState(l0.init(dataset, learner, **options), None)
+
+    with checkpointing.kept(settings, watch, like, dataset) as (save, initial):
+        exactly = {"max_in_play": settings.max_in_play, **options}
+        proven = jax.block_until_ready(l0.fit_exact(dataset, learner, on_step=save, initial=initial, **exactly))
     fitted = proven.columns._replace(ensemble=proven.ensemble, certificate=proven.certificate)
     return Found(fitted, settings, (), report_room.describe_search(proven))
 

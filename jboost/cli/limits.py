@@ -1,4 +1,7 @@
-"""What ends long work early with the best so far: `--time-limit`, counted from the start of the command, and Ctrl-C."""
+"""What ends long work early with the best so far: `--time-limit`, counted from the start of the command, and Ctrl-C.
+
+SIGTERM ends it too where the state is saved, by `--checkpoint`; without that it ends the process at once, as ever.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from typing import Any
 
 from jboost import drive
 from jboost.base.loops import OnStep
+
+_TERMINATED = 128 + signal.SIGTERM  # the exit status, as shells have it
 
 
 class _Limit:
@@ -67,6 +72,32 @@ def progress(description: str, num_steps: int) -> Iterator[OnStep]:
             return not is_over()
 
         yield on_step
+
+
+@contextlib.contextmanager
+def terminated_after(told: str) -> Iterator[None]:
+    """Within it the first SIGTERM makes `is_over` True; at the end the process then ends, with `told` on the standard error.
+
+    The second SIGTERM ends the process at once.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before, is_terminated = signal.getsignal(signal.SIGTERM), threading.Event()
+
+    def note(number: int, frame: Any) -> None:
+        is_terminated.set()
+        _limit.is_interrupted = True
+        signal.signal(signal.SIGTERM, before)
+
+    signal.signal(signal.SIGTERM, note)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    if is_terminated.is_set():
+        sys.stderr.write(f"jboost: stopped by SIGTERM; {told}\n")
+        raise SystemExit(_TERMINATED)
 
 
 @contextlib.contextmanager

@@ -86,6 +86,8 @@ class Settings:
     seed: int
     folds: int
     holdout: float
+    checkpoint: str | None
+    resume: bool
     output: str
     overwrite: bool
 
@@ -356,9 +358,9 @@ OPTIONS = (
         "time_limit",
         float,
         None,
-        "Seconds from the start of the command, reading and compilation included, after which l0, slipper, lpboost and choices by cross-validation "
-        "end with the best so far; a compilation or step that runs ends first, and the loops of the other methods are one program. Without it l0 "
-        "ends after --rounds.",
+        "Seconds from the start of the command, reading and compilation included, after which l0, slipper, boosting and choices by cross-validation "
+        "end with the best so far; a compilation or step that runs ends first, and the other methods are one program. Without it l0 ends after "
+        "--rounds.",
         low=0,
         low_open=True,
         metavar="SECONDS",
@@ -409,6 +411,26 @@ OPTIONS = (
     Option("folds", int, 5, "Folds for out-of-fold scores, for the choice of nu and of the penalty, and for cross-validation.", low=2, metavar="N"),
     Option(
         "holdout", float, 0.0, "Fraction of the rows kept apart, to judge all classifiers on.", commands=("fit",), low=0, high=1, metavar="FRACTION"
+    ),
+    Option(
+        "checkpoint",
+        str,
+        None,
+        "Folder of its own, where the state of the fit is saved every minute and at the end: after Ctrl-C, which writes the best so far too, and "
+        "after SIGTERM, which writes nothing else and ends with status 143. Of l0 with --exact or --max-order 3 or more; choices by "
+        "cross-validation are not saved, and made anew.",
+        methods=(L0, PAIR, *BOOSTERS, SLIPPER),
+        commands=("fit",),
+        metavar="FOLDER",
+    ),
+    Option(
+        "resume",
+        bool,
+        False,
+        "Go on from the last state in --checkpoint, to the same result, bit for bit; where there is none, start. Checkpoints of other data or "
+        "options are refused.",
+        methods=(L0, PAIR, *BOOSTERS, SLIPPER),
+        commands=("fit",),
     ),
     Option("output", str, "jboost-out", "Folder for the model, the report and the figures.", commands=("fit",), metavar="DIR"),
     Option("overwrite", bool, False, "Replace the output folder if an earlier fit wrote it.", commands=("fit",), flags=("--force",)),

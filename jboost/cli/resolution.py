@@ -88,6 +88,8 @@ def resolve(values: Mapping[str, Any], is_flag: Mapping[str, bool]) -> Settings:
         raise ValueError("--exact proves the vote of fewest errors plus costs, and --vote relaxed asks for another one: choose one of them")
     if filled["exact"] > 0 and filled["max_rules"] is not None:
         raise ValueError("--exact proves the best vote of any number of rules, and --max-rules allows some only: choose one of them")
+    if filled["resume"] and filled["checkpoint"] is None:
+        raise ValueError("--resume goes on from the state in a folder: name it by --checkpoint FOLDER")
     chooses_size = CV in (filled["max_order"], filled["max_rules"])
     if chooses_size and (filled["exact"] > 0 or "relaxed" in filled["vote"] or filled["method"] != L0):
         raise ValueError("--max-order cv and --max-rules cv choose among sparse votes of l0: leave --exact and --vote relaxed out, or give numbers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -14,7 +15,7 @@ from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Dataset
 from jboost.cli import bits as bit_room
-from jboost.cli import inputs, sizes
+from jboost.cli import checkpointing, inputs, sizes
 from jboost.cli.option import CV
 from jboost.cli.options import Settings
 from jboost.data.binarization import Binarizer
@@ -69,8 +70,10 @@ def fit(
         if is_chosen_by_cv:
             choice = slipper.choose_rounds(dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=settings.folds)
             num_rounds, errors = int(choice.num_rounds), np.asarray(choice.errors, np.float64)
-        fitted = slipper.fit(dataset, learner, key=key, max_rounds=max_rounds, num_rounds=num_rounds, on_step=on_step)
-        fitted = jax.block_until_ready(fitted)
+        options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "num_rounds": num_rounds}
+        like = functools.partial(slipper.init, dataset, learner, **options)
+        with checkpointing.kept(settings, on_step, like, dataset) as (watch, initial):
+            fitted = jax.block_until_ready(slipper.fit(dataset, learner, on_step=watch, initial=initial, **options))
     if Status(int(fitted.status)) is Status.INVALID_INPUT:
         raise ValueError(f"slipper found no vote: {report_room.certificate(fitted)['explanation']}")
     return Found(fitted, num_rounds, tuple(float(error) for error in errors))

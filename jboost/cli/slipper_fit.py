@@ -42,7 +42,7 @@ def fit(settings: Settings, say: Any) -> None:
         bits = bit_room.apply(binarizer, rows, settings.precision)
     everything = np.ones(len(kept), bool)
     with timed(opening.seconds, "rules"):
-        if settings.time_limit is None:
+        if settings.time_limit is None and settings.checkpoint is None:
             with drive.progress("slipper", settings.rounds):
                 found = slipper.fit(bits, labels, part.weights, everything, settings)
         else:

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 from jboost.base.types import ArrayLike
-from jboost.cli import sizes
+from jboost.cli import checkpointing, limits, sizes
 from jboost.cli.inputs import Examples
 from jboost.cli.options import Settings
+from jboost.pair.branch_and_bound import BranchAndBoundState
 from jboost.pair.separator import LARGEST_SWEEP, optimal_separator
 from jboost.pair.types import Separator
 
@@ -28,6 +29,8 @@ def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
     """
     started = time.perf_counter()
     by_margin, flipped = settings.tie_break == "margin", settings.fat == "flipped"
+    if settings.checkpoint is not None:
+        return functools.partial(_solve_by_steps, settings=settings), time.perf_counter() - started
     size = min(sizes.quadratic(num_points), LARGEST_SWEEP) if num_points <= LARGEST_SWEEP else num_points
     compiled = _compile(size, settings.precision, by_margin, flipped) if size <= LARGEST_SWEEP else _solver(by_margin, flipped)
     seconds = time.perf_counter() - started
@@ -39,6 +42,25 @@ def compile_solver(num_points: int, settings: Settings) -> tuple[Solver, float]:
             return jax.block_until_ready(separator._replace(misclassified=separator.misclassified[:count]))
 
     return run, seconds
+
+
+def _solve_by_steps(examples: Examples, *, settings: Settings) -> Separator:
+    """The same optimum by branch and bound, whose state is saved."""
+    with jax.enable_x64(settings.precision == "float64"), limits.progress("pair", 1) as show:
+        data = {"points": examples.points, "labels": examples.labels, "weights": examples.weights}
+        watch, like = (lambda state, info: show(state, f"{info.num_cells} cells")), (lambda: BranchAndBoundState)
+        with checkpointing.kept(settings, watch, like, data) as (on_step, initial):
+            separator = optimal_separator(
+                examples.points,
+                examples.labels,
+                weights=examples.weights,
+                tie_break="margin" if settings.tie_break == "margin" else None,
+                fat="flipped" if settings.fat == "flipped" else "removed",
+                method="branch_and_bound",
+                on_step=on_step,
+                initial=initial,
+            )
+            return jax.block_until_ready(separator)
 
 
 @functools.lru_cache(maxsize=8)

@@ -17,6 +17,7 @@ from jax import lax
 from jboost.adaboost import AdaBoost
 from jboost.base import boosting, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
@@ -144,7 +145,15 @@ def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds
     return boosting.start(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds)
 
 
-def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100) -> Fit:
+def fit(
+    dataset: Dataset,
+    learner: Any,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    on_step: OnStep | None = None,
+    initial: State | None = None,
+) -> Fit:
     """Boosting by exact combinations of pairs, in one compiled loop.
 
     Args:
@@ -152,6 +161,10 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
       learner: what proposes hypotheses, such as `jboost.learners.stumps()`; it is asked under AdaBoost's example weights.
       key: for learners that draw random numbers.
       max_rounds: how many hypotheses there is room for; static. A round costs O(m^2 log m).
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
+        jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit`. `certificate.upper_bound` is the training error of the ensemble (as a share of the weight; an example whose score rounding could
@@ -168,4 +181,4 @@ def fit(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds:
     >>> jboost.predict(fitted.ensemble, dataset.features).tolist(), float(fitted.certificate.upper_bound)
     ([1, 1, -1, 1], 0.0)
     """
-    return boosting.run(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds)
+    return boosting.fit(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)

@@ -2,8 +2,20 @@
 
 from jboost.example_weights.bounds import recompute_bounds
 from jboost.example_weights.choice import PenaltyChoice, choose_penalty
+from jboost.example_weights.large import State as LargeState
 from jboost.example_weights.large import fit_large
 from jboost.example_weights.solve import Config, fit, validate
 from jboost.example_weights.types import ExampleWeightModel, compact
 
-__all__ = ["Config", "ExampleWeightModel", "PenaltyChoice", "choose_penalty", "compact", "fit", "fit_large", "recompute_bounds", "validate"]
+__all__ = [
+    "Config",
+    "ExampleWeightModel",
+    "LargeState",
+    "PenaltyChoice",
+    "choose_penalty",
+    "compact",
+    "fit",
+    "fit_large",
+    "recompute_bounds",
+    "validate",
+]

@@ -38,14 +38,16 @@ class Info(NamedTuple):
 
 
 class State(NamedTuple):
-    """What is known after a round."""
+    """What is known after a round, and what the next one begins with."""
 
-    columns: np.ndarray  # [k] which examples may have weight
+    columns: np.ndarray  # [k] which examples may have weight in the next round
     example_weights: np.ndarray  # [k] of the best lower bound, over best_columns
     best_columns: np.ndarray  # [k]
     row_weights: np.ndarray  # [m] of the best upper bound
     lower_bound: float
     upper_bound: float
+    num_rounds: int
+    status: int  # UNFINISHED while there is a round to come
 
 
 @meshes.takes_sharded
@@ -64,6 +66,7 @@ def fit_large(
     max_rounds: int = 40,
     config: Config | None = None,
     on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> ExampleWeightModel:
     """`fit` by column generation over examples, for tens of thousands; host-driven, not under jit or vmap.
 
@@ -83,6 +86,8 @@ def fit_large(
       max_rounds: after which it ends with ROUND_LIMIT.
       config: static sizes of the solver of masters.
       on_step: called with (state, info) after each round; False ends the loop with TIME_LIMIT.
+      initial: a `jboost.example_weights.LargeState` to go on from, as `on_step` of the same fit was given it; the result is the
+        same, to the bit. None for a fit from the start.
 
     Returns:
       An `ExampleWeightModel`; `num_iterations` counts rounds, its bounds hold over all examples. Statuses: OPTIMAL, NO_EDGE, ROUND_LIMIT, TIME_LIMIT
@@ -116,13 +121,14 @@ def fit_large(
             check.count(name, value, low=1)
         check.number("tolerance", tolerance, low=0, open_low=True)
         check.watcher("on_step", on_step)
+        _check_initial(initial, inputs, capacity)
         if not np.asarray(inputs.mask).any():
             raise ValueError("points has no examples that count: pass one at least, or a mask that is True for one")
         if not bool(is_sound(inputs) & is_price(price)):
             raise ValueError("points, labels, radius or penalty hold a value that is not allowed: jboost.example_weights.validate names it")
         config = check.config("config", config, Config)
         places, signs = centred(inputs)
-        state, status = _generate(inputs, places, signs, price, tolerance, capacity, num_entering, max_rounds, config, on_step)
+        state, status = _generate(inputs, places, signs, price, tolerance, capacity, num_entering, max_rounds, config, on_step, initial)
         weights = np.zeros(len(places), places.dtype)
         weights[state.best_columns] = state.example_weights
         rounds = jnp.asarray(status[1], jnp.int32)
@@ -130,6 +136,19 @@ def fit_large(
         code = jnp.asarray(int(status[0]), jnp.int32)
         solution = Solution(jnp.asarray(weights), jnp.asarray(state.row_weights), lower, upper, rounds, code)
         return make_model(inputs, places, signs, price, solution)
+
+
+def _check_initial(initial: State | None, inputs: Inputs, capacity: int) -> None:
+    """Raises ValueError unless a state may be one of these data and sizes."""
+    if initial is None:
+        return
+    if not isinstance(initial, State):
+        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.example_weights.LargeState, as `on_step` gets it")
+    num_rows = len(np.asarray(inputs.mask))
+    if len(initial.row_weights) != num_rows:
+        raise ValueError(f"initial is of {len(initial.row_weights)} examples, and points has {num_rows}: pass a state of the same data")
+    if len(initial.columns) > capacity:
+        raise ValueError(f"initial has {len(initial.columns)} candidates, and capacity is {capacity}: pass the capacity of the fit it is of")
 
 
 def _generate(
@@ -143,12 +162,17 @@ def _generate(
     max_rounds: int,
     config: Config,
     on_step: OnStep | None,
+    initial: State | None,
 ) -> tuple[State, tuple[Status, int]]:
     live = np.flatnonzero(np.asarray(signs) != 0)
     capacity = min(capacity, len(live))
-    columns = _first_columns(np.asarray(signs), live, max(1, capacity // 2))
-    state = State(columns, np.zeros(0), columns[:0], np.zeros(len(places)), -np.inf, np.inf)
-    for number in range(1, max_rounds + 1):
+    if initial is None:
+        columns = _first_columns(np.asarray(signs), live, max(1, capacity // 2))
+        state = State(columns, np.zeros(0), columns[:0], np.zeros(len(places)), -np.inf, np.inf, 0, int(Status.UNFINISHED))
+    else:
+        state = initial
+    while state.num_rounds < max_rounds and state.status == int(Status.UNFINISHED):
+        number = state.num_rounds + 1
         gap = _relative_gap(state)
         wanted = min(max(_SHARE_OF_GAP * gap, 0.2 * tolerance), _COARSEST)
         padded = np.pad(state.columns, (0, capacity - len(state.columns)))
@@ -161,19 +185,24 @@ def _generate(
             state = state._replace(example_weights=weights, best_columns=state.columns, lower_bound=lower)
         if upper < state.upper_bound:
             state = state._replace(row_weights=rows, upper_bound=upper)
-        info = Info(number, len(state.columns), state.lower_bound, state.upper_bound)
-        goes_on = loops.goes_on(on_step, state, info)
+        info, status = Info(number, len(state.columns), state.lower_bound, state.upper_bound), Status.UNFINISHED
         if _relative_gap(state) <= tolerance:
-            return state, (Status.OPTIMAL, number)
-        if not goes_on:
+            status = Status.OPTIMAL
+        else:
+            entering = _entering(
+                inputs.kernel, places, np.asarray(low), live, state.columns, float(solution.upper_bound), min(num_entering, capacity)
+            )
+            if len(entering) == 0 and int(solution.status) == int(Status.NO_EDGE):
+                status = Status.NO_EDGE
+            elif len(entering) == 0 and wanted <= 0.2 * tolerance:
+                status = Status.PRECISION_LIMIT
+            else:
+                state = state._replace(columns=_exchanged(state.columns, weights, entering, capacity))
+        state = state._replace(num_rounds=number, status=int(status))
+        if not loops.goes_on(on_step, state, info) and status is not Status.OPTIMAL:
             return state, (Status.TIME_LIMIT, number)
-        entering = _entering(inputs.kernel, places, np.asarray(low), live, state.columns, float(solution.upper_bound), min(num_entering, capacity))
-        if len(entering) == 0 and int(solution.status) == int(Status.NO_EDGE):
-            return state, (Status.NO_EDGE, number)
-        if len(entering) == 0 and wanted <= 0.2 * tolerance:
-            return state, (Status.PRECISION_LIMIT, number)
-        state = state._replace(columns=_exchanged(state.columns, weights, entering, capacity))
-    return state, (Status.ROUND_LIMIT, max_rounds)
+    status = Status(state.status)
+    return state, (Status.ROUND_LIMIT if status is Status.UNFINISHED else status, state.num_rounds)
 
 
 def _relative_gap(state: State) -> float:

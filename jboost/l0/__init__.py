@@ -3,7 +3,8 @@
 from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step
 from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
-from jboost.l0.exact_fit import ExactFit, fit_exact
+from jboost.l0.exact import State as ExactState
+from jboost.l0.exact_fit import ExactFit, ExactFitState, fit_exact
 from jboost.l0.integer import SearchConfig
 from jboost.l0.large import LargeCertificate, LargeChoice, RelaxedPoint, choose_large, fit_large
 from jboost.l0.margins import MarginSearch, path, search_margin
@@ -20,6 +21,8 @@ __all__ = [
     "Exact",
     "ExactConfig",
     "ExactFit",
+    "ExactFitState",
+    "ExactState",
     "L0Certificate",
     "L0Relaxation",
     "LargeCertificate",

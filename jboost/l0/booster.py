@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops, meshes, numerics
+from jboost.base import boosting, check, devices, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -405,7 +405,7 @@ def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.Sea
 
 
 @meshes.takes_sharded
-@jax.jit
+@devices.host_jit
 def finish(state: State, dataset: Dataset) -> Fit:
     """What a state has come to: the final vote over the columns at hand, as `search` asks for it."""
     fitted = boosting.finish(state)
@@ -435,6 +435,7 @@ def fit(
     max_columns: int = 256,
     bound_integer: bool = True,
     on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> Fit:
     """L0-RBoost: few hypotheses and few errors, by column generation on the tightened relaxation, then a local search (paper 001, Algorithm 1).
 
@@ -464,8 +465,10 @@ def fit(
         others. The time of a round grows with its square.
       bound_integer: static; whether rounds go on after (18) is solved until (15) is bounded too, by the relaxation with the cuts "either" of
         `RelaxationConfig`: those of the paper do not hold of (15) where hypotheses abstain.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
-        last goes on by `step`. Not under jit or vmap.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
+        jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit` with an `L0Certificate`: lower_bound <= optimum of (18), with the cuts that `config` asks for, over all hypotheses <= upper_bound, and
@@ -493,6 +496,5 @@ def fit(
         max_columns=max_columns,
         bound_integer=bound_integer,
     )
-    if on_step is not None:
-        return boosting.drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds, finish=finish)
-    return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds, finish=finish)
+    options: dict[str, Any] = {"key": key, "max_rounds": max_rounds, "finish": finish}
+    return boosting.fit(booster, learner, dataset, on_step=on_step, initial=initial, **options)

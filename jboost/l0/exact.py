@@ -127,6 +127,7 @@ def solve_exact(
     cutoff: ArrayLike | None = None,
     config: ExactConfig | None = None,
     on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> Exact:
     """The least weight of examples that miss the margin plus costs of hypotheses, over all votes of a pool: (15) by branch and cut.
 
@@ -146,6 +147,8 @@ def solve_exact(
         this, and OPTIMAL means that the lesser of it and `loss` is the optimum. None for none.
       config: static sizes.
       on_step: called with (state, info) after each batch, on the host; False ends the search with status TIME_LIMIT. Not under jit or vmap.
+      initial: a `State` to go on from, as `on_step` was given it for the same problem; None for a search from the root. The
+        bits are those of a search with an `on_step` that was not stopped. `config.max_batches` counts from here.
 
     Returns:
       An `Exact`. ITERATION_LIMIT, CAPACITY_LIMIT and TIME_LIMIT come with a valid bound; PRECISION_LIMIT where nodes with nothing left to decide
@@ -167,7 +170,7 @@ def solve_exact(
     known = check.number("cutoff", jnp.inf if cutoff is None else cutoff, low=0, high=jnp.inf).astype(float)
     shape = data[0].shape
     pool = Data._make((*(relaxation.with_one_masked(data) if 0 in shape else data), margin))
-    found = search_pool(pool, tolerance, known, config=settings, on_step=on_step)
+    found = search_pool(pool, tolerance, known, config=settings, on_step=on_step, initial=initial)
     return found._replace(coefficients=found.coefficients[: shape[1]])
 
 
@@ -183,12 +186,16 @@ def _rounding(num_terms: int, dtype: Any) -> float:
     return units * float(jnp.finfo(dtype).eps)
 
 
-def search_pool(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig, on_step: OnStep | None = None) -> Exact:
+def search_pool(
+    data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig, on_step: OnStep | None = None, initial: State | None = None
+) -> Exact:
     """`solve_exact` of arrays."""
-    if on_step is None:
+    if on_step is None and initial is None:
         return batching.in_chunks(functools.partial(_search, config=config), at_once=1)(data, tolerance, cutoff)
-    check.can_be_watched(on_step, (data, tolerance, cutoff), between="batches")
+    check.can_be_watched(on_step, (data, tolerance, cutoff, initial), between="batches")
     pool, state, is_valid = _begin(data, cutoff, config=config)
+    if initial is not None:
+        state = check.like("initial", initial, state, kind="jboost.l0.ExactState")
     if bool(_unfinished(state, config)):
         ends_by_itself = _finish.lower(pool, state, tolerance, is_valid, jnp.zeros((), bool), config=config)
         devices.compile_side_by_side(_advance.lower(pool, state, tolerance, config=config), ends_by_itself)

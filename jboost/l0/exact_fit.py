@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.base import boosting, check, devices, loops, meshes, numerics
-from jboost.base.boosting import Ensemble, Everything, Fit
+from jboost.base.boosting import Ensemble, Everything, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
@@ -36,6 +36,13 @@ class ExactFit(NamedTuple):
     status: Array  # [] int32
 
 
+class ExactFitState(NamedTuple):
+    """Between two rounds of columns, or two batches of nodes."""
+
+    rounds: State | None  # of `jboost.l0.fit`
+    search: exact.State | None  # None while columns are being found
+
+
 @meshes.takes_sharded
 def fit_exact(
     dataset: Dataset,
@@ -48,6 +55,7 @@ def fit_exact(
     exact_tolerance: ArrayLike = 1e-4,
     exact_config: ExactConfig | None = None,
     on_step: OnStep | None = None,
+    initial: ExactFitState | None = None,
     **options: Any,
 ) -> ExactFit:
     """The least errors plus costs over all hypotheses of a learner, proven: (15) of paper 001 by `fit`, reduced costs, and branch and cut.
@@ -64,7 +72,9 @@ def fit_exact(
       exact_tolerance: [] the gap on (15), relative to the loss where that is above 1, at which the model counts as optimal.
       exact_config: static sizes of the branch and cut.
       on_step: called on the host with (state, info) after each round of columns, as by `fit`, and after each batch of nodes, as by `solve_exact`;
-        False ends the one or the other, and the whole with it. Not under jit or vmap.
+        False ends the one or the other, and the whole with it. Not under jit or vmap. The state is an `ExactFitState`.
+      initial: a state to go on from, as `on_step` was given it; None for a fit from the start. It ends in the bits of a fit
+        with an `on_step` that was not stopped.
       **options: of `fit`; a `search` whose `max_hypotheses` is None, as the optimum is over any number of them.
 
     Returns:
@@ -90,25 +100,34 @@ def fit_exact(
     options = {**options, "max_columns": max_columns}
     exact.judge_unlimited("search", booster.judge_search(options.get("search")))
     rounds, dataset = booster.begin_fit(dataset, learner, max_rounds=max_rounds, **options)
-    watcher = None if on_step is None else _Watcher(on_step)
-    fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, **options)
+    if initial is not None and not isinstance(initial, ExactFitState):
+        raise ValueError(f"initial is a {type(initial).__name__}: expected a jboost.l0.ExactFitState, as `on_step` gets it")
+    done, search = (None, None) if initial is None else initial
+    watcher = None if on_step is None else _Watcher(on_step, done)
+    fitted = booster.fit(dataset, learner, key=key, max_rounds=max_rounds, on_step=watcher, initial=done, **options)
     play = _put_in_play(rounds, fitted, dataset, key, max_in_play=max_in_play)
     if watcher is not None and not watcher.goes_on:
         status = jnp.where(fitted.status == int(Status.INVALID_INPUT), fitted.status, int(Status.TIME_LIMIT)).astype(jnp.int32)
         return ExactFit(fitted.ensemble, fitted.certificate, fitted, play.num_hypotheses, jnp.zeros((), jnp.int32), status)
-    found = exact.search_pool(play.data, tolerance, fitted.certificate.integer_upper_bound, config=settings, on_step=on_step)
+    known, watch = fitted.certificate.integer_upper_bound, None if watcher is None else watcher.watch_search
+    found = exact.search_pool(play.data, tolerance, known, config=settings, on_step=watch, initial=search)
     return _conclude(fitted, play, found, tolerance)
 
 
 class _Watcher:
-    """A watcher whose last word is kept: the end of the rounds does not hide it."""
+    """A watcher whose last word is kept, so that the end of the rounds does not hide it, and so is the last state of the rounds."""
 
-    def __init__(self, on_step: OnStep) -> None:
-        self.on_step, self.goes_on = on_step, True
+    def __init__(self, on_step: OnStep, rounds: State | None) -> None:
+        self.on_step, self.goes_on, self.rounds = on_step, True, rounds
 
-    def __call__(self, state: Any, info: Any) -> bool:
-        self.goes_on = loops.goes_on(self.on_step, state, info)
+    def __call__(self, state: State, info: Any) -> bool:
+        self.rounds = state
+        self.goes_on = loops.goes_on(self.on_step, ExactFitState(state, None), info)
         return self.goes_on
+
+    def watch_search(self, state: exact.State, info: Any) -> bool:
+        """Shows a batch of nodes."""
+        return loops.goes_on(self.on_step, ExactFitState(self.rounds, state), info)
 
 
 class _Play(NamedTuple):

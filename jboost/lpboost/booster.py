@@ -307,6 +307,7 @@ def fit(
     stop_on: Literal["provable", "all", "seen"] = "provable",
     config: Config | None = None,
     on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> Fit:
     """LP-Boost over all hypotheses of a learner, in one compiled loop (paper 001, formulation (3); Demiriz, Bennett, Shawe-Taylor 2002).
 
@@ -331,8 +332,10 @@ def fit(
         that are sharded over devices; else by the simplex method on a CPU, and for learners whose best answers
         are dear (monomials of several literals), with room for up to 2,048 columns; else by the interior point method, which is made of large
         products.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. The state that it was given
-        last goes on by `step`. Not under jit or vmap.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
+        jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit` whose certificate holds lower_bound <= optimum of (3) over all hypotheses <= upper_bound. The lower bound follows from the votes
@@ -349,9 +352,7 @@ def fit(
     (True, [1, 1, -1, 1])
     """
     booster = make_booster(learner, nu=nu, tolerance=tolerance, stop_on=stop_on, config=config)
-    if on_step is not None:
-        return boosting.drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds)
-    return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
+    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
 
 
 def make_booster(

@@ -2,6 +2,7 @@
 
 from jboost.relaxed_margin.booster import RelaxedMargin, finish, fit, init, step
 from jboost.relaxed_margin.first_order import SolverConfig
+from jboost.relaxed_margin.first_order import State as SolveState
 from jboost.relaxed_margin.solve import RelaxedMarginSolution, solve
 
-__all__ = ["RelaxedMargin", "RelaxedMarginSolution", "SolverConfig", "finish", "fit", "init", "solve", "step"]
+__all__ = ["RelaxedMargin", "RelaxedMarginSolution", "SolveState", "SolverConfig", "finish", "fit", "init", "solve", "step"]

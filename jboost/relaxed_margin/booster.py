@@ -10,6 +10,7 @@ from jax import lax
 
 from jboost.base import boosting, check, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
+from jboost.base.loops import OnStep
 from jboost.base.records import register
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -169,6 +170,8 @@ def fit(
     votes: Any = None,
     stop_on: Literal["provable", "all", "seen"] = "provable",
     config: SolverConfig | None = None,
+    on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> Fit:
     """Boosting to the largest relaxed margin over all hypotheses of a learner, in one compiled loop (paper 004, Figure 1).
 
@@ -186,6 +189,10 @@ def fit(
       stop_on: which gap ends the loop: over "all" hypotheses, over the columns "seen", or over all where the learner proves a bound and over those
         seen where it proves none ("provable").
       config: static sizes of the solver behind "fully_corrective".
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
+        jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
 
     Returns:
       A `Fit` whose certificate holds lower_bound <= largest relaxed margin <= upper_bound. The lower bound follows from the votes of the
@@ -204,7 +211,7 @@ def fit(
     dataset = boosting.check_kinds(learner, dataset)
     _judge_learner(learner)
     booster = _booster(dataset, relaxation=relaxation, tolerance=tolerance, update=update, votes=votes, stop_on=stop_on, config=config)
-    return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
+    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
 
 
 def _judge_learner(learner: Any) -> None:

@@ -67,7 +67,7 @@ class Bounds(NamedTuple):
 
 
 class State(NamedTuple):
-    """What the next trial needs."""
+    """Between two trials."""
 
     point: Point
     sums: Point  # weighted by the steps since the last restart
@@ -94,22 +94,22 @@ class Game(NamedTuple):
 
 def play(game: Game, tolerance: Array, config: SolverConfig, initial: tuple[Array, Array] | None = None) -> tuple[Bounds, Array]:
     """Runs until the estimated gap is below the tolerance; returns the best of both sides and the number of steps."""
+    state = begin(game, initial)
+    target = target_gap(tolerance.astype(game.prior.dtype))
+    step = functools.partial(advance, game, config)
+    last, _ = loops.bounded_loop(step, lambda now: now.best.upper - now.best.lower > target, state, max_checks=config.most_checks())
+    return last.best, num_iterations(last, config)
+
+
+def begin(game: Game, initial: tuple[Array, Array] | None = None) -> State:
+    """The state before the first check."""
     if initial is None:
         nearest = game.relaxation.smoothed_argmin(jnp.zeros_like(game.prior), jnp.ones((), game.prior.dtype), game.prior)
         initial = (jnp.zeros((game.margins.shape[1],), game.prior.dtype), nearest)
-    state = begin(_complete(game, *initial), reduce.largest(_row_squares(game.margins, game.prior.dtype)))
-    target = target_gap(tolerance.astype(game.prior.dtype))
-    steps_per_check = config.steps_per_check()
-
-    def round_of_steps(state: State) -> State:
-        num_steps = jnp.where(state.num_checks == 0, 0, steps_per_check)  # the first round looks at where it starts
-        return check_bounds(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
-
-    last, _ = loops.bounded_loop(round_of_steps, lambda now: now.best.upper - now.best.lower > target, state, max_checks=config.most_checks())
-    return last.best, (last.num_checks - 1) * steps_per_check
+    return begin_at(_complete(game, *initial), reduce.largest(_row_squares(game.margins, game.prior.dtype)))
 
 
-def begin(start: Point, largest_square: Array) -> State:
+def begin_at(start: Point, largest_square: Array) -> State:
     """The state at a point; `largest_square` [] is the largest squared length of a row, or more."""
     zero = jnp.zeros((), start.reached.dtype)
     first_step = lax.rsqrt(jnp.maximum(largest_square, 1.0))
@@ -118,9 +118,26 @@ def begin(start: Point, largest_square: Array) -> State:
     return State(start, nothing, zero, start, infinite, infinite, first_step, zero + 1, zero, zero, best, jnp.zeros((), jnp.int32))
 
 
+def advance(game: Game, config: SolverConfig, state: State) -> State:
+    """Steps up to the next check, and the check; the first one looks at where the method starts."""
+    num_steps = jnp.where(state.num_checks == 0, 0, config.steps_per_check())
+    return check_bounds(game, loops.fori_loop(0, num_steps, lambda _, now: _step(game, now), state))
+
+
+def is_open(state: State, tolerance: Array, config: SolverConfig) -> Array:
+    """Whether the estimated gap is above the tolerance and there are checks left, [] bool."""
+    gap = state.best.upper - state.best.lower
+    return (gap > target_gap(tolerance.astype(gap.dtype))) & (state.num_checks < config.most_checks())
+
+
 def target_gap(tolerance: Array) -> Array:
     """The estimated gap at which to stop, which leaves some of the tolerance to the rounding of the proof."""
     return 0.98 * tolerance - 8 * jnp.finfo(tolerance.dtype).eps
+
+
+def num_iterations(state: State, config: SolverConfig) -> Array:
+    """How many steps there were, [] int32."""
+    return (state.num_checks - 1) * config.steps_per_check()
 
 
 def _complete(game: Game, coefficients: Array, example_weights: Array) -> Point:

@@ -10,13 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import operators
-from jboost.base import batching, boosting, check, labelled, meshes
+from jboost.base import batching, boosting, check, devices, labelled, loops, meshes
+from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
 from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
 from jboost.relaxed_margin import first_order, streamed
-from jboost.relaxed_margin.first_order import Game, SolverConfig
+from jboost.relaxed_margin.first_order import Bounds, Game, SolverConfig, State
+
+_CHECKS_AT_ONCE = 16  # between two calls of `on_step`
 
 
 class RelaxedMarginSolution(NamedTuple):
@@ -40,6 +43,8 @@ def solve(
     weights: ArrayLike | None = None,
     mask: ArrayLike | None = None,
     config: SolverConfig | None = None,
+    on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> RelaxedMarginSolution:
     """The votes of largest relaxed margin over the columns of a matrix, between certified bounds.
 
@@ -57,6 +62,10 @@ def solve(
       weights: [m] importance of each example, not negative, 0 as `mask` False; two examples of weight one count as one of weight two. None for ones.
       mask: [m] bool, False for rows that only pad.
       config: static sizes.
+      on_step: called with (state, info) on the host after every 16 checks of the gap; False ends the loop with status
+        TIME_LIMIT and valid bounds. Not under jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a `SolveState` to go on from, as `on_step` was given it for the same problem; None for a solve from the start.
+        It ends in the bits of a solve with an `on_step` that was not stopped.
 
     A solve of packed signs holds the bits twice, 20 vectors [m], and blocks of 4 MB: 320 MB for 1e6 x 1e3 in float32, where the matrix by itself
     takes 4 GB and its solve 12 GB more.
@@ -86,8 +95,13 @@ def solve(
     rows = Dataset(mask if isinstance(margins, operators.Streamed) else margins, jnp.ones(margins.shape[:1]), weights, mask)
     check_feasible(relaxation, rows)
     if isinstance(margins, operators.Streamed):
+        if on_step is not None or initial is not None:
+            raise ValueError("margins are streamed, and on_step and initial are for matrices and other operators: leave them out")
         return _solve_streamed(margins, rows, relaxation, tolerance, price, config)
-    return _solve(rows, relaxation, tolerance, price, config=config)
+    if on_step is None and initial is None:
+        return _solve(rows, relaxation, tolerance, price, config=config)
+    check.can_be_watched(on_step, (rows, relaxation, tolerance, price, initial), between="checks")
+    return _drive(rows, relaxation, tolerance, price, config, on_step, initial)
 
 
 def judge_prices(relaxation: Any, votes: Any) -> None:
@@ -124,7 +138,7 @@ def _solve_streamed(
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(prior.dtype), jnp.inf)
     best, num_iterations = streamed.play(margins, relaxation, votes, prior, goal, config)
     coefficients, lower, upper = streamed.prove(margins, best, relaxation, votes, prior)
-    return _conclude(coefficients, best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+    return _solution(coefficients, best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
 
 
 @functools.partial(jax.jit, static_argnames=("config",))
@@ -134,6 +148,43 @@ def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, 
 
 
 def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
+    prepared = _prepare(examples, relaxation, tolerance, votes)
+    best, num_iterations = first_order.play(prepared.game, prepared.goal, config)
+    return _conclude(prepared, best, num_iterations, examples.features.shape[1])
+
+
+def _drive(
+    examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, config: SolverConfig, on_step: OnStep | None, initial: State | None
+) -> RelaxedMarginSolution:
+    """`_solve_one`, some checks at a time."""
+    prepared = _prepare_on_host(examples, relaxation, tolerance, votes)
+    state, goes_on = _begin_on_host(prepared.game), True
+    if initial is not None:
+        state = check.like("initial", initial, state, kind="jboost.relaxed_margin.SolveState")
+    while goes_on and bool(first_order.is_open(state, prepared.goal, config)):
+        state, info = _advance_on_host(prepared, state, config=config)
+        goes_on = loops.goes_on(on_step, state, info)
+    solution = _conclude_on_host(prepared, state.best, first_order.num_iterations(state, config), num_columns=examples.features.shape[1])
+    is_stopped = not goes_on and int(solution.status) == int(Status.ROUND_LIMIT)
+    return solution._replace(status=jnp.asarray(int(Status.TIME_LIMIT), jnp.int32)) if is_stopped else solution
+
+
+class SolveInfo(NamedTuple):
+    """Where `solve` is; its bounds are estimates until it ends."""
+
+    num_iterations: Array  # []
+    lower_bound: Array  # []
+    upper_bound: Array  # []
+
+
+class _Prepared(NamedTuple):
+    game: Game
+    goal: Array  # [] the gap to reach, infinite where nothing is to be solved
+    is_valid: Array  # [] bool
+    is_feasible: Array  # [] bool
+
+
+def _prepare(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> _Prepared:
     dtype = jnp.result_type(float)
     num_columns = examples.features.shape[1]
     is_valid = boosting.is_valid(examples) & are_in_range(examples) & relaxation.is_valid() & votes.is_valid()
@@ -144,17 +195,27 @@ def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, toleran
         matrix = jnp.pad(matrix, ((0, 0), (0, max(0, 1 - num_columns))))
     prior = boosting.initial_distribution(examples._replace(mask=is_real))
     is_feasible = relaxation.is_feasible(prior) | ~is_valid
-    game = Game(matrix, relaxation, votes, prior)
     goal = jnp.where(is_valid & is_feasible, tolerance.astype(dtype), jnp.inf)
-    best, num_iterations = first_order.play(game, goal, config)
+    return _Prepared(Game(matrix, relaxation, votes, prior), goal, is_valid, is_feasible)
+
+
+@devices.host_jit(static_argnames=("config",))
+def _advance_on_host(prepared: _Prepared, state: State, *, config: SolverConfig) -> tuple[State, SolveInfo]:
+    step, goal = functools.partial(first_order.advance, prepared.game, config), prepared.goal
+    after, _ = loops.bounded_loop(step, lambda now: first_order.is_open(now, goal, config), state, max_checks=_CHECKS_AT_ONCE)
+    return after, SolveInfo(first_order.num_iterations(after, config), after.best.lower, after.best.upper)
+
+
+def _conclude(prepared: _Prepared, best: Bounds, num_iterations: Array, num_columns: int) -> RelaxedMarginSolution:
+    (matrix, relaxation, votes, prior), goal, is_valid, is_feasible = prepared
     coefficients = votes.allowed(best.coefficients)
     lower = certify.prove_lower(matrix, coefficients, relaxation, votes, prior)
     edge = certify.largest_edge(columns_of(matrix), best.example_weights)
     upper = certify.upper_from_edge(edge, best.example_weights, relaxation, votes, prior)
-    return _conclude(coefficients[:num_columns], best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
+    return _solution(coefficients[:num_columns], best.example_weights, lower, upper, num_iterations, relaxation, goal, is_valid, is_feasible)
 
 
-def _conclude(
+def _solution(
     coefficients: Array,
     example_weights: Array,
     lower: Array,
@@ -175,6 +236,10 @@ def _conclude(
         num_iterations=num_iterations,
         status=judge(relaxation, lower, upper, goal, is_valid, is_feasible),
     )
+
+
+_prepare_on_host, _begin_on_host = devices.host_jit(_prepare), devices.host_jit(first_order.begin)
+_conclude_on_host = devices.host_jit(_conclude, static_argnames=("num_columns",))
 
 
 def judge(relaxation: Any, lower: Array, upper: Array, tolerance: Array, is_valid: Array, is_feasible: Array) -> Array:

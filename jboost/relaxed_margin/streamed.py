@@ -41,7 +41,7 @@ def _step(margins: Streamed, game: Game, state: State) -> State:
     return _accept(game, state, Point(coefficients, reached, weights, margins.rmatvec(weights)))
 
 
-_begin = jax.jit(first_order.begin)
+_begin = jax.jit(first_order.begin_at)
 _check = jax.jit(first_order.check_bounds)
 _move_votes = jax.jit(first_order.move_votes)
 _move_weights = jax.jit(first_order.move_weights)

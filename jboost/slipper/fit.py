@@ -17,13 +17,25 @@ from jboost.slipper.rules import rules
 
 
 @meshes.takes_sharded
-def init(dataset: Dataset, learner: Any = None, *, key: Array | None = None, max_rounds: int = 100, num_rounds: ArrayLike | None = None) -> State:
+def init(
+    dataset: Dataset,
+    learner: Any = None,
+    *,
+    key: Array | None = None,
+    max_rounds: int = 100,
+    num_rounds: ArrayLike | None = None,
+    num_folds: int | None = None,
+) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it.
 
-    Takes what `fit` takes; without `num_rounds` there is no cross-validation and `max_rounds` is the end.
+    Takes what `fit` takes. With `num_folds` and no `num_rounds` it is the state that `fit` begins with after its
+    cross-validation; without either there is no cross-validation, and `max_rounds` is the end.
     """
     learner = rules() if learner is None else learner
-    return boosting.start(_booster(max_rounds, num_rounds), learner, dataset, key=key, max_rounds=max_rounds)
+    if num_rounds is not None or num_folds is None:
+        return boosting.start(_booster(max_rounds, num_rounds), learner, dataset, key=key, max_rounds=max_rounds)
+    booster, key = _choose(dataset, learner, key, max_rounds, num_folds)
+    return boosting.start(booster, learner, dataset, key=key, max_rounds=max_rounds)
 
 
 @meshes.takes_sharded
@@ -36,6 +48,7 @@ def fit(
     num_rounds: ArrayLike | None = None,
     num_folds: int = 5,
     on_step: OnStep | None = None,
+    initial: State | None = None,
 ) -> Fit:
     """SLIPPER in one compiled loop, the number of rounds chosen by cross-validation (Cohen and Singer 1999).
 
@@ -46,7 +59,11 @@ def fit(
       max_rounds: how many rounds there is room for; static.
       num_rounds: [] how many to go, `max_rounds` at most; None for `choose_rounds`.
       num_folds: static, of the cross-validation where there is one.
-      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under jit or vmap.
+      on_step: called with (state, info) between rounds, on the host; False ends the loop with status TIME_LIMIT. Not under
+        jit or vmap. `jboost.checkpoints` has one that saves the state.
+      initial: a state to go on from, as `on_step` of the same fit was given it or `init` makes it; None for a fit from the
+        start. It ends in the bits of a fit with an `on_step` that was not stopped.
+        Without `num_rounds` the number of rounds is that of the state, and there is no cross-validation.
 
     Returns:
       A `Fit`, with status ROUND_LIMIT as a rule: nothing else ends it. `certificate.lower_bound` is the training error and
@@ -69,13 +86,18 @@ def fit(
     check.count("num_folds", num_folds, low=2)
     key = check.key("key", key)
     booster = _booster(max_rounds, num_rounds)
-    if num_rounds is None:
-        key_choice, key = jax.random.split(key)
-        chosen = choose_rounds(dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=num_folds)
-        booster = Slipper(chosen.num_rounds)
-    if on_step is not None:
-        return boosting.drive(booster, learner, dataset, on_step, key=key, max_rounds=max_rounds)
-    return boosting.run(booster, learner, dataset, key=key, max_rounds=max_rounds)
+    if num_rounds is None and initial is None:
+        booster, key = _choose(dataset, learner, key, max_rounds, num_folds)
+    elif num_rounds is None and isinstance(getattr(initial, "booster", None), Slipper):
+        booster = initial.booster  # type: ignore[union-attr]
+    return boosting.fit(booster, learner, dataset, key=key, max_rounds=max_rounds, on_step=on_step, initial=initial)
+
+
+def _choose(dataset: Dataset, learner: Any, key: Array | None, max_rounds: int, num_folds: int) -> tuple[Slipper, Array]:
+    """The booster with the number of rounds that cross-validation chooses, and the key of the fit."""
+    key_choice, key_fit = jax.random.split(check.key("key", key))
+    chosen = choose_rounds(dataset, learner, key=key_choice, max_rounds=max_rounds, num_folds=num_folds)
+    return Slipper(chosen.num_rounds), key_fit
 
 
 def _booster(max_rounds: int, num_rounds: ArrayLike | None) -> Slipper:

@@ -1,0 +1,159 @@
+"""The folder of checkpoints, by orbax: written beside and renamed, so that a checkpoint is whole or not there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jboost import outputs
+from jboost.checkpoints.fingerprint import FORMAT, FORMAT_VERSION
+
+MARK = "jboost-checkpoints.json"
+_STATE, _FINGERPRINT = "state", "fingerprint"
+_OWN = re.compile(rf"{re.escape(MARK)}|\.{re.escape(MARK)}\..*|[0-9]+(\.orbax-checkpoint-tmp.*)?")
+_SPARE = 1 << 20  # bytes beside the arrays that a checkpoint takes
+
+
+def _orbax() -> Any:
+    """The package, which is an extra."""
+    try:
+        import orbax.checkpoint
+    except ImportError as error:
+        raise ValueError(f"checkpoints need the package orbax-checkpoint ({error}): pip install 'jboost[checkpoints]'") from None
+    return orbax.checkpoint
+
+
+def check_folder(folder: str | os.PathLike[str]) -> Path:
+    """The folder as a path. Raises ValueError unless checkpoints may be read from and written to it: nothing else of the user's is in it."""
+    if not os.fspath(folder):
+        raise ValueError("folder is empty: expected the path of a folder for checkpoints")
+    path = Path(os.path.abspath(folder))
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"{folder}: is a file: expected a folder for checkpoints, name another path")
+    names = [entry.name for entry in path.iterdir()] if path.exists() else []
+    others = sorted(name for name in names if not _OWN.fullmatch(name))
+    if (names and MARK not in names) or others:
+        known = f"{MARK} is missing" if MARK not in names else f"it holds {others[0]}"
+        raise ValueError(f"{folder}: is a folder with something else than checkpoints in it ({known}): name an empty or a new folder")
+    return path
+
+
+def prepare_folder(folder: str | os.PathLike[str]) -> Path:
+    """`check_folder`, and the folder is made where there is none. Raises ValueError or OSError, naming it, where that is not possible."""
+    path = check_folder(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        if not os.access(path, os.W_OK | os.X_OK):
+            raise PermissionError("no permission to write")
+        if not (path / MARK).exists():
+            with outputs.file(path / MARK) as temporary:
+                temporary.write_text(json.dumps({"format": FORMAT, "format_version": FORMAT_VERSION}), encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or error
+        raise OSError(f"{folder}: no checkpoints can be written there ({reason}): change its permissions, or name another folder") from None
+    return path
+
+
+class Store:
+    """The checkpoints of a folder, numbered from 0."""
+
+    def __init__(self, folder: Path, *, keep: int | None = None) -> None:
+        self.folder = folder
+        orbax = _orbax()
+        self._args = orbax.args
+        self._orbax = orbax
+        is_writer = keep is not None
+        options = orbax.CheckpointManagerOptions(
+            max_to_keep=keep, create=False, cleanup_tmp_directories=is_writer, enable_async_checkpointing=is_writer
+        )
+        self._manager = orbax.CheckpointManager(folder, options=options)
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the checkpoints that are whole, the newest first."""
+        return sorted(self._manager.all_steps(), reverse=True)
+
+    @property
+    def is_writing(self) -> bool:
+        """Whether the last checkpoint is still being written."""
+        return bool(self._manager.is_saving_in_progress())
+
+    def write(self, number: int, arrays: Mapping[str, Any], fingerprint: Mapping[str, Any]) -> None:
+        """Begins to write a checkpoint; the arrays are not to change until `wait`."""
+        needed = sum(array.nbytes for array in arrays.values()) + _SPARE
+        with self._explained(needed):
+            if not self.folder.is_dir():
+                raise FileNotFoundError("the folder is gone")
+            free = shutil.disk_usage(self.folder).free
+            if free < needed:
+                raise OSError(f"{free} bytes are free, and a checkpoint takes {needed}")
+            args = self._args.Composite(**{_STATE: self._args.PyTreeSave(dict(arrays)), _FINGERPRINT: self._args.JsonSave(dict(fingerprint))})
+            self._manager.save(number, args=args, force=True)
+
+    def check(self) -> None:
+        """Raises what went wrong behind the scenes since the last call."""
+        with self._explained(0):
+            self._manager.check_for_errors()
+
+    def wait(self) -> None:
+        """Returns when what was begun is on the disk."""
+        with self._explained(0):
+            self._manager.wait_until_finished()
+            self._manager.check_for_errors()
+
+    def read_fingerprint(self, number: int) -> dict[str, Any] | None:
+        """The fingerprint of a checkpoint; None where it cannot be read."""
+        try:
+            restored = self._manager.restore(number, args=self._args.Composite(**{_FINGERPRINT: self._args.JsonRestore()}))
+            found = restored[_FINGERPRINT]
+        except Exception:  # whatever is wrong with the files, an earlier checkpoint may be whole
+            return None
+        return found if isinstance(found, dict) and "structure" in found else None
+
+    def read_arrays(self, number: int, names: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The arrays of a checkpoint; None where they cannot be read.
+
+        Args:
+          number: of the checkpoint.
+          names: of the arrays; with each an array whose sharding is to be had where it is spread over several processes, or None.
+        """
+        orbax = self._orbax
+
+        def wanted(like: Any) -> Any:
+            if isinstance(like, jax.Array) and not like.is_fully_addressable:
+                return orbax.ArrayRestoreArgs(sharding=like.sharding, dtype=like.dtype)
+            return orbax.RestoreArgs(restore_type=np.ndarray)
+
+        arguments = {name: wanted(like) for name, like in names.items()}
+        try:
+            item = self._args.PyTreeRestore(item=dict.fromkeys(names, 0), restore_args=arguments)
+            restored = self._manager.restore(number, args=self._args.Composite(**{_STATE: item}))
+            return dict(restored[_STATE])
+        except Exception:  # as above
+            return None
+
+    def close(self) -> None:
+        """Ends the threads; what is being written is waited for."""
+        with contextlib.suppress(Exception):  # errors were raised by `wait`
+            self._manager.close()
+
+    @contextlib.contextmanager
+    def _explained(self, needed: int) -> Iterator[None]:
+        """Raises what the disk says as an OSError that names the folder and what to do."""
+        try:
+            yield
+        except Exception as error:
+            told = " ".join(str(error).split())[:300] or type(error).__name__
+            raise OSError(
+                f"{self.folder}: the checkpoint could not be written ({told}): see that the folder exists, that it may be written to and that its "
+                "disk has free space, then go on from the last checkpoint, or name another folder; earlier checkpoints are as they were"
+            ) from error

@@ -1,0 +1,563 @@
+"""Checkpoints: a run that was stopped and goes on ends in the same bits, and what does not belong to it is refused by name."""
+
+import contextlib
+import gc
+import io
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jboost
+from jboost import (
+    adaboost,
+    checkpoints,
+    cli,
+    combine,
+    drive,
+    example_weights,
+    files,
+    infoboost,
+    l0,
+    learners,
+    lpboost,
+    pair,
+    relaxations,
+    relaxed_margin,
+    slipper,
+)
+from jboost.base import boosting
+from jboost.checkpoints import fingerprint, storage
+from marks import slow_but
+
+ROOT = Path(__file__).parents[1]
+ROUNDS = 6
+STOP_AFTER = 2
+
+
+def make_data(seed=0):
+    generator = np.random.default_rng(seed)
+    features = generator.integers(0, 2, (24, 4)).astype(np.float32)
+    labels = np.where(features[:, 0] * features[:, 1] + 0.6 * generator.random(24) > 0.5, 1, -1)
+    return jboost.make_dataset(features, labels)
+
+
+DATASET, KEY = make_data(), jax.random.key(3)
+STUMPS, MONOMIALS = learners.stumps(), learners.monomials(2, kappa=0.1)
+BOOSTERS = {
+    "adaboost": (adaboost, STUMPS, {}),
+    "infoboost": (infoboost, learners.literals(), {"smoothing": 0.1}),
+    "relaxed_margin": (relaxed_margin, STUMPS, {"relaxation": relaxations.soft_margin(nu=0.3), "tolerance": 1e-4}),
+    "lpboost": (lpboost, STUMPS, {"nu": 0.3, "tolerance": 1e-5}),
+    "l0": (l0, MONOMIALS, {"margin": 0.1, "max_columns": 16}),
+    "slipper": (slipper, slipper.rules(), {"num_rounds": ROUNDS}),
+    "pairwise": (combine.pairwise, STUMPS, {}),
+}
+
+
+def options_of(name):
+    method, learner, options = BOOSTERS[name]
+    return method, learner, {"key": KEY, "max_rounds": ROUNDS, **options}
+
+
+def bits(tree):
+    """The bytes of all leaves, by name."""
+    named = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): (str(leaf.dtype), fingerprint.on_host(leaf).tobytes()) for path, leaf in named if hasattr(leaf, "dtype")}
+
+
+def stop_after(steps):
+    seen = []
+    return lambda state, info: seen.append(state) or len(seen) < steps
+
+
+@pytest.mark.parametrize("name", slow_but(BOOSTERS, "adaboost", "infoboost", "lpboost", "slipper"))
+def test_resumed_fit_ends_in_the_bits_of_the_whole_one(name, tmp_path):
+    method, learner, options = options_of(name)
+    whole = method.fit(DATASET, learner, on_step=lambda state, info: None, **options)
+    with checkpoints.Checkpointer(tmp_path, data=DATASET) as checkpointer:
+        stopped = method.fit(DATASET, learner, on_step=drive.all_of(checkpointer, stop_after(STOP_AFTER)), **options)
+    assert int(stopped.num_rounds) == STOP_AFTER < int(whole.num_rounds)
+
+    like = method.init(DATASET, learner, **options)
+    state = checkpoints.restore(tmp_path, like, data=DATASET)
+    assert jax.tree.structure(state) == jax.tree.structure(like)
+    assert [(leaf.dtype, leaf.sharding) for leaf in jax.tree.leaves(state)] == [(leaf.dtype, leaf.sharding) for leaf in jax.tree.leaves(like)]
+    with checkpoints.Checkpointer(tmp_path, data=DATASET, initial=state) as checkpointer:
+        resumed = method.fit(DATASET, learner, on_step=checkpointer, initial=state, **options)
+    assert bits(resumed) == bits(whole)
+
+    by_steps = state  # the public step is the round of `fit`
+    while bool(boosting.unfinished(by_steps)):
+        by_steps, _ = method.step(by_steps, DATASET)
+    assert bits(method.finish(by_steps, DATASET)) == bits(whole)
+
+    finished = checkpoints.restore(tmp_path, like, data=DATASET)  # the last state: nothing is left to do
+    assert bits(method.fit(DATASET, learner, initial=finished, **options)) == bits(whole)
+
+
+@pytest.mark.parametrize("name", slow_but([name for name in BOOSTERS if name != "l0"], "adaboost", "infoboost", "slipper"))
+def test_fit_by_rounds_ends_in_the_bits_of_the_one_program(name):
+    method, learner, options = options_of(name)
+    in_one = method.fit(DATASET, learner, **options)
+    assert bits(method.fit(DATASET, learner, on_step=lambda state, info: None, **options)) == bits(in_one)
+
+
+LIKE = adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS)
+
+
+def advanced(rounds):
+    state = LIKE
+    for _ in range(rounds):
+        state, _ = adaboost.step(state, DATASET)
+    return state
+
+
+@pytest.fixture
+def saved(tmp_path):
+    """A folder with the states after one round and after two."""
+    with checkpoints.Checkpointer(tmp_path, data=DATASET) as checkpointer:
+        for rounds in (1, 2):
+            checkpointer.save_now(advanced(rounds))
+    return tmp_path
+
+
+def restored_rounds(folder):
+    return int(checkpoints.restore(folder, LIKE, data=DATASET).num_rounds)
+
+
+# --- more than boosters ----------------------------------------------------------------------------------------------------
+
+
+def test_fit_goes_on_by_itself(tmp_path):
+    method, learner, options = options_of("slipper")
+    options = {**options, "num_rounds": None, "num_folds": 2}
+    whole = slipper.fit(DATASET, learner, on_step=lambda state, info: None, **options)
+    part = checkpoints.fit(method, DATASET, learner, folder=tmp_path, on_step=stop_after(1), **options)
+    assert int(part.num_rounds) == 1
+    assert bits(checkpoints.fit(method, DATASET, learner, folder=tmp_path, **options)) == bits(whole)
+    with pytest.raises(ValueError, match="options.*|key was uint32.* and is uint32"):
+        checkpoints.fit(method, DATASET, learner, folder=tmp_path, **{**options, "key": jax.random.key(4)})
+    with pytest.raises(ValueError, match="num_rounds is None: pass it, or num_folds"):
+        checkpoints.fit(method, DATASET, learner, folder=tmp_path, key=KEY)
+
+
+def test_relaxed_margin_of_a_matrix_goes_on(tmp_path):
+    margins = np.random.default_rng(0).uniform(-1, 1, (24, 8)).astype(np.float32)
+    relaxation = relaxations.soft_margin(nu=0.3)
+    options = {"tolerance": 1e-5, "config": relaxed_margin.SolverConfig(iterations_per_check=4)}
+    data, told = (margins,), {"relaxation": relaxation, **options}
+    whole = relaxed_margin.solve(margins, relaxation, on_step=lambda state, info: None, **options)
+    with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
+        stopped = relaxed_margin.solve(margins, relaxation, on_step=drive.all_of(checkpointer, stop_after(1)), **options)
+    assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
+    assert float(stopped.lower_bound) <= float(whole.lower_bound) <= float(whole.upper_bound) <= float(stopped.upper_bound)
+    assert int(stopped.num_iterations) == 4 * 15 < int(whole.num_iterations)
+    state = checkpoints.restore(tmp_path, relaxed_margin.SolveState, data=data, options=told)
+    assert bits(relaxed_margin.solve(margins, relaxation, initial=state, **options)) == bits(whole)
+    with pytest.raises(ValueError, match=r"relaxation\S* was .* and is"):
+        checkpoints.restore(tmp_path, relaxed_margin.SolveState, data=data, options={**told, "relaxation": relaxations.soft_margin(nu=0.2)})
+    with pytest.raises(ValueError, match=r"initial.point.reached is float32\[24\]: expected float32\[23\]"):
+        relaxed_margin.solve(margins[:23], relaxation, initial=state, **options)
+
+
+def test_branch_and_bound_of_a_pair_goes_on(tmp_path):
+    generator = np.random.default_rng(1)
+    labels = np.where(generator.random(60) < 0.5, 1, -1)
+    points = generator.normal(0.1 * labels[:, None], 1.0, (60, 2))
+    options = {"config": pair.BranchAndBoundConfig(leaf_size=8), "method": "branch_and_bound"}
+    data, told = {"points": points, "labels": labels}, {"tie_break": "margin"}
+    whole = pair.optimal_separator(points, labels, **options)
+    with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
+        stopped = pair.optimal_separator(points, labels, on_step=drive.all_of(checkpointer, stop_after(2)), **options)
+    assert jboost.status.Status(int(stopped.status)).name == "TIME_LIMIT"
+    state = checkpoints.restore(tmp_path, pair.BranchAndBoundState, data=data, options=told)
+    assert state.frontiers
+    assert bits(pair.optimal_separator(points, labels, initial=state, **options)) == bits(whole)
+    with pytest.raises(ValueError, match="tie_break was 'margin' and is None"):
+        checkpoints.restore(tmp_path, pair.BranchAndBoundState, data=data, options={"tie_break": None})
+    with pytest.raises(ValueError, match="options is None"):
+        checkpoints.restore(tmp_path, pair.BranchAndBoundState, data=data)
+    with pytest.raises(ValueError, match=r"holds a jboost.*BranchAndBoundState, and like is jboost.*ExactState|State: pass that type"):
+        checkpoints.restore(tmp_path, l0.ExactState, data=data, options=told)
+
+
+def test_example_weights_of_many_examples_go_on(tmp_path):
+    generator = np.random.default_rng(3)
+    labels = np.where(generator.random(80) < 0.5, 1, -1)
+    points = generator.normal(0.8 * labels[:, None], 1.0, (80, 2))
+    options = {"penalty": 0.1, "radius": 10.0, "capacity": 24, "num_entering": 4, "tolerance": 1e-4, "max_rounds": 12}
+    data, told = (points, labels), {name: options[name] for name in ("penalty", "radius", "capacity")}
+    whole = example_weights.fit_large(points, labels, **options)
+    with checkpoints.Checkpointer(tmp_path, data=data, options=told) as checkpointer:
+        stopped = example_weights.fit_large(points, labels, on_step=drive.all_of(checkpointer, stop_after(2)), **options)
+    assert int(stopped.num_iterations) == 2 < int(whole.num_iterations)
+    state = checkpoints.restore(tmp_path, example_weights.LargeState, data=data, options=told)
+    assert bits(example_weights.fit_large(points, labels, initial=state, **options)) == bits(whole)
+    with pytest.raises(ValueError, match="initial is of 80 examples, and points has 70"):
+        example_weights.fit_large(points[:70], labels[:70], initial=state, **options)
+    finished = state._replace(num_rounds=12)
+    assert int(example_weights.fit_large(points, labels, initial=finished, **options).num_iterations) == 12
+
+
+@pytest.mark.slow
+def test_exact_l0_goes_on(tmp_path):
+    generator = np.random.default_rng(1)
+    outputs, labels = (np.where(generator.random(shape) < 0.5, 1, -1) for shape in ((20, 8), 20))
+    problem, seen = (outputs, labels, np.full(8, 0.3)), []
+    options = {"margin": 0.1, "config": l0.ExactConfig(batch=2, capacity=64)}
+    whole = l0.solve_exact(*problem, on_step=lambda state, info: seen.append(state), **options)
+    with checkpoints.Checkpointer(tmp_path, data=problem, options={"margin": 0.1}) as checkpointer:
+        checkpointer.save_now(seen[1])
+    state = checkpoints.restore(tmp_path, l0.ExactState, data=problem, options={"margin": 0.1})
+    assert bits(l0.solve_exact(*problem, initial=state, **options)) == bits(whole)
+    with pytest.raises(ValueError, match=r"initial.*columns is int8.*expected int8"):
+        l0.solve_exact(outputs[:, :7], labels, np.full(7, 0.3), initial=state, **options)
+
+
+@pytest.mark.slow
+def test_exact_fit_of_l0_goes_on_from_rounds_and_from_nodes(tmp_path):
+    sizes = {"margin": 0.1, "max_rounds": 8, "max_columns": 16}
+    options, seen = {**sizes, "max_in_play": 12, "exact_config": l0.ExactConfig(batch=2, capacity=64)}, []
+    whole = l0.fit_exact(DATASET, MONOMIALS, on_step=lambda state, info: seen.append(state), **options)
+    like = l0.ExactFitState(l0.init(DATASET, MONOMIALS, **sizes), None)
+    assert (seen[0].search is None, seen[-1].search is None) == (True, False)
+    for number in (0, -1):
+        folder = tmp_path / str(number)
+        with checkpoints.Checkpointer(folder, data=DATASET) as checkpointer:
+            checkpointer.save_now(seen[number])
+        state = checkpoints.restore(folder, like, data=DATASET)
+        assert bits(l0.fit_exact(DATASET, MONOMIALS, initial=state, on_step=lambda state, info: None, **options)) == bits(whole)
+
+
+def test_a_state_is_placed_as_the_one_like_it(saved):
+    mesh = jax.make_mesh((4,), ("examples",), axis_types=(jax.sharding.AxisType.Auto,))
+    spread = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("examples"))
+    like = LIKE._replace(example_weights=jax.device_put(LIKE.example_weights, spread))
+    state = checkpoints.restore(saved, like, data=DATASET)
+    assert state.example_weights.sharding == spread
+    assert bits(state) == bits(advanced(2))
+    whole = jax.device_put(DATASET, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))
+    assert bits(checkpoints.restore(saved, like, data=whole)) == bits(advanced(2))  # where data are does not matter
+
+
+# --- what is refused -------------------------------------------------------------------------------------------------------
+
+
+def test_data_of_another_run_are_refused_by_name(saved):
+    with pytest.raises(ValueError, match=r"of another run: data.weights was float32.24. \w+ and is float32.24. \w+: pass the data"):
+        checkpoints.restore(saved, LIKE, data=DATASET._replace(weights=2 * DATASET.weights))
+    with pytest.raises(ValueError, match="data.extra was not there and is"):
+        checkpoints.restore(saved, LIKE, data={**DATASET._asdict(), "extra": np.ones(3)})
+    with pytest.raises(ValueError, match=r"data.labels was"):
+        checkpoints.Checkpointer(saved, data=DATASET._replace(labels=-DATASET.labels), initial=advanced(1))
+
+
+def test_options_of_another_run_are_refused_by_name(saved):
+    with pytest.raises(ValueError, match="booster.margin_precision was None and is float32.. 0.5"):
+        checkpoints.restore(saved, adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS, margin_precision=0.5), data=DATASET)
+    with pytest.raises(ValueError, match="learner was Stumps and is Literals|learner was .* and is"):
+        checkpoints.restore(saved, adaboost.init(DATASET, learners.literals(), max_rounds=ROUNDS), data=DATASET)
+    with pytest.raises(ValueError, match="seed was not there and is 3"):
+        checkpoints.restore(saved, LIKE, data=DATASET, options={"seed": 3})
+    with pytest.raises(ValueError, match="of AdaBoost, and this run is of InfoBoost"):
+        checkpoints.restore(saved, infoboost.init(DATASET, STUMPS, max_rounds=ROUNDS), data=DATASET)
+    with pytest.raises(ValueError, match=r"hypotheses.feature was int32\[6\], and `like` has int32\[7\]: .*max_rounds"):
+        checkpoints.restore(saved, adaboost.init(DATASET, STUMPS, max_rounds=ROUNDS + 1), data=DATASET)
+
+
+def test_functions_are_options_with_what_they_hold():
+    def network(rate):
+        return {"step": lambda x: rate * x}
+
+    texts = [fingerprint.make("a", network(rate), {}, {})["options"] for rate in (0.1, 0.2, 0.1)]
+    assert texts[0] == texts[2] != texts[1]
+    assert texts[0]["step.rate"] == "0.1"
+
+
+def test_other_versions_are_refused(saved, monkeypatch):
+    monkeypatch.setattr(files, "package_version", lambda name: "0.9.7")
+    with pytest.raises(ValueError, match=r"was written by jboost .*, and this is jboost 0.9.7"):
+        checkpoints.restore(saved, LIKE, data=DATASET)
+    monkeypatch.undo()
+    monkeypatch.setattr(fingerprint, "FORMAT_VERSION", 2)
+    with pytest.raises(ValueError, match="has format jboost-checkpoint 1, expected jboost-checkpoint 2"):
+        checkpoints.restore(saved, LIKE, data=DATASET)
+
+
+def test_a_folder_with_anything_else_is_refused_and_left_as_it_is(tmp_path, saved):
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("years")
+    with pytest.raises(ValueError, match="something else than checkpoints"):
+        checkpoints.Checkpointer(other, data=DATASET)
+    assert [path.name for path in other.iterdir()] == ["thesis.tex"]
+    with pytest.raises(ValueError, match=r"thesis.tex: is a file"):
+        checkpoints.Checkpointer(other / "thesis.tex", data=DATASET)
+    with pytest.raises(ValueError, match="folder is empty"):
+        checkpoints.Checkpointer("", data=DATASET)
+    shutil.rmtree(other)
+    with pytest.raises(ValueError, match=r"holds checkpoints, and this run does not go on from one"):
+        checkpoints.Checkpointer(saved, data=DATASET)
+    assert restored_rounds(saved) == 2
+
+
+def test_what_is_missing_is_said(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="there is no checkpoint"):
+        checkpoints.restore(tmp_path / "none", LIKE, data=DATASET)
+    assert checkpoints.latest(tmp_path / "none", LIKE, data=DATASET) is None
+    assert not (tmp_path / "none").exists()
+    with pytest.raises(TypeError, match="data"):
+        checkpoints.Checkpointer(tmp_path)
+    with pytest.raises(ValueError, match="data is empty"):
+        checkpoints.Checkpointer(tmp_path, data=None)
+    with pytest.raises(ValueError, match="every_seconds is -1"):
+        checkpoints.Checkpointer(tmp_path, data=DATASET, every_seconds=-1)
+    with pytest.raises(ValueError, match="keep is 0"):
+        checkpoints.Checkpointer(tmp_path, data=DATASET, keep=0)
+    checkpointer = checkpoints.Checkpointer(tmp_path, data=DATASET)
+    with pytest.raises(ValueError, match="options is None, and a ndarray does not hold"):
+        checkpointer.save_now(np.ones(3))
+    checkpointer.close()
+    with pytest.raises(ValueError, match="the checkpointer is closed"):
+        checkpointer(LIKE)
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
+    with pytest.raises(ValueError, match=r"pip install 'jboost\[checkpoints\]'"):
+        checkpoints.Checkpointer(tmp_path / "new", data=DATASET)
+
+
+def test_initial_of_another_fit_is_refused():
+    for options, message in [
+        ({"max_rounds": 7}, "initial is a state of a fit of max_rounds=6, and max_rounds is 7"),
+        ({"margin_precision": 0.5}, "initial is a state of the booster AdaBoost"),
+        ({"learner": learners.literals()}, "initial is a state of the learner Stumps"),
+        ({"initial": "state"}, "initial is a str: expected a jboost.boosting.State"),
+        ({"dataset": jboost.make_dataset(np.eye(3), [1, -1, 1])}, r"initial.*is .*24.*: expected .*3"),
+    ]:
+        told = {"dataset": DATASET, "learner": STUMPS, "max_rounds": ROUNDS, "initial": LIKE, **options}
+        with pytest.raises(ValueError, match=message):
+            adaboost.fit(**told)
+
+
+# --- the disk --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_newest_are_kept_and_damaged_or_half_written_ones_are_passed_over(saved):
+    state = checkpoints.restore(saved, LIKE, data=DATASET)
+    with checkpoints.Checkpointer(saved, data=DATASET, initial=state, every_seconds=0) as checkpointer:
+        checkpointer.save_now(advanced(3))
+    assert sorted(path.name for path in saved.iterdir()) == ["1", "2", storage.MARK]
+    shutil.copytree(saved / "2", saved / "3.orbax-checkpoint-tmp")  # as a kill leaves it
+    for path in (saved / "2").rglob("*"):
+        if path.is_file():
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    assert restored_rounds(saved) == 2
+    shutil.rmtree(saved / "2" / "fingerprint")
+    assert restored_rounds(saved) == 2
+    shutil.rmtree(saved / "1" / "state")
+    with pytest.raises(ValueError, match="none of the 2 checkpoints can be read"):
+        restored_rounds(saved)
+
+
+@contextlib.contextmanager
+def files_of_at_most(num_bytes):
+    """Writes beyond so many bytes fail, as those to a full disk do."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def trouble(kind, folder, patch):
+    if kind == "vanished":
+        shutil.rmtree(folder)
+    elif kind == "full":
+        patch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(10**9, 10**9, 17))
+    else:
+        return files_of_at_most(64)
+    return contextlib.nullcontext()
+
+
+# What orbax still had in hand when a write failed is collected after its event loop is closed, and says so.
+ORBAX_FAILS = pytest.param("fails", marks=pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"))
+
+
+@pytest.mark.parametrize("kind", ["vanished", "full", ORBAX_FAILS])
+def test_trouble_with_the_disk_names_the_folder(kind, saved, monkeypatch):
+    state = checkpoints.restore(saved, LIKE, data=DATASET)
+    checkpointer = checkpoints.Checkpointer(saved, data=DATASET, initial=state)
+    told = "could not be written.*free space.*earlier checkpoints are as they were"
+    with trouble(kind, saved, monkeypatch), pytest.raises(OSError, match=told) as error:
+        checkpointer.save_now(advanced(3))
+    assert str(saved) in str(error.value)
+    monkeypatch.undo()
+    if kind != "vanished":
+        assert restored_rounds(saved) == 2
+    del error, checkpointer
+    gc.collect()
+
+
+def test_a_folder_that_may_not_be_written_to(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
+    with pytest.raises(OSError, match="no checkpoints can be written there .*permission"):
+        checkpoints.Checkpointer(tmp_path / "new", data=DATASET)
+
+
+# --- processes that end ----------------------------------------------------------------------------------------------------
+
+KILLED_ROUNDS, INTERVAL, SLACK = 100, 0.2, 2.0  # rounds, seconds between checkpoints, and seconds that a write may take beside them
+RUN = f"""
+import pathlib, sys, time
+import jax
+import test_checkpoints as case
+log = pathlib.Path(sys.argv[1])
+
+def on_step(state, info):
+    with log.open("a") as file:
+        print(int(state.num_rounds), time.time(), file=file)
+    time.sleep(0.01)
+
+case.checkpoints.fit(
+    case.adaboost, case.DATASET, case.STUMPS, folder=sys.argv[2], every_seconds={INTERVAL}, on_step=on_step, max_rounds={KILLED_ROUNDS}
+)
+"""
+
+
+def kill_at_random_moments(folder, num_kills):
+    """Starts the run again and again, killing it, and lets it end at last; after each kill at most one interval is lost."""
+    log, checkpointed = folder / "log", folder / "checkpoints"
+    generator = random.Random(num_kills)
+    like = adaboost.init(DATASET, STUMPS, max_rounds=KILLED_ROUNDS)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), "JAX_PLATFORMS": "cpu"}
+    for is_last in [False] * num_kills + [True]:
+        before = len(log.read_text().splitlines()) if log.exists() else 0
+        command = [sys.executable, "-c", textwrap.dedent(RUN), log, checkpointed]
+        if is_last:
+            ended = subprocess.run(command, env=environment, stderr=subprocess.PIPE, text=True, timeout=240, check=False)
+            assert ended.returncode == 0, ended.stderr
+            break
+        process = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+        while process.poll() is None and (not log.exists() or len(log.read_text().splitlines()) == before):
+            time.sleep(0.02)
+        assert log.exists(), "the run ended before its first round"
+        time.sleep(generator.uniform(0, 1))
+        process.kill()
+        process.wait()
+        rounds, times = np.loadtxt(log, ndmin=2).T
+        state = checkpoints.latest(checkpointed, like, data=DATASET, options={"key": None})
+        saved = times[0] if state is None else times[rounds == int(state.num_rounds)][-1]
+        if len(times) > before:  # what this process did since the checkpoint, or since it began with an older one
+            assert times[-1] - max(saved, times[before]) <= INTERVAL + SLACK
+    return checkpoints.restore(checkpointed, like, data=DATASET, options={"key": None})
+
+
+@pytest.mark.parametrize(
+    "num_kills", [1, pytest.param(int(os.environ.get("JBOOST_KILLS", 5)), marks=pytest.mark.slow)]
+)  # JBOOST_KILLS=50 pytest -m slow -k killed
+def test_a_run_that_is_killed_goes_on_to_the_same_bits(num_kills, tmp_path):
+    last = kill_at_random_moments(tmp_path, num_kills)
+    whole = adaboost.fit(DATASET, STUMPS, max_rounds=KILLED_ROUNDS, on_step=lambda state, info: None)
+    assert bits(adaboost.finish(last)) == bits(whole)
+
+
+def run_in(folder, *arguments):
+    """Runs jboost in-process in a folder; returns (status, errors)."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(SystemExit) as exit:
+            cli.main([str(argument) for argument in arguments])
+    return exit.value.code, err.getvalue()
+
+
+def write_table(folder):
+    generator = np.random.default_rng(0)
+    scores = generator.random((60, 2)).round(3)
+    answers = np.where(scores.sum(axis=1) + 0.6 * generator.random(60) > 1.3, "yes", "no")
+    rows = [f"{one},{other},{answer}" for (one, other), answer in zip(scores, answers, strict=True)]
+    (folder / "data.csv").write_text("\n".join(["a,b,ill", *rows]))
+
+
+METHODS = {
+    "adaboost": (),
+    "slipper": ("--num-rounds", 8, "--cuts", "quantiles", "--quantiles", 3),
+    "pair": ("--scores", "a", "b"),
+    "lpboost": ("--nu", 0.3, "--tolerance", 1e-6, "--learner", "pool"),
+    "l0": ("--max-order", 3, "--cuts", "quantiles", "--quantiles", 4, "--rounds", 3),
+}
+
+
+@pytest.mark.parametrize("method", slow_but(METHODS, "adaboost"))
+def test_sigterm_saves_and_resume_ends_in_the_same_model(method, tmp_path, monkeypatch):
+    write_table(tmp_path)
+    fit = ("fit", "--data", "data.csv", "--label", "ill", "--method", method, "--precision", "float32", *METHODS[method])
+    keep = ("--checkpoint", "states")
+
+    assert run_in(tmp_path, *fit, *keep, "--output", "whole")[0] == 0
+    shutil.rmtree(tmp_path / "states")
+    call = checkpoints.Checkpointer.__call__
+
+    def terminate(self, state, info=None):
+        signal.raise_signal(signal.SIGTERM)
+        return call(self, state, info)
+
+    monkeypatch.setattr(checkpoints.Checkpointer, "__call__", terminate)
+    status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "stopped")
+    assert status == 143
+    assert "starts anew, as there is no checkpoint in states" in errors
+    assert "stopped by SIGTERM; the state is saved in states: go on with --resume" in errors
+    assert not (tmp_path / "stopped").exists()
+    monkeypatch.undo()
+
+    status, errors = run_in(tmp_path, *fit, *keep, "--output", "resumed")
+    assert status == 2
+    assert "--checkpoint states: holds checkpoints of this run: go on from them with --resume" in errors
+    status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--seed", 1, "--output", "resumed")
+    assert status == 2
+    assert "states: the checkpoint is of another run: seed was 0 and is 1" in errors
+    status, errors = run_in(tmp_path, *fit, *keep, "--resume", "--output", "resumed")
+    assert (status, errors.strip()) == (0, "jboost: goes on from the checkpoint in states")
+    assert (tmp_path / "resumed" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
+    reports = [json.loads((tmp_path / name / "report.json").read_text()) for name in ("whole", "resumed")]
+    assert reports[0]["losses"] == reports[1]["losses"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_writes_the_best_so_far_and_saves(tmp_path, monkeypatch):
+    write_table(tmp_path)
+    fit = ("fit", "--data", "data.csv", "--label", "ill", "--method", "adaboost", "--precision", "float32", "--rounds", 8)
+    assert run_in(tmp_path, *fit, "--output", "whole")[0] == 0  # in one program
+    call = checkpoints.Checkpointer.__call__
+
+    def interrupt(self, state, info=None):
+        signal.raise_signal(signal.SIGINT)
+        return call(self, state, info)
+
+    monkeypatch.setattr(checkpoints.Checkpointer, "__call__", interrupt)
+    status, errors = run_in(tmp_path, *fit, "--checkpoint", "states", "--output", "out")
+    assert status == 0
+    assert "ends with the best so far" in errors
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["boosting"]["certificate"]["status"] == "TIME_LIMIT"
+    monkeypatch.undo()
+    assert run_in(tmp_path, *fit, "--checkpoint", "states", "--resume", "--output", "out", "--overwrite")[0] == 0
+    assert (tmp_path / "out" / "model.npz").read_bytes() == (tmp_path / "whole" / "model.npz").read_bytes()
+
+
+def test_resume_and_checkpoint_are_refused_where_they_mean_nothing(tmp_path):
+    fit = ("fit", "--data", "sklearn:wine")
+    assert "name it by --checkpoint FOLDER" in run_in(tmp_path, *fit, "--method", "adaboost", "--resume")[1]
+    assert "cannot be gone on with: take --exact" in run_in(tmp_path, *fit, "--method", "l0", "--checkpoint", "states")[1]
+    assert "--checkpoint is for the method" in run_in(tmp_path, *fit, "--method", "combine", "--checkpoint", "states")[1]
