@@ -1,16 +1,15 @@
 """Arrays that are sharded over a mesh: placement, the same answers as on one device, and what is sent between devices."""
 
-import math
 import re
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 import contract
 import jboost
+from benchmarks import many_devices
 from jboost.base import meshes
 from jboost.base.status import Status
 
@@ -233,77 +232,26 @@ def test_a_batch_stays_on_its_devices(kind):
 
 # --- what is sent and stored -----------------------------------------------------------------------------------------------
 
-_SIZE = 8192
-_COLUMNS = 16
-
-
-def _bytes_of(shape_text):
-    total = 0
-    for dtype, dims in re.findall(r"(pred|[a-z]+\d+)\[([\d,]*)\]", shape_text):
-        width = 1 if dtype == "pred" else int(re.sub(r"\D", "", dtype)) // 8
-        total += width * math.prod(int(size) for size in dims.split(",") if size)
-    return total
-
-
-def collectives(text):
-    """kind -> the bytes of each that a compiled program holds."""
-    found = {}
-    for line in text.splitlines():
-        match = re.search(r"= (\(?.*?\)?) (all-gather|all-reduce|all-to-all|collective-permute|reduce-scatter)(-start)?\(", line)
-        if match:
-            found.setdefault(match[2], []).append(_bytes_of(match[1]))
-    return found
-
-
-def _boost(fit, learner):
-    return lambda features, labels: fit(jboost.make_dataset(features, labels), learner(), max_rounds=8)
-
-
-MATRIX, VECTOR = (_SIZE, _COLUMNS), (_SIZE,)
-PROGRAMS = {
-    "projections.kl_projection_capped_simplex": (lambda x: jboost.projections.kl_projection_capped_simplex(x, 0.01), [VECTOR]),
-    "projections.projection_capped_simplex": (lambda x: jboost.projections.projection_capped_simplex(x, 0.01), [VECTOR]),
-    "relaxed_margin.solve": (lambda game: jboost.relaxed_margin.solve(game, jboost.relaxations.soft_margin(nu=0.1)), [MATRIX]),
-    "relaxed_margin.fit": (_boost(jboost.relaxed_margin.fit, jboost.learners.literals), [MATRIX, VECTOR]),
-    "lpboost.solve": (lambda game: jboost.lpboost.solve(game, nu=0.1), [MATRIX]),
-    "lpboost.fit": (_boost(jboost.lpboost.fit, jboost.learners.literals), [MATRIX, VECTOR]),
-    "adaboost.fit, literals": (_boost(jboost.adaboost.fit, jboost.learners.literals), [MATRIX, VECTOR]),
-    "adaboost.fit, stumps": (_boost(jboost.adaboost.fit, jboost.learners.stumps), [MATRIX, VECTOR]),
-    "infoboost.fit, literals": (_boost(jboost.infoboost.fit, jboost.learners.literals), [MATRIX, VECTOR]),
-}
+_SIZE = many_devices.QUICK_EXAMPLES
+_SMALL = 64 * many_devices.NUM_COLUMNS  # bytes: some numbers for each column
+FEW = ("projections.kl_projection_capped_simplex", "relaxed_margin.solve", "lpboost.solve")
 # What is gathered, in bytes: each for a reason that the documentation gives.
 GATHERED = {"adaboost.fit, stumps": 4 * _SIZE}  # the example weights, and of the best feature its sorted column
 
 
-def compile_on(num_devices, name):
-    function, shapes = PROGRAMS[name]
-    if num_devices == 1:
-        arguments = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
-    else:
-        mesh = mesh_of(num_devices)
-        arguments = [
-            jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, PartitionSpec("examples", *[None] * (len(shape) - 1))))
-            for shape in shapes
-        ]
-    return jax.jit(function).lower(*arguments).compile()
-
-
-@pytest.mark.parametrize(
-    "name", [name if "solve" in name or "projection" in name else pytest.param(name, marks=pytest.mark.slow) for name in PROGRAMS]
-)
+@pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in many_devices.PROGRAMS])
 def test_nothing_that_grows_with_the_examples_is_gathered(name):
-    found = collectives(compile_on(8, name).as_text())
+    found = many_devices.collectives(many_devices.compile_for(name, 8, _SIZE).as_text())
     assert found, "a program on eight devices that sends nothing is not divided"
-    largest = max(found.get("all-gather", [0]))
-    assert largest <= GATHERED.get(name, 64 * _COLUMNS)
+    assert max([size for kind, size, _ in found if kind == "all-gather"], default=0) <= GATHERED.get(name, _SMALL)
     if name not in GATHERED:
-        assert max(max(sizes) for sizes in found.values()) <= 64 * _COLUMNS
+        assert max(size for _, size, _ in found) <= _SMALL
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in PROGRAMS if name not in GATHERED])
+@pytest.mark.parametrize("name", [name for name in many_devices.PROGRAMS if name not in GATHERED])
 def test_each_of_eight_devices_holds_an_eighth(name):
-    one, eight = (compile_on(number, name).memory_analysis() for number in (1, 8))
+    one, eight = (many_devices.compile_for(name, number, _SIZE).memory_analysis() for number in (1, 8))
     assert eight.argument_size_in_bytes <= 1.3 * one.argument_size_in_bytes / 8
     assert eight.temp_size_in_bytes <= 1.3 * one.temp_size_in_bytes / 8 + 2**16
 
