@@ -148,9 +148,14 @@ class Store:
 
     @contextlib.contextmanager
     def _explained(self, needed: int) -> Iterator[None]:
-        """Raises what the disk says as an OSError that names the folder and what to do."""
+        """Raises what the disk says as an OSError that names the folder and what to do, and RuntimeError for a lost process."""
         try:
             yield
+        except jax.errors.JaxRuntimeError as error:
+            raise RuntimeError(
+                f"{self.folder}: another process was lost while a checkpoint was written ({' '.join(str(error).split())[:300]}): start the job again "
+                "with the same folder; it goes on from the last whole checkpoint"
+            ) from error
         except Exception as error:
             told = " ".join(str(error).split())[:300] or type(error).__name__
             raise OSError(
