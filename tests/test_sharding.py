@@ -10,7 +10,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import contract
 import jboost
 from benchmarks import many_devices
-from jboost.base import meshes
+from jboost.base import members, meshes
 from jboost.base.status import Status
 
 ENTRIES = {entry.name: entry for entry in contract.TABLE + contract.CERTIFIED}
@@ -213,6 +213,16 @@ def test_a_round_at_a_time_on_a_mesh_is_the_fit():
     assert np.allclose(jboost.adaboost.finish(state).ensemble.votes, fitted.ensemble.votes, rtol=1e-5)
 
 
+@pytest.mark.parametrize("is_jitted", [True, False])
+def test_a_spread_batch_needs_no_mesh_that_is_set(is_jitted):
+    batch = jboost.sharding.shard_batch(jboost.stack_datasets([table(size, seed=size) for size in (6, 8, 7, 8)]), mesh_of(4, "batch"))
+    fit = jax.vmap(lambda dataset: jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=2))
+    found = (jax.jit(fit) if is_jitted else fit)(batch)
+    assert found.ensemble.votes.sharding.spec[0] == "batch"
+    alone = fit(jboost.sharding.gather(batch))
+    assert np.allclose(found.ensemble.votes, alone.ensemble.votes, rtol=1e-5)
+
+
 @pytest.mark.parametrize("kind", [AxisType.Explicit, AxisType.Auto])
 def test_a_batch_stays_on_its_devices(kind):
     games = np.random.default_rng(0).choice([-1.0, 1.0], (8, 12, 4)).astype(np.float32)
@@ -261,5 +271,5 @@ def test_is_set_knows_meshes_of_examples_alone():
     seen = {}
     for axis in ("examples", "batch"):
         with jax.set_mesh(mesh_of(4, axis, AxisType.Auto)):
-            seen[axis] = meshes.is_set(), meshes.batch_axis()
+            seen[axis] = meshes.is_set(), members.batch_axis()
     assert seen == {"examples": (True, None), "batch": (False, "batch")}

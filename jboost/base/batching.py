@@ -1,22 +1,20 @@
 """What `vmap` makes of an iterative solver: chunks of members, one after the other, where that is faster.
 
 On a CPU a batch of solves in lockstep streams all matrices through the cache in every product, and runs as long as its slowest member. Chunks whose
-arrays fit the cache take less. Elsewhere the batch stays whole. A batch that is spread over a mesh is gone through on each device by itself.
+arrays fit the cache take less. Elsewhere the batch stays whole.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.custom_batching import custom_vmap
-from jax.sharding import PartitionSpec
 
-from jboost.base import devices, loops, meshes
+from jboost.base import devices, loops, members
 from jboost.base.types import ArrayLike, PyTree
 
 _CACHE_BYTES = 1 << 18
@@ -39,28 +37,10 @@ def in_chunks(function: Callable[..., PyTree], *, at_once: int | None = None) ->
             return function(*jax.tree.unflatten(structure, leaves))
 
         run = jax.custom_jvp(_chunked(of_leaves, None if at_once is None else max(_CACHE_BYTES // at_once, 1)))
-        run.defjvp(functools.partial(_differentiate, of_leaves))
+        run.defjvp(functools.partial(members.differentiate, of_leaves))
         return run(*leaves)
 
     return chunked
-
-
-def _differentiate(function: Callable[..., PyTree], primals: tuple[jax.Array, ...], tangents: tuple[Any, ...]) -> tuple[PyTree, PyTree]:
-    """Results and their tangents; those of `custom_vmap` mix members up under a further `vmap`.
-
-    All results are those of members if any argument is, even where they do not depend on it: that is so of the chunks as well.
-    """
-
-    def beside_arguments(*leaves: jax.Array) -> PyTree:
-        results = function(*leaves)
-        for leaf in leaves:
-            is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-            numbers = jax.random.key_data(leaf) if is_key else leaf
-            never = jnp.zeros((), bool) & jnp.any(numbers != numbers)
-            results = jax.tree.map(lambda result, never=never: jnp.where(never, result, result), results)
-        return results
-
-    return jax.jvp(beside_arguments, primals, tangents)
 
 
 def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callable[..., PyTree]:
@@ -75,7 +55,7 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
         num_members = max(axis_size, 1)
         known = bytes_each or sum(_bytes(leaf) // (num_members if flag else 1) for leaf, flag in zip(arguments, is_batched, strict=True))
 
-        def members(*arguments: jax.Array) -> PyTree:
+        def all_members(*arguments: jax.Array) -> PyTree:
             def one(part: list[jax.Array]) -> PyTree:
                 rest = iter(part)
                 return function(*(next(rest) if flag else leaf for leaf, flag in zip(arguments, is_batched, strict=True)))
@@ -83,47 +63,25 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
             own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
             return _map(one, own, own[0].shape[0], _CACHE_BYTES // max(known, 1)) if devices.platform() == "cpu" else jax.vmap(one)(own)
 
-        axis = _axis_of_batch(arguments, is_batched, num_members)
-        if axis is not None:
-            results = _on_devices(members, arguments, is_batched, axis)
-            return results, jax.tree.map(lambda _: True, results)
-        results = _chunked(members, known * num_members)(*arguments)  # so that a further `vmap` has its chunks too, instead of a lockstep of batches
+        results = _chunked(all_members, known * num_members)(*arguments)  # a further `vmap` then has chunks too
         return results, jax.tree.map(lambda _: True, results)
 
     return chunked
-
-
-def _axis_of_batch(arguments: tuple[jax.Array, ...], is_batched: list[bool], num_members: int) -> str | None:
-    """The axis of a mesh over which the members are spread: as their types say, or "batch" of the mesh that is set."""
-    for leaf, flag in zip(arguments, is_batched, strict=True):
-        sharding = jax.typeof(leaf).sharding
-        if flag and sharding.mesh.explicit_axes and isinstance(sharding.spec[0], str):
-            return sharding.spec[0]
-    axis = meshes.batch_axis()
-    is_even = axis is not None and num_members % jax.sharding.get_abstract_mesh().shape[axis] == 0
-    return axis if is_even else None
-
-
-def _on_devices(members: Callable[..., PyTree], arguments: tuple[jax.Array, ...], is_batched: list[bool], axis: str) -> PyTree:
-    """Each device goes through its own members: a loop over all of them would need them on every device."""
-    specs = tuple(PartitionSpec(axis) if flag else PartitionSpec() for flag in is_batched)
-    mesh = next((jax.typeof(leaf).sharding.mesh for leaf in arguments if not jax.typeof(leaf).sharding.mesh.empty), None)
-    return jax.shard_map(members, mesh=mesh, in_specs=specs, out_specs=PartitionSpec(axis), axis_names={axis})(*arguments)
 
 
 def _bytes(leaf: ArrayLike) -> int:
     return int(jnp.size(leaf)) * jnp.result_type(leaf).itemsize
 
 
-def _map(function: Callable[[list[jax.Array]], PyTree], members: list[jax.Array], axis_size: int, chunk_size: int) -> PyTree:
+def _map(function: Callable[[list[jax.Array]], PyTree], batch: list[jax.Array], axis_size: int, chunk_size: int) -> PyTree:
     """`vmap` of a function over chunks, the last filled up with copies of the first member."""
     if axis_size == 0:
-        return jax.vmap(function)(members)
+        return jax.vmap(function)(batch)
     if chunk_size <= 1:
-        return lax.map(function, members)
+        return lax.map(function, batch)
     if chunk_size >= axis_size:
-        return jax.vmap(function)(members)
+        return jax.vmap(function)(batch)
     count = -(-axis_size // chunk_size)
     index = jnp.where(jnp.arange(count * chunk_size) < axis_size, jnp.arange(count * chunk_size), 0).reshape(count, chunk_size)
-    chunks = lax.map(lambda part: jax.vmap(function)([leaf[part] for leaf in members]), index)
+    chunks = lax.map(lambda part: jax.vmap(function)([leaf[part] for leaf in batch]), index)
     return jax.tree.map(lambda leaf: leaf.reshape(count * chunk_size, *leaf.shape[2:])[:axis_size], chunks)

@@ -23,13 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
+from jboost.base import members
+from jboost.base.members import BATCH_AXIS
 from jboost.base.types import Array, PyTree
 
 _Arguments = ParamSpec("_Arguments")
 _Result = TypeVar("_Result")
-
-
-BATCH_AXIS = "batch"  # the axis of a mesh over which members of a batch are spread, and no examples
 
 
 def is_set() -> bool:
@@ -43,12 +42,6 @@ def num_devices() -> int:
     if mesh.empty or mesh.manual_axes or mesh.explicit_axes:
         return 1
     return math.prod(size for name, size in zip(mesh.axis_names, mesh.axis_sizes, strict=True) if name != BATCH_AXIS)
-
-
-def batch_axis() -> str | None:
-    """The axis "batch" of the mesh that is set, with `Auto` axes; None where there is none."""
-    mesh = jax.sharding.get_abstract_mesh()
-    return BATCH_AXIS if BATCH_AXIS in mesh.axis_names and BATCH_AXIS in mesh.auto_axes else None
 
 
 def over_devices(function: Callable[..., Any], divided: tuple[Array, ...], whole: tuple[Any, ...], *, axis: int = 0) -> Any:
@@ -95,12 +88,37 @@ def _dispatch(
     function: Callable[..., Any], outside: Callable[..., Any], names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     arrays = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
-    if not any(_is_spread(leaf) for leaf in arrays) or _is_manual():
+    if _is_manual():
         return function(*args, **kwargs)
+    if not any(_is_spread(leaf) for leaf in arrays):
+        return _in_batch(function, args, kwargs)
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     if any(isinstance(leaf, jax.core.Tracer) for leaf in arrays):
         return _inside(function, named, args, kwargs)
     return outside(function, named, args, kwargs)
+
+
+def _in_batch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The call with whole arrays, which may be those of a member of a batch that is spread."""
+    leaves, structure = jax.tree.flatten((args, kwargs))
+    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
+    traced = [leaves[place] for place in places if isinstance(leaves[place], jax.core.Tracer)]
+    if not traced or not (members.batch_axis() or any(_is_typed(leaf) for leaf in traced)):
+        return function(*args, **kwargs)
+
+    def of_arrays(*arrays: jax.Array) -> Any:
+        filled = list(leaves)
+        for place, array in zip(places, arrays, strict=True):
+            filled[place] = array
+        own_args, own_kwargs = jax.tree.unflatten(structure, filled)
+        return function(*own_args, **own_kwargs)
+
+    run, arrays = members.on_their_devices(of_arrays), [leaves[place] for place in places]
+    mesh = next((_mesh_of_type(leaf) for leaf in traced if _is_typed(leaf)), None)
+    if mesh is None or not jax.sharding.get_abstract_mesh().empty:
+        return run(*arrays)
+    with jax.sharding.use_abstract_mesh(mesh):  # so that arrays that are made on the way are of the same type
+        return run(*arrays)
 
 
 def _is_manual() -> bool:
