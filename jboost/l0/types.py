@@ -20,8 +20,17 @@ class AllPairsConfig:
     """
 
     first_order: FirstOrderConfig = dataclasses.field(default_factory=FirstOrderConfig)
+    """`max_iterations` and `iterations_per_check` count here; the rest is ignored."""
+    block_bytes: int = 1 << 28
+    """What the arrays of one block of pairs may take, all together, 256 MB."""
+    lists_pairs: bool | None = None
+    """Whether `L0Relaxation.pairs` lists the examples of `pair_weights`, four 32-bit numbers a cut with those of `warm`; None for up to 2^22 places,
+    as 1,448 examples have. Where they are not listed, `jboost.l0.list_pairs` does so on the host."""
 
     def __post_init__(self) -> None:
+        check.count("config.solver.block_bytes", self.block_bytes, low=1)
+        if self.lists_pairs is not None and not isinstance(self.lists_pairs, bool):
+            raise ValueError(f"config.solver.lists_pairs is {self.lists_pairs!r}: expected True, False, or None for a choice by size")
         if not isinstance(self.first_order, FirstOrderConfig):
             raise ValueError(f"config.solver.first_order is a {type(self.first_order).__name__}: expected a jboost.lp.FirstOrderConfig")
 
