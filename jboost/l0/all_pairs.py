@@ -5,6 +5,7 @@ The method is `jboost.l0.halpern`; its vectors have one number for each cut (`jb
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -12,12 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import loops
-from jboost.base.types import Array
+from jboost.base import check, loops
+from jboost.base.types import Array, ArrayLike
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import halpern, pair_blocks
 from jboost.l0.pair_blocks import Layout
-from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, Primal, RelaxationConfig, WarmStart
+from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
 
 _MOST = 2**31 - 1  # places are int32
 _MOST_LISTED = 2**22  # places whose pairs are listed where the config leaves it open; 32 MB for the numbers of the pairs
@@ -34,9 +35,43 @@ def num_places(num_examples: int) -> int:
     return count
 
 
-def lists_pairs(config: AllPairsConfig, num_examples: int) -> bool:
-    """Whether a solution lists its pairs."""
-    return num_places(num_examples) <= _MOST_LISTED if config.lists_pairs is None else config.lists_pairs
+def with_listing(config: RelaxationConfig, num_examples: int) -> RelaxationConfig:
+    """The config, which says now whether a solution lists its pairs."""
+    solver = _solver(config)
+    lists = num_places(num_examples) <= _MOST_LISTED if solver.lists_pairs is None else solver.lists_pairs
+    return dataclasses.replace(config, solver=dataclasses.replace(solver, lists_pairs=lists))
+
+
+def list_pairs(solution: L0Relaxation, labels: ArrayLike, *, mask: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs [k, 2] of a solution that have a weight, and their weights [k]; on the host, whether the solution lists its pairs or not.
+
+    Args:
+      solution: by `solve_relaxation`.
+      labels: [m], as that was given.
+      mask: [m] bool, as that was given, False also where a weight is 0; None for all True.
+
+    >>> import jboost
+    >>> data = [[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5]
+    >>> config = jboost.l0.RelaxationConfig(solver=jboost.l0.AllPairsConfig(lists_pairs=False))
+    >>> solution = jboost.l0.solve_relaxation(*data, margin=0.1, config=config)
+    >>> pairs, weights = jboost.l0.list_pairs(solution, data[1])
+    >>> solution.pair_weights.ndim, pairs.shape[1], bool((weights > 0).all())
+    (3, 2, True)
+    """
+    check.on_host("jboost.l0.list_pairs", instead="read pairs and pair_weights", pair_weights=solution.pair_weights)
+    weights = np.asarray(solution.pair_weights)
+    if weights.ndim == 1:
+        pairs = np.asarray(solution.pairs)
+        is_held = (pairs[:, 0] >= 0) & (weights > 0)
+        return pairs[is_held], weights[is_held]
+    signs, is_real = np.asarray(labels), np.ones(np.shape(labels), bool) if mask is None else np.asarray(mask)
+    classes = [np.flatnonzero(is_real & (signs * sign > 0)) for sign in (1, -1)]  # the positive ones are the minority of equally many
+    few, many = sorted(classes, key=len)
+    order = np.concatenate([few, many])
+    first_column = len(few) if weights.shape[2] == max(len(many), 1) else 0
+    row, which, column = np.nonzero(weights)
+    ends = np.stack([order[row], order[first_column + column]], axis=1)
+    return np.where(which[:, None] == 0, ends, ends[:, ::-1]), weights[row, which, column]
 
 
 def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: Array) -> Layout:
@@ -134,7 +169,7 @@ def solve(instance: Instance, config: RelaxationConfig, layout: Layout, toleranc
     gap = halpern.gap(instance, best._replace(lower=lower))
     here = WarmStart(
         halpern.unscaled(last.point.primal, scaling),
-        Dual(last.point.margins * scaling.margins, last.pairs * scaling.cuts),
+        Dual(last.point.margins * scaling.margins, last.pairs),
         jnp.zeros((0, 2), jnp.int32),
         convexity,
         last.primal_weight,

@@ -87,7 +87,7 @@ def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Arra
 
 
 def prove_from_sums(instance: Instance, example_weights: Array, served: Array, sums: Array) -> tuple[Array, Array]:
-    """`prove_lower` of a dual whose pair weights are known by sums over the cuts of each hypothesis [U], rounded up, and of parts [k], rounded down."""
+    """`prove_lower` from sums of pair weights: over the cuts of each hypothesis [U], rounded up, and of parts [k], rounded down."""
     _, edges = brackets.bracket_dot(instance.margins.T, example_weights[None, :])
     is_column, costs = instance.is_column, instance.costs
     excess = jnp.max(

@@ -112,33 +112,40 @@ def unscaled(primal: Primal, scaling: Scaling) -> Primal:
 
 
 def scale(instance: Instance, pairs: Pairs, layout: Layout) -> Scaling:
-    """Diagonal preconditioning (Pock and Chambolle 2011, alpha = 1), with factors that many rows share."""
+    """Equilibration by 2-norms (Ruiz 2001), the longest cut standing for all of them and the longest column of lambda for those.
+
+    It took a fifth to a third fewer iterations than the preconditioner of Pock and Chambolle (2011) on `benchmarks.l0_relaxation.make_pool("stumps",
+    100, 20, seed)` for the seeds 3, 6, 7, 10 and 11.
+    """
     num_examples, num_columns = instance.margins.shape
     ones = jnp.ones((num_columns,), instance.costs.dtype)
     signs, one = jnp.abs(instance.margins), jnp.ones((), ones.dtype)
     start = Scaling(Primal(one, ones, jnp.ones_like(instance.weights)), jnp.ones_like(instance.weights), ones, one)
 
     def refine(_: Any, old: Scaling) -> Scaling:
-        columns, weight = old.columns, 1 + instance.margin
+        squares, weight = jax.tree.map(jnp.square, old), jnp.square(1 + instance.margin)
         sums = _sums_of_cuts(pairs, layout, num_examples)
         lengths = Primal(
-            jnp.max(numerics.times(old.margins, signs) + old.orders),
-            old.orders + old.cuts * sums.selected,
-            old.margins * weight + old.cuts * sums.slacks,
+            jnp.max(numerics.times(squares.margins, signs) + squares.orders),
+            squares.orders + squares.cuts * sums.selected,
+            squares.margins * weight + squares.cuts * sums.slacks,
         )
-        columns = Primal(*(part * _inverse_root(part * size) for part, size in zip(columns, lengths, strict=True)))
-        margins = old.margins * (numerics.times(signs, jnp.broadcast_to(columns.coefficients, ones.shape)) + weight * columns.slacks)
-        orders = old.orders * (columns.coefficients + columns.selected)
-        cuts = old.cuts * _longest_cut(pairs, layout, columns)
-        lengths_of_rows = (margins, orders, cuts)
-        rows = [part * _inverse_root(size) for part, size in zip(old[1:], lengths_of_rows, strict=True)]
-        return Scaling(columns, *rows)
+        columns = Primal(*(_balanced(*part) for part in zip(old.columns, lengths, strict=True)))
+        sizes = Primal(*map(jnp.square, columns))
+        margins = numerics.times(signs, jnp.broadcast_to(sizes.coefficients, ones.shape)) + weight * sizes.slacks
+        orders = sizes.coefficients + sizes.selected
+        rows = (margins, orders, _longest_cut(pairs, layout, sizes))
+        return Scaling(columns, *(_balanced(*part) for part in zip(old[1:], rows, strict=True)))
 
-    return loops.fori_loop(0, _SCALING_ROUNDS, refine, start)
+    found = loops.fori_loop(0, _SCALING_ROUNDS, refine, start)
+    columns = Primal(*(found.cuts * part for part in found.columns))
+    return Scaling(columns, found.margins / found.cuts, found.orders / found.cuts, one)  # so that the duals of cuts have no factor
 
 
-def _inverse_root(values: Array) -> Array:
-    return jnp.where(values > 0, 1 / jnp.sqrt(jnp.where(values > 0, values, 1.0)), 1.0)
+def _balanced(factors: Array, squares: Array) -> Array:
+    """Factors over the roots of the 2-norms that rows or columns have with them; `squares` are those of the norms without them."""
+    norms = factors * jnp.sqrt(squares)
+    return factors * jnp.where(norms > 0, 1 / jnp.sqrt(jnp.where(norms > 0, norms, 1.0)), 1.0)
 
 
 def _sums_of_cuts(pairs: Pairs, layout: Layout, num_examples: int) -> Sums:
@@ -393,17 +400,17 @@ def _store(
 ) -> tuple[Array, Array, Array]:
     """One pass: (v, anchor, best) with T v for v and the anchor at a restart, and the allowed T v for the best where it proves more."""
 
-    def body(block: Block, updated: Any, _: Any, of_rows: Any, whole: Any) -> Any:
+    def body(block: Block, updated: Any, read: Any, of_rows: Any, whole: Any) -> Any:
         move, allowance, is_better, restarts = whole
-        pairs, anchor, best = updated
-        trial = _trial(block, pairs, move, of_rows[0])
+        anchor, best = updated
+        trial = _trial(block, read[0], move, of_rows[0])
         best = jnp.where(is_better, _allowed_pairs(block, trial, allowance, of_rows[1]), best)
-        return (jnp.where(restarts, trial, pairs), jnp.where(restarts, trial, anchor), best), ()
+        return (jnp.where(restarts, trial, anchor), best), ()
 
     of_rows, rule = (move.by_row, allowance.keep_rows), allowance._replace(keep_rows=allowance.keep_rows[:0])
-    updated, whole = (state.pairs, state.anchor_pairs, state.best.pairs), (_without_rows(move), rule, is_better, restarts)
-    stored, _ = pair_blocks.sweep(program.pairs, layout, body, updated=updated, of_rows=of_rows, whole=whole)
-    return stored[0], stored[1], stored[2]
+    updated, whole = (state.anchor_pairs, state.best.pairs), (_without_rows(move), rule, is_better, restarts)
+    (anchor, best), _ = pair_blocks.sweep(program.pairs, layout, body, updated=updated, read=(state.pairs,), of_rows=of_rows, whole=whole)
+    return jnp.where(restarts, anchor, state.pairs), anchor, best  # v is not updated in the pass: XLA would copy it, as two updates read it
 
 
 def _upper(instance: Instance, primal: Primal, max_pair_entries: int) -> tuple[Primal, Array]:
@@ -427,7 +434,8 @@ def check(program: Program, state: State, layout: Layout, size: Array, max_pair_
     is_better = lower > state.best.lower
     pairs, anchor_pairs, best_pairs = _store(program, state, layout, move, allowance, is_better, restarts)
     best = Best(
-        *jax.tree.map(lambda new, old: jnp.where(upper <= state.best.upper, new, old), (primal, upper), state.best[:2]),
+        jax.tree.map(lambda new, old: jnp.where(upper <= state.best.upper, new, old), primal, state.best.primal),
+        jnp.minimum(upper, state.best.upper),
         jnp.where(is_better, weights, state.best.weights),
         best_pairs,
         jnp.where(is_better, convexity, state.best.convexity),
@@ -514,21 +522,20 @@ def init(instance: Instance, layout: Layout, primal: Primal, weights: Array, pai
     program = Program(instance, cuts, scaling, jnp.arange(instance.weights.shape[0]) < instance.num_real)
     scaled = Primal(*(part / factor for part, factor in zip(primal, scaling.columns, strict=True)))
     point = Point(scaled, weights / scaling.margins, jnp.zeros_like(instance.costs))
-    values = pairs / scaling.cuts
+    values, anchor_values = pairs, pairs
     zero, none = jnp.zeros((), values.dtype), jnp.zeros((), jnp.int32)
     infinite = zero + jnp.inf
     best = Best(primal, infinite, jnp.zeros_like(weights), jnp.zeros_like(values), zero, -infinite)
     first = jnp.where(primal_weight > 0, primal_weight, _first_weight(program))
-    spread = jnp.stack([numerics.spread(scaled.selected.shape[0], values.dtype)] * 2)
-    direction = Primal(*spread, numerics.spread(weights.shape[0], values.dtype))
+    of_columns, of_examples = (numerics.spread(part.shape[0], values.dtype) for part in (scaled.selected, weights))
     state = State(
         point=point,
         pairs=values,
         sums=_sums_of(cuts, layout, values, weights.shape[0]),
         anchor=point,
-        anchor_pairs=values,
+        anchor_pairs=anchor_values,
         norm=zero,
-        direction=direction,
+        direction=Primal(of_columns, of_columns, of_examples),
         first_weight=first,
         primal_weight=first,
         imbalance=zero,

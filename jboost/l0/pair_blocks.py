@@ -174,8 +174,8 @@ def sweep(
             def part(array: Array) -> Array:
                 return lax.dynamic_slice_in_dim(array, start, size)
 
-            block = _block(*jax.tree.map(part, (rows,)), columns)
-            parts, results = body(block, *jax.tree.map(part, (vectors, read, of_rows)), whole)
+            block = _block(jax.tree.map(part, rows), columns)
+            parts, results = body(block, jax.tree.map(part, vectors), jax.tree.map(part, read), jax.tree.map(part, of_rows), whole)
             put = [lax.dynamic_update_slice_in_dim(vector, new, start, 0) for vector, new in zip(vectors, parts, strict=True)]
             return tuple(put), results
 

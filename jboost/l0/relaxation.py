@@ -6,7 +6,6 @@ Rounds of a solve over a working set of cuts and a search among all pairs; each 
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import math
 from typing import Any, NamedTuple
@@ -94,8 +93,7 @@ def solve_relaxation(
     shape = data[0].shape
     bits = judge_features(features, data[4], config)
     if _has_grid(config, shape) and 0 not in shape:
-        solver = dataclasses.replace(config.solver, lists_pairs=all_pairs.lists_pairs(config.solver, shape[0]))  # type: ignore[type-var]
-        config = dataclasses.replace(config, solver=solver)
+        config = all_pairs.with_listing(config, shape[0])
         layout = all_pairs.known_layout(config, data[0], data[1], data[4])
         return _solve((*data, bits), margin, tolerance, _warm(initial, shape, config, layout), config=config, layout=layout)
     if 0 in shape:
@@ -179,13 +177,13 @@ def _keeps_grid(config: RelaxationConfig) -> bool:
     return isinstance(config.solver, AllPairsConfig) and config.solver.lists_pairs is False
 
 
-def _judge_grid(warm: WarmStart, layout: Layout | None) -> None:
-    """Raises ValueError where the pairs of a warm start are not listed and its vector of pairs is of another layout."""
-    size = 0 if layout is None else math.prod(layout.shape)
-    if warm.pairs.shape[0] != warm.dual.pair_weights.shape[0] and warm.dual.pair_weights.shape[0] != size:
+def _judge_grid(weights: Array, layout: Layout | None) -> None:
+    """Raises ValueError where a vector of pairs is of another layout."""
+    expected = None if layout is None else list(layout.shape)
+    if list(weights.shape) != expected:
         raise ValueError(
-            f"initial has {warm.dual.pair_weights.shape[0]} pair weights without their pairs: expected {size}, as a solution of the same examples by "
-            "AllPairsConfig has; solve that with AllPairsConfig(lists_pairs=True) for a start of another program or solver"
+            f"initial has pair weights of shape {list(weights.shape)} whose pairs are not listed: expected {expected or 'a list of pairs'}; "
+            "solve for it with AllPairsConfig(lists_pairs=True), and it begins any other program of the same examples"
         )
 
 
@@ -197,9 +195,11 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout
     if not isinstance(warm, WarmStart):
         raise ValueError(f"initial is a {type(initial).__name__}: expected an L0Relaxation or its `warm`")
     capacity, dtype = capacity_of(config, shape), jnp.result_type(float)
-    if warm.pairs.shape[0] != warm.dual.pair_weights.shape[0] or _keeps_grid(config):
-        _judge_grid(warm, layout)
-        capacity = warm.dual.pair_weights.shape[0]
+    weights, is_vector = warm.dual.pair_weights, warm.dual.pair_weights.ndim == 3
+    if is_vector:
+        _judge_grid(weights, layout)
+    elif _keeps_grid(config):
+        capacity = weights.shape[0]
 
     def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
         missing = size - values.shape[0]
@@ -213,8 +213,8 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout
     coefficients, selected = (extended("columns", part, shape[1]).astype(dtype) for part in warm.primal[:2])
     return WarmStart(
         Primal(coefficients, selected, warm.primal.slacks.astype(dtype)),
-        Dual(warm.dual.example_weights.astype(dtype), extended("cuts", warm.dual.pair_weights, capacity).astype(dtype)),
-        extended("cuts", warm.pairs, capacity, -1) if warm.pairs.shape[0] else warm.pairs,
+        Dual(warm.dual.example_weights.astype(dtype), (weights if is_vector else extended("cuts", weights, capacity)).astype(dtype)),
+        warm.pairs if is_vector else extended("cuts", warm.pairs, capacity, -1),
         warm.convexity.astype(dtype),
         warm.primal_weight.astype(dtype),
     )
@@ -378,8 +378,8 @@ def _all_pairs_start(instance: Instance, layout: Layout, warm: WarmStart | None)
         nothing = jnp.zeros_like(instance.weights)
         return WarmStart(Primal(even, even, nothing), Dual(nothing, jnp.zeros(layout.shape, dtype)), none, zero, zero)
     known = _ordered(instance, warm)
-    if warm.pairs.shape[0] == 0:
-        return known._replace(dual=known.dual._replace(pair_weights=jnp.reshape(known.dual.pair_weights, layout.shape)))
+    if warm.dual.pair_weights.ndim == 3:
+        return known
     cuts = _known_cuts(instance, warm)
     values = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
     return known._replace(dual=known.dual._replace(pair_weights=all_pairs.placed(instance, layout, cuts, values)), pairs=none)
@@ -387,13 +387,13 @@ def _all_pairs_start(instance: Instance, layout: Layout, warm: WarmStart | None)
 
 def _listed_sides(instance: Instance, config: RelaxationConfig, layout: Layout, solved: all_pairs.Solved) -> tuple[Array, Dual, WarmStart]:
     """The pairs [K, 2] in the numbers of the caller, the dual that proves, and where the method stands, with pair weights [K]."""
-    duals = [side._replace(pair_weights=jnp.ravel(side.pair_weights)) for side in (solved.dual, solved.last.dual)]
-    pairs = jnp.zeros((0, 2), jnp.int32)
-    if not isinstance(config.solver, AllPairsConfig) or config.solver.lists_pairs is not False:
-        missing = capacity_of(config, instance.margins.shape) - math.prod(layout.shape)
+    duals, pairs = [solved.dual, solved.last.dual], jnp.zeros((0, 2), jnp.int32)
+    if not _keeps_grid(config):
         size = capacity_of(config, instance.margins.shape)
-        pairs = jnp.pad(_numbers(instance, all_pairs.listed(instance, layout)), ((0, max(missing, 0)), (0, 0)), constant_values=-1)[:size]
-        duals = [side._replace(pair_weights=jnp.pad(side.pair_weights, (0, max(missing, 0)))[:size]) for side in duals]
+        widths = (0, max(size - math.prod(layout.shape), 0))
+        listed = _numbers(instance, all_pairs.listed(instance, layout))
+        pairs = jnp.pad(listed, (widths, (0, 0)), constant_values=-1)[:size]
+        duals = [side._replace(pair_weights=jnp.pad(jnp.ravel(side.pair_weights), widths)[:size]) for side in duals]
     return pairs, duals[0], solved.last._replace(dual=duals[1])
 
 
