@@ -34,7 +34,9 @@ def assert_proven(solved, pool, margin, weights, optimum, mask=None):
     assert solved.lower_bound <= optimum + 1e-9
     assert solved.upper_bound >= optimum - 2e-8
     assert oracle.proven(*pool, margin, weights, solved.example_weights, pairs, pair_weights) >= float(solved.lower_bound)
-    assert oracle.attained(*pool, margin, weights, solved.coefficients, solved.selected, solved.slacks) <= float(solved.upper_bound)
+    kept = weights > 0
+    point = solved.coefficients, solved.selected, solved.slacks[kept]
+    assert oracle.attained(pool[0][kept], pool[1][kept], pool[2], margin, weights[kept], *point) <= float(solved.upper_bound)
 
 
 @pytest.mark.slow
@@ -90,7 +92,7 @@ def compiled(outputs, labels, costs, config):
 
 @pytest.mark.slow
 def test_all_pairs_hold_three_vectors_and_a_block():
-    random, examples, columns, block = np.random.default_rng(0), 2_000, 16, 200_000
+    random, examples, columns, block = np.random.default_rng(0), 2_000, 16, 2_000_000
     labels = np.where(np.arange(examples) % 2 == 0, 1, -1)
     outputs = np.where(random.random((examples, columns)) < 0.6, labels[:, None], -labels[:, None]).astype(np.float32)
     solver = l0.AllPairsConfig(block_bytes=block, lists_pairs=False)
@@ -99,7 +101,7 @@ def test_all_pairs_hold_three_vectors_and_a_block():
     found = program.memory_analysis()
     held = found.temp_size_in_bytes + found.output_size_in_bytes
     assert vector >= 4 * 1_000 * 1_000
-    assert held <= 3.02 * vector + 2 * block + 20 * outputs.size * 4
+    assert held <= 3.02 * vector + block + 20 * outputs.size * 4
 
 
 @pytest.mark.slow
@@ -113,7 +115,7 @@ def test_a_start_from_a_vector_of_pairs_goes_on(x64):
     assert int(warm.num_iterations) <= int(cold.num_iterations)
     listed = l0.solve_relaxation(*pool, margin=0.25)
     assert int(fit(tolerance=1e-3, initial=listed).num_iterations) == 0
-    with pytest.raises(ValueError, match=r"initial has pair weights of shape .* lists_pairs=True"):
+    with pytest.raises(ValueError, match="initial has pair weights of shape"):
         l0.solve_relaxation(*pool, margin=0.25, initial=before)
 
 

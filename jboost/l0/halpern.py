@@ -531,7 +531,7 @@ def init(instance: Instance, layout: Layout, primal: Primal, weights: Array, pai
     state = State(
         point=point,
         pairs=values,
-        sums=_sums_of(cuts, layout, values, weights.shape[0]),
+        sums=sums_of(cuts, layout, values, weights.shape[0]),
         anchor=point,
         anchor_pairs=anchor_values,
         norm=zero,
@@ -553,7 +553,9 @@ def init(instance: Instance, layout: Layout, primal: Primal, weights: Array, pai
     return program, loops.beside(state, program)
 
 
-def _sums_of(cuts: Pairs, layout: Layout, values: Array, num_examples: int) -> Sums:
+def sums_of(cuts: Pairs, layout: Layout, values: Array, num_examples: int) -> Sums:
+    """The product of the transposed cuts with a vector of pairs."""
+
     def body(block: Block, _: Any, read: Any, __: Any, ___: Any) -> Any:
         return (), pair_blocks.sums_of_block(block, read[0])
 
