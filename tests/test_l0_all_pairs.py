@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from benchmarks.l0_relaxation import make_pool
 from jboost import l0
@@ -117,6 +118,25 @@ def test_a_start_from_a_vector_of_pairs_goes_on(x64):
     assert int(fit(tolerance=1e-3, initial=listed).num_iterations) == 0
     with pytest.raises(ValueError, match="initial has pair weights of shape"):
         l0.solve_relaxation(*pool, margin=0.25, initial=before)
+
+
+@pytest.mark.slow
+def test_vectors_of_pairs_are_divided_over_a_mesh():
+    pool = [np.asarray(part, np.float32) for part in small_pool(7, examples=402, columns=5)]
+    config = l0.RelaxationConfig(solver=l0.AllPairsConfig(block_bytes=100_000, lists_pairs=False))
+    fit = functools.partial(l0.solve_relaxation, margin=0.25, tolerance=1e-2, config=config)
+    alone = fit(*pool)
+    mesh = jax.make_mesh((4,), ("examples",), devices=jax.devices()[:4], axis_types=(AxisType.Auto,))
+    by_rows, whole = NamedSharding(mesh, PartitionSpec("examples")), NamedSharding(mesh, PartitionSpec())
+    pool = [np.concatenate([part, part[:2]]) for part in pool[:2]] + pool[2:]  # a multiple of four, of two copies
+    weights = np.r_[0.5, 0.5, np.ones(400), 0.5, 0.5].astype(np.float32)
+    outputs, labels, weights = (jax.device_put(part, by_rows) for part in (*pool[:2], weights))
+    together = fit(outputs, labels, jax.device_put(pool[2], whole), weights=weights)
+    assert int(alone.status) == int(together.status) == Status.OPTIMAL
+    assert together.lower_bound <= alone.upper_bound
+    assert alone.lower_bound <= together.upper_bound
+    for vector in (together.pair_weights, together.warm.dual.pair_weights):
+        assert {shard.data.shape[0] for shard in vector.addressable_shards} == {vector.shape[0] // 4}
 
 
 def test_what_all_pairs_do_not_take():

@@ -65,15 +65,15 @@ def solve_relaxation(
       tolerance: [] the gap between the bounds to be reached, relative to the upper one (to the largest weight, where that is more); None for 1e-6 in
         float64 and 3e-4 in float32, which as a rule can prove 1e-4 (from 1,024 examples on, where it ends in 64 bits, 3e-5).
       features: [m, N] of 0 and 1, NaN where not known: what the distance of two examples is counted in, for `config.distance_factor`.
-      config: static; None for cuts added by rounds and the interior point method, at every size: `AllPairsConfig` was slower wherever it was measured.
+      config: static; None for cuts added by rounds and the interior point method, at every size: `AllPairsConfig` was slower where measured.
       initial: a solution with as many examples, as many columns or fewer, and any capacity up to this one: the columns it knows come first. Of
         the same columns the bounds are no worse than its own, but for rounding: so a float64 call can go on from a float32 solution.
 
     Returns:
       An `L0Relaxation`. lower_bound <= optimum over this pool <= upper_bound: `certify.lower_bound` proves the one from example_weights and
       pair_weights, and coefficients, selected and slacks attain the other, in exact arithmetic. Statuses: OPTIMAL; ROUND_LIMIT; CAPACITY_LIMIT,
-      where more cuts were needed than there is room for; ITERATION_LIMIT of `AllPairsConfig`; NUMERICAL_ERROR, where rounding forbids more; PRIMAL_INFEASIBLE without a column;
-      INVALID_INPUT, with bounds -inf and inf. Wherever a solve stops, its bounds hold.
+      where more cuts were needed than there is room for; ITERATION_LIMIT (`AllPairsConfig`); NUMERICAL_ERROR, where rounding forbids more;
+      PRIMAL_INFEASIBLE without a column; INVALID_INPUT, with bounds -inf and inf. Wherever a solve stops, its bounds hold.
 
     Raises:
       ValueError: at trace time, naming the argument, where shapes do not fit; and, where values are known, for what is not allowed.
