@@ -1,5 +1,6 @@
 """L0-RBoost: few hypotheses and few errors at once, by a tightened linear relaxation (paper 001, Goldberg and Eckstein 2009)."""
 
+from jboost.l0.all_pairs import list_pairs
 from jboost.l0.booster import L0, L0Certificate, finish, fit, init, step
 from jboost.l0.choice import Choice, choose
 from jboost.l0.exact import Exact, ExactConfig, solve_exact
@@ -43,6 +44,7 @@ __all__ = [
     "fit_exact",
     "fit_large",
     "init",
+    "list_pairs",
     "path",
     "search_margin",
     "solve_exact",

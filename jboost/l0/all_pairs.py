@@ -1,28 +1,31 @@
-"""The cuts of all pairs at once, none stored: where duals stand on a grid of the smaller class by the larger, one for each order of a pair.
+"""The relaxation with the cuts of all pairs at once, none stored: the layout of its vectors, the solve, and lists of pairs.
 
-Products are those of `jboost.operators.PairCuts`, one for each order. `either` of the instance has one cut for a pair, over the hypotheses of both.
+The method is `jboost.l0.halpern`; its vectors have one number for each cut (`jboost.l0.pair_blocks`).
 """
 
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
-from jboost.base import brackets, loops
-from jboost.base.records import register
-from jboost.base.types import Array
+from jboost.base import check, loops
+from jboost.base.types import Array, ArrayLike
 from jboost.l0 import cuts as pair_cuts
-from jboost.l0.cuts import Refreshed, Wanted
-from jboost.l0.types import Cuts, Instance
-from jboost.operators.pair_cuts import PairCuts
+from jboost.l0 import halpern, pair_blocks
+from jboost.l0.pair_blocks import Layout
+from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
 
 _MOST = 2**31 - 1  # places are int32
+_MOST_LISTED = 2**22  # places whose pairs are listed where the config leaves it open; 32 MB for the numbers of the pairs
 
 
 def num_places(num_examples: int) -> int:
-    """Of the grids of both orders together, static. Raises ValueError where there are more than can be numbered."""
+    """Of the pairs of both orders, where the classes are not known; static. Raises ValueError where there are more than can be numbered."""
     count = 2 * pair_cuts.num_few_places(num_examples) * num_examples
     if count > _MOST:
         raise ValueError(
@@ -32,118 +35,155 @@ def num_places(num_examples: int) -> int:
     return count
 
 
-@register
-@dataclasses.dataclass(frozen=True)
-class Grid:
-    """All cuts: K places, of [order, smaller class, any example]."""
-
-    one_way: PairCuts  # the example of the smaller class is right
-    other_way: PairCuts  # the example of the larger class is right
-    is_pair: Array  # [P, m] bool
-    either: Array  # [] bool
-
-    @property
-    def is_used(self) -> Array:
-        """Which places are cuts, [K] bool."""
-        return _strung(self.is_pair, self.is_pair & ~self.either)
-
-    def covered(self, selected: Array) -> Array:
-        """Two products of matrices."""
-        one, other = self.one_way.matvec(selected), self.other_way.matvec(selected)
-        return jnp.concatenate([one + jnp.where(self.either, other, 0.0), other])
-
-    def serving(self, values: Array) -> Array:
-        """Two products of matrices."""
-        one, other = self._by_order(values)
-        return self.one_way.rmatvec(one) + self.other_way.rmatvec(other)
-
-    def most_serving(self, values: Array) -> Array:
-        """The sums of products in 64 bits."""
-        one, other = self._by_order(values)
-        return brackets.add_brackets([self.one_way.bracket_rmatvec(one), self.other_way.bracket_rmatvec(other)])[1]
-
-    def largest(self, values: Array) -> Array:
-        """Hypothesis by hypothesis."""
-
-        def look(most: tuple[Array, Array], column: tuple[Array, ...]) -> tuple[tuple[Array, Array], None]:
-            hits, misses, other_hits, other_misses, value = column
-            one, other = (value * left[:, None] * right[None, :] for left, right in ((hits, misses), (other_hits, other_misses)))
-            one = jnp.maximum(one, jnp.where(self.either, other, 0.0))
-            return (jnp.maximum(most[0], one), jnp.maximum(most[1], other)), None
-
-        nothing = jnp.zeros(self.is_pair.shape, values.dtype)
-        columns = (self.one_way.hits.T, self.one_way.misses.T, self.other_way.hits.T, self.other_way.misses.T, values)
-        most, _ = loops.scan(look, (nothing, nothing), columns)
-        return _strung(*most)
-
-    def both_ends(self, values: Array) -> Array:
-        """Along the rows and the columns of the grid."""
-        sums = values[: self.is_pair.shape[0], None] + values[None, :]
-        return _strung(sums, sums)
-
-    def lesser_end(self, values: Array) -> Array:
-        """Along the rows and the columns of the grid."""
-        least = jnp.minimum(values[: self.is_pair.shape[0], None], values[None, :])
-        return _strung(least, least)
-
-    def spread(self, values: Array, num_examples: int) -> Array:
-        """Sums of rows and of columns."""
-        one, other = jnp.reshape(values, (2, *self.is_pair.shape))
-        total = jnp.where(self.is_pair, one + jnp.where(self.either, 0, other), 0)
-        return jnp.sum(total, axis=0).at[: total.shape[0]].add(jnp.sum(total, axis=1))
-
-    def _by_order(self, values: Array) -> tuple[Array, Array]:
-        """What counts of each order, [P * m] both."""
-        one, other = jnp.reshape(jnp.where(self.is_used, values, 0), (2, -1))
-        return one, jnp.where(self.either, one, other)
+def with_listing(config: RelaxationConfig, num_examples: int) -> RelaxationConfig:
+    """The config, which says now whether a solution lists its pairs."""
+    solver = _solver(config)
+    lists = num_places(num_examples) <= _MOST_LISTED if solver.lists_pairs is None else solver.lists_pairs
+    return dataclasses.replace(config, solver=dataclasses.replace(solver, lists_pairs=lists))
 
 
-def _strung(one: Array, other: Array) -> Array:
-    return jnp.concatenate([jnp.ravel(one), jnp.ravel(other)])
+def list_pairs(solution: L0Relaxation, labels: ArrayLike, *, mask: ArrayLike | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """The pairs [k, 2] of a solution that have a weight, and their weights [k]; on the host, whether the solution lists its pairs or not.
+
+    Args:
+      solution: by `solve_relaxation`.
+      labels: [m], as that was given.
+      mask: [m] bool, as that was given, False also where a weight is 0; None for all True.
+
+    >>> import jboost
+    >>> data = [[1, 1], [1, -1], [-1, -1]], [1, 1, -1], [0.5, 0.5]
+    >>> config = jboost.l0.RelaxationConfig(solver=jboost.l0.AllPairsConfig(lists_pairs=False))
+    >>> solution = jboost.l0.solve_relaxation(*data, margin=0.1, config=config)
+    >>> pairs, weights = jboost.l0.list_pairs(solution, data[1])
+    >>> solution.pair_weights.ndim, pairs.shape[1], bool((weights > 0).all())
+    (3, 2, True)
+    """
+    check.on_host("jboost.l0.list_pairs", instead="read pairs and pair_weights", pair_weights=solution.pair_weights)
+    weights = np.asarray(solution.pair_weights)
+    if weights.ndim == 1:
+        pairs = np.asarray(solution.pairs)
+        is_held = (pairs[:, 0] >= 0) & (weights > 0)
+        return pairs[is_held], weights[is_held]
+    signs, is_real = np.asarray(labels), np.ones(np.shape(labels), bool) if mask is None else np.asarray(mask)
+    classes = [np.flatnonzero(is_real & (signs * sign > 0)) for sign in (1, -1)]  # the positive ones are the minority of equally many
+    few, many = sorted(classes, key=len)
+    order = np.concatenate([few, many])
+    first_column = len(few) if weights.shape[2] == max(len(many), 1) else 0
+    row, which, column = np.nonzero(weights)
+    ends = np.stack([order[row], order[first_column + column]], axis=1)
+    return np.where(which[:, None] == 0, ends, ends[:, ::-1]), weights[row, which, column]
 
 
-def placed(instance: Instance, cuts: Cuts, values: Array) -> Array:
-    """Values of listed cuts, 0 for empty slots, where they stand on the grid, [K]."""
-    num_examples = instance.weights.shape[0]
-    few = pair_cuts.num_few_places(num_examples)
+def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: Array) -> Layout:
+    """The layout for the classes as they are, where labels and mask are known while tracing; else one for all classes that there can be."""
+    solver = _solver(config)
+    orders = "either" if config.cuts == "either" else "ordered"
+    if orders == "ordered" and _is_known(outputs) and _is_known(mask):
+        abstains = (np.asarray(outputs) == 0) & np.asarray(mask)[:, None]
+        orders = "ordered" if abstains.any() else "single"
+    if not (_is_known(labels) and _is_known(mask)):
+        return any_layout(config, labels.shape[0], orders)
+    signs, is_real = np.asarray(labels), np.asarray(mask)
+    sizes = sorted(int(np.sum(is_real & (signs * sign > 0))) for sign in (-1, 1))
+    return pair_blocks.make_layout(sizes[0], sizes[0], sizes[1], orders, solver.block_bytes)
+
+
+def any_layout(config: RelaxationConfig, num_examples: int, orders: str = "traced") -> Layout:
+    """The layout for classes that are not known while tracing: the minority is at most a half."""
+    return pair_blocks.make_layout(pair_cuts.num_few_places(num_examples), 0, num_examples, orders, _solver(config).block_bytes)
+
+
+def _solver(config: RelaxationConfig) -> AllPairsConfig:
+    assert isinstance(config.solver, AllPairsConfig)
+    return config.solver
+
+
+def _is_known(array: Array) -> bool:
+    return not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
+
+
+def placed(instance: Instance, layout: Layout, cuts: Cuts, values: Array) -> Array:
+    """The values of listed cuts, 0 for empty slots, as a vector of pairs [P, O, Q]."""
     row, column = jnp.minimum(*cuts), jnp.maximum(*cuts)
-    order = jnp.where((cuts.first > cuts.second) & ~instance.either, 1, 0)
-    grid = jnp.zeros((2, few, num_examples), values.dtype).at[order, row, column].add(values, mode="drop")
-    return jnp.ravel(grid)
+    is_backward = (cuts.first > cuts.second) & ~instance.either if layout.shape[1] > 1 else jnp.zeros(row.shape, bool)
+    missing = row >= instance.weights.shape[0]
+    row = jnp.where(missing, layout.num_rows, row)
+    order = is_backward.astype(jnp.int32)
+    return jnp.zeros(layout.shape, values.dtype).at[row, order, column - layout.first_column].add(values, mode="drop")
 
 
-@dataclasses.dataclass(frozen=True)
-class EveryPair:
-    """All cuts from the first round on: none comes, none goes."""
+def listed(instance: Instance, layout: Layout) -> Cuts:
+    """The examples of each number of a vector of pairs, in the order of the instance, m where there is no cut."""
 
-    def hold(self, instance: Instance, cuts: Cuts) -> Grid:
-        """The grid of all pairs."""
-        few = pair_cuts.num_few_places(instance.weights.shape[0])
-        places = jnp.arange(instance.weights.shape[0])
-        is_few, is_many = places < instance.num_few, (places >= instance.num_few) & (places < instance.num_real)
-        is_near = pair_cuts.are_near(instance, instance.bits[:few], instance.bits)
-        others = jnp.where(instance.either, instance.misses - instance.hits, instance.misses)
-        return Grid(
-            PairCuts(instance.hits[:few], instance.misses, None, None),
-            PairCuts(others[:few], instance.hits, None, None),
-            is_few[:few, None] & is_many[None, :] & is_near,
-            instance.either,
-        )
+    def body(block: pair_blocks.Block, *_: object) -> tuple[tuple[()], Array]:
+        return (), block.is_cut
 
-    def begin(self, instance: Instance, known: Cuts, values: Array) -> tuple[Cuts, Array]:
-        """No list, and the values of known cuts on the grid."""
-        return pair_cuts.empty(0, instance.weights.shape[0]), placed(instance, known, values)
+    _, is_cut = pair_blocks.sweep(pair_blocks.make_pairs(instance, layout), layout, body)
+    is_cut = jnp.reshape(is_cut, layout.shape)
+    row, order, column = (lax.broadcasted_iota(jnp.int32, layout.shape, axis) for axis in range(3))
+    ends = jnp.where(order == 0, row, column + layout.first_column), jnp.where(order == 0, column + layout.first_column, row)
+    return Cuts(*(jnp.ravel(jnp.where(is_cut, end, instance.weights.shape[0])) for end in ends))
 
-    def listed(self, instance: Instance, cuts: Cuts) -> Cuts:
-        """The examples of each place, m where there is no cut."""
-        held = self.hold(instance, cuts)
-        row, column = (lax.broadcasted_iota(jnp.int32, held.is_pair.shape, axis) for axis in (0, 1))
-        ends = _strung(row, column), _strung(column, row)
-        return Cuts(*(jnp.where(held.is_used, end, instance.weights.shape[0]) for end in ends))
 
-    def refresh(
-        self, instance: Instance, cuts: Cuts, importance: Array, wanted: Wanted, selected: Array, slacks: Array, threshold: Array
-    ) -> Refreshed:
-        """As it was."""
-        none = jnp.zeros((), jnp.int32)
-        return Refreshed(cuts, jnp.arange(importance.shape[0], dtype=jnp.int32), none, none)
+class Solved(NamedTuple):
+    """Both sides in true units; vectors of pairs in their layout."""
+
+    primal: Primal
+    upper: Array  # []
+    dual: Dual
+    convexity: Array  # []
+    lower: Array  # []
+    last: WarmStart  # where the method stands; its pairs are not listed
+    num_cuts: Array  # [] int32
+    num_iterations: Array  # [] int32
+    num_restarts: Array  # [] int32
+    is_stalled: Array  # [] bool
+    gap: Array  # []
+
+
+def solve(instance: Instance, config: RelaxationConfig, layout: Layout, tolerance: Array, warm: WarmStart, may_run: Array) -> Solved:
+    """The relaxation to a relative gap.
+
+    Args:
+      instance: the relaxation.
+      config: static.
+      layout: static.
+      tolerance: [].
+      warm: where to begin, examples in the order of the instance, the pair weights as a vector of pairs [P, O, Q].
+      may_run: [] bool, False for a look at the start alone.
+    """
+    solver = _solver(config).first_order
+    program, state = halpern.init(instance, layout, warm.primal, *warm.dual, warm.primal_weight)
+    aim = tolerance * (1 - 4 * jnp.finfo(tolerance.dtype).eps)
+
+    def unfinished(state: halpern.State) -> Array:
+        runs = may_run & (state.gap > aim) & ~halpern.is_stalled(state)
+        return ~state.has_begun | runs
+
+    def step(state: halpern.State) -> halpern.State:
+        return halpern.step(program, state, layout, solver.at_once, config.max_pair_entries)
+
+    last, _ = loops.bounded_loop(step, unfinished, state, max_checks=1 + solver.max_iterations // solver.at_once)
+    best, scaling = last.best, program.scaling
+    lower, convexity = halpern.prove(instance, program.pairs, layout, best.weights, best.pairs)
+    gap = halpern.gap(instance, best._replace(lower=lower))
+    here = WarmStart(
+        halpern.unscaled(last.point.primal, scaling),
+        Dual(last.point.margins * scaling.margins, last.pairs),
+        jnp.zeros((0, 2), jnp.int32),
+        convexity,
+        last.primal_weight,
+    )
+    return Solved(
+        best.primal,
+        best.upper,
+        Dual(best.weights, best.pairs),
+        convexity,
+        lower,
+        here,
+        halpern.num_cuts(program.pairs, layout),
+        last.num_iterations,
+        last.num_restarts,
+        halpern.is_stalled(last),
+        gap,
+    )

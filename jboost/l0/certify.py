@@ -52,19 +52,20 @@ def lower_bound(
 def allowed(instance: Instance, held: Held, dual: Dual) -> Dual:
     """A dual near this one that satisfies (19b) in exact arithmetic, and s_u <= c_u on the pool up to rounding."""
     eps = float(jnp.finfo(instance.costs.dtype).eps)
-    weights = _cleaned(dual.example_weights)
-    pair_weights = jnp.where(held.is_used, _cleaned(dual.pair_weights), 0.0)
+    weights = cleaned(dual.example_weights)
+    pair_weights = jnp.where(held.is_used, cleaned(dual.pair_weights), 0.0)
     sums = held.serving(pair_weights)
     is_over = sums > instance.costs * (1 - 64 * eps)
     share = jnp.where(is_over, numerics.safe_divide(instance.costs, sums) * (1 - 64 * eps), 1.0)
     shares = 1 - held.largest(1 - share)
-    pair_weights = _cleaned(jnp.where(shares > 0, pair_weights * shares, 0.0))
+    pair_weights = cleaned(jnp.where(shares > 0, pair_weights * shares, 0.0))
     heavy = _load(instance, held, Dual(weights, pair_weights))
     keep = jnp.where(heavy > instance.weights, numerics.safe_divide(instance.weights, heavy) * (1 - 8 * eps), 1.0)
-    return Dual(_cleaned(weights * keep), _cleaned(pair_weights * held.lesser_end(keep)))
+    return Dual(cleaned(weights * keep), cleaned(pair_weights * held.lesser_end(keep)))
 
 
-def _cleaned(values: Array) -> Array:
+def cleaned(values: Array) -> Array:
+    """Positive numbers that are far from the subnormal ones, 0 for all others."""
     return jnp.where((values > 1e-30) & (values < jnp.inf), values, 0.0)
 
 
@@ -82,8 +83,12 @@ def _load(instance: Instance, held: Held, dual: Dual) -> Array:
 
 def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Array]:
     """What an allowed dual proves about the pool, [], and alpha, []; -inf and 0 without a column."""
-    served = held.most_serving(dual.pair_weights)
-    _, edges = brackets.bracket_dot(instance.margins.T, dual.example_weights[None, :])
+    return prove_from_sums(instance, dual.example_weights, held.most_serving(dual.pair_weights), dual.pair_weights)
+
+
+def prove_from_sums(instance: Instance, example_weights: Array, served: Array, sums: Array) -> tuple[Array, Array]:
+    """`prove_lower` from sums of pair weights: over the cuts of each hypothesis [U], rounded up, and of parts [k], rounded down."""
+    _, edges = brackets.bracket_dot(instance.margins.T, example_weights[None, :])
     is_column, costs = instance.is_column, instance.costs
     excess = jnp.max(
         jnp.where(is_column, brackets.bracket_dot(jnp.stack([served, -costs], axis=1), jnp.ones((1, 2), costs.dtype))[1], 0.0), initial=0.0
@@ -92,7 +97,7 @@ def prove_lower(instance: Instance, held: Held, dual: Dual) -> tuple[Array, Arra
     reduced, _ = brackets.bracket_dot(parts, jnp.ones((1, 4), costs.dtype))
     least = jnp.min(jnp.where(is_column, reduced, jnp.inf), initial=jnp.inf)
     most = jnp.sum(is_column, dtype=costs.dtype)  # mu <= 1 may be assumed
-    proven = lower_bound(*dual, margin=instance.margin, excess=excess, least=least, selected_bound=most)
+    proven = lower_bound(example_weights, sums, margin=instance.margin, excess=excess, least=least, selected_bound=most)
     return proven, jnp.where(jnp.isfinite(least), least - excess, 0.0)
 
 
@@ -100,8 +105,8 @@ def on_grid(instance: Instance, primal: Primal) -> tuple[Primal, Array]:
     """The point on its grid, lambda on the simplex and mu >= lambda; and the least slacks [m] that its margins allow, on the grid too."""
     dtype = instance.costs.dtype
     unit = jnp.asarray(2.0 ** -jnp.finfo(dtype).nmant, dtype)
-    coefficients = grids.nearest(jnp.where(instance.is_column, _cleaned(primal.coefficients), 0.0), instance.is_column, unit)
-    selected = jnp.where(instance.is_column, jnp.minimum(_cleaned(primal.selected), 1.0), 0.0)
+    coefficients = grids.nearest(jnp.where(instance.is_column, cleaned(primal.coefficients), 0.0), instance.is_column, unit)
+    selected = jnp.where(instance.is_column, jnp.minimum(cleaned(primal.selected), 1.0), 0.0)
     selected = jnp.maximum(jnp.round(selected / unit) * unit, coefficients)
     reached = jnp.matmul(instance.margins, coefficients, precision=lax.Precision.HIGHEST)
 

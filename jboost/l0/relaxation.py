@@ -7,6 +7,7 @@ Rounds of a solve over a working set of cuts and a search among all pairs; each 
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +21,7 @@ from jboost.l0 import all_pairs, certify, first_order, interior
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.cuts import Wanted
 from jboost.l0.interior import Solved
+from jboost.l0.pair_blocks import Layout
 from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
 from jboost.lp.interior_point import InteriorPointConfig
 
@@ -63,15 +65,15 @@ def solve_relaxation(
       tolerance: [] the gap between the bounds to be reached, relative to the upper one (to the largest weight, where that is more); None for 1e-6 in
         float64 and 3e-4 in float32, which as a rule can prove 1e-4 (from 1,024 examples on, where it ends in 64 bits, 3e-5).
       features: [m, N] of 0 and 1, NaN where not known: what the distance of two examples is counted in, for `config.distance_factor`.
-      config: static.
+      config: static; None for cuts added by rounds and the interior point method, at every size: `AllPairsConfig` was slower where measured.
       initial: a solution with as many examples, as many columns or fewer, and any capacity up to this one: the columns it knows come first. Of
         the same columns the bounds are no worse than its own, but for rounding: so a float64 call can go on from a float32 solution.
 
     Returns:
       An `L0Relaxation`. lower_bound <= optimum over this pool <= upper_bound: `certify.lower_bound` proves the one from example_weights and
       pair_weights, and coefficients, selected and slacks attain the other, in exact arithmetic. Statuses: OPTIMAL; ROUND_LIMIT; CAPACITY_LIMIT,
-      where more cuts were needed than there is room for; NUMERICAL_ERROR, where rounding forbids more; PRIMAL_INFEASIBLE without a column;
-      INVALID_INPUT, with bounds -inf and inf. Wherever a solve stops, its bounds hold.
+      where more cuts were needed than there is room for; ITERATION_LIMIT (`AllPairsConfig`); NUMERICAL_ERROR, where rounding forbids more;
+      PRIMAL_INFEASIBLE without a column; INVALID_INPUT, with bounds -inf and inf. Wherever a solve stops, its bounds hold.
 
     Raises:
       ValueError: at trace time, naming the argument, where shapes do not fit; and, where values are known, for what is not allowed.
@@ -90,6 +92,10 @@ def solve_relaxation(
     config = check.config("config", config, RelaxationConfig)
     shape = data[0].shape
     bits = judge_features(features, data[4], config)
+    if _has_grid(config, shape) and 0 not in shape:
+        config = all_pairs.with_listing(config, shape[0])
+        layout = all_pairs.known_layout(config, data[0], data[1], data[4])
+        return _solve((*data, bits), margin, tolerance, _warm(initial, shape, config, layout), config=config, layout=layout)
     if 0 in shape:
         return _without(_solve((*with_one_masked(data), jnp.pad(bits, ((0, 1), (0, 0)))), margin, tolerance, None, config=config), shape)
     return _solve((*data, bits), margin, tolerance, _warm(initial, shape, config), config=config)
@@ -166,7 +172,22 @@ def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     return min(everything, max(num_examples + 2 * num_columns, _FEW_CUTS, cheap))
 
 
-def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> WarmStart | None:
+def _keeps_grid(config: RelaxationConfig) -> bool:
+    """Whether pairs are not listed."""
+    return isinstance(config.solver, AllPairsConfig) and config.solver.lists_pairs is False
+
+
+def _judge_grid(weights: Array, layout: Layout | None) -> None:
+    """Raises ValueError where a vector of pairs is of another layout."""
+    expected = None if layout is None else list(layout.shape)
+    if list(weights.shape) != expected:
+        raise ValueError(
+            f"initial has pair weights of shape {list(weights.shape)} whose pairs are not listed: expected {expected or 'a list of pairs'}; "
+            "solve for it with AllPairsConfig(lists_pairs=True), and it begins any other program of the same examples"
+        )
+
+
+def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout: Layout | None = None) -> WarmStart | None:
     """`initial` with room for all columns and cuts. ValueError where it does not fit."""
     if initial is None:
         return None
@@ -174,6 +195,11 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> War
     if not isinstance(warm, WarmStart):
         raise ValueError(f"initial is a {type(initial).__name__}: expected an L0Relaxation or its `warm`")
     capacity, dtype = capacity_of(config, shape), jnp.result_type(float)
+    weights, is_vector = warm.dual.pair_weights, warm.dual.pair_weights.ndim == 3
+    if is_vector:
+        _judge_grid(weights, layout)
+    elif _keeps_grid(config):
+        capacity = weights.shape[0]
 
     def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
         missing = size - values.shape[0]
@@ -187,8 +213,8 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig) -> War
     coefficients, selected = (extended("columns", part, shape[1]).astype(dtype) for part in warm.primal[:2])
     return WarmStart(
         Primal(coefficients, selected, warm.primal.slacks.astype(dtype)),
-        Dual(warm.dual.example_weights.astype(dtype), extended("cuts", warm.dual.pair_weights, capacity).astype(dtype)),
-        extended("cuts", warm.pairs, capacity, -1),
+        Dual(warm.dual.example_weights.astype(dtype), (weights if is_vector else extended("cuts", weights, capacity)).astype(dtype)),
+        warm.pairs if is_vector else extended("cuts", warm.pairs, capacity, -1),
         warm.convexity.astype(dtype),
         warm.primal_weight.astype(dtype),
     )
@@ -241,10 +267,12 @@ class _State(NamedTuple):
     num_rounds: Array  # [] int32
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
-def _solve(data: tuple[Array, ...], margin: Array, tolerance: Array, warm: WarmStart | None, *, config: RelaxationConfig) -> L0Relaxation:
+@functools.partial(jax.jit, static_argnames=("config", "layout"))
+def _solve(
+    data: tuple[Array, ...], margin: Array, tolerance: Array, warm: WarmStart | None, *, config: RelaxationConfig, layout: Layout | None = None
+) -> L0Relaxation:
     either = jnp.asarray(config.cuts == "either")
-    return batching.in_chunks(functools.partial(solve_instance, config))(data, margin, tolerance, either, warm)
+    return batching.in_chunks(functools.partial(solve_instance, config, layout=layout))(data, margin, tolerance, either, warm)
 
 
 def solve_instance(
@@ -255,6 +283,7 @@ def solve_instance(
     either: Array,
     warm: WarmStart | None,
     most_rounds: Array | None = None,
+    layout: Layout | None = None,
 ) -> L0Relaxation:
     """`solve_relaxation` of arrays (outputs, labels, costs, weights, mask, column_mask, features), where which cuts are meant may be traced.
 
@@ -266,12 +295,16 @@ def solve_instance(
       either: [] bool, in place of `config.cuts`.
       warm: None, or of this capacity.
       most_rounds: [] int32, where fewer are wanted than `config.max_rounds`.
+      layout: static, of `AllPairsConfig`; None for one that fits all classes there can be.
     """
     most_rounds = jnp.asarray(config.max_rounds, jnp.int32) if most_rounds is None else most_rounds
     outputs, labels, costs, weights, mask, column_mask, features = data
     instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, either)
     instance = with_distances(instance, features, config.distance_factor)
     is_valid &= jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
+    if _has_grid(config, instance.margins.shape):
+        layout = all_pairs.any_layout(config, instance.weights.shape[0]) if layout is None else layout
+        return _solve_all_pairs(instance, config, layout, is_valid, tolerance, warm, most_rounds)
     pairs, method = _ways(config, instance.margins.shape)
     state = _begin(instance, warm, pairs, method, config)
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
@@ -296,7 +329,72 @@ def _ways(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """Which cuts are held, and the method between two searches."""
     solver = config.solver.first_order if isinstance(config.solver, AllPairsConfig) else config.solver
     method = interior.Method(solver) if isinstance(solver, InteriorPointConfig) else first_order.Method(solver)
-    return all_pairs.EveryPair() if _has_grid(config, shape) else pair_cuts.WorkingSet(capacity_of(config, shape)), method
+    return pair_cuts.WorkingSet(capacity_of(config, shape)), method
+
+
+def _solve_all_pairs(
+    instance: Instance, config: RelaxationConfig, layout: Layout, is_valid: Array, tolerance: Array, warm: WarmStart | None, most_rounds: Array
+) -> L0Relaxation:
+    """The first-order method over all pairs."""
+    has_column = jnp.any(instance.is_column)
+    is_possible = is_valid & has_column
+    start = _all_pairs_start(instance, layout, warm)
+    solved = all_pairs.solve(instance, config, layout, tolerance, start, is_possible & (most_rounds > 0))
+    missed = jnp.where(solved.is_stalled, int(Status.NUMERICAL_ERROR), int(Status.ITERATION_LIMIT))
+    status = jnp.where(solved.gap <= tolerance, int(Status.OPTIMAL), missed)
+    status = jnp.where(has_column, status, int(Status.PRIMAL_INFEASIBLE))
+    pairs, dual, last = _listed_sides(instance, config, layout, solved)
+    primal = last.primal
+    warm = last._replace(
+        primal=primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=_unordered(instance, primal.slacks)),
+        dual=last.dual._replace(example_weights=_unordered(instance, last.dual.example_weights)),
+        pairs=pairs,
+    )
+    return L0Relaxation(
+        coefficients=solved.primal.coefficients,
+        selected=solved.primal.selected,
+        slacks=_unordered(instance, solved.primal.slacks),
+        lower_bound=jnp.where(is_possible, solved.lower, jnp.where(is_valid, jnp.inf, -jnp.inf)),
+        upper_bound=jnp.where(is_possible, solved.upper, jnp.inf),
+        example_weights=_unordered(instance, dual.example_weights),
+        pairs=pairs,
+        pair_weights=dual.pair_weights,
+        convexity=solved.convexity,
+        num_cuts=solved.num_cuts,
+        num_iterations=solved.num_iterations,
+        num_rounds=solved.num_restarts,
+        warm=warm,
+        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _all_pairs_start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmStart:
+    """A warm start with its pair weights as a vector of pairs, or the even vote."""
+    dtype = instance.costs.dtype
+    zero, none = jnp.zeros((), dtype), jnp.zeros((0, 2), jnp.int32)
+    if warm is None:
+        count = jnp.sum(instance.is_column, dtype=dtype)
+        even = jnp.where(instance.is_column, 1 / jnp.maximum(count, 1), 0.0)
+        nothing = jnp.zeros_like(instance.weights)
+        return WarmStart(Primal(even, even, nothing), Dual(nothing, jnp.zeros(layout.shape, dtype)), none, zero, zero)
+    known = _ordered(instance, warm)
+    if warm.dual.pair_weights.ndim == 3:
+        return known
+    cuts = _known_cuts(instance, warm)
+    values = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
+    return known._replace(dual=known.dual._replace(pair_weights=all_pairs.placed(instance, layout, cuts, values)), pairs=none)
+
+
+def _listed_sides(instance: Instance, config: RelaxationConfig, layout: Layout, solved: all_pairs.Solved) -> tuple[Array, Dual, WarmStart]:
+    """The pairs [K, 2] in the numbers of the caller, the dual that proves, and where the method stands, with pair weights [K]."""
+    duals, pairs = [solved.dual, solved.last.dual], jnp.zeros((0, 2), jnp.int32)
+    if not _keeps_grid(config):
+        size = capacity_of(config, instance.margins.shape)
+        widths = (0, max(size - math.prod(layout.shape), 0))
+        listed = _numbers(instance, all_pairs.listed(instance, layout))
+        pairs = jnp.pad(listed, (widths, (0, 0)), constant_values=-1)[:size]
+        duals = [side._replace(pair_weights=jnp.pad(jnp.ravel(side.pair_weights), widths)[:size]) for side in duals]
+    return pairs, duals[0], solved.last._replace(dual=duals[1])
 
 
 def make_instance(

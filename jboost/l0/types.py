@@ -13,15 +13,32 @@ from jboost.lp.interior_point import InteriorPointConfig
 
 @dataclasses.dataclass(frozen=True)
 class AllPairsConfig:
-    """The first-order method over all cuts at once, none stored: two products of matrices an iteration in the place of searches and working sets.
+    """The first-order method over all cuts at once, none stored: two products of matrices an iteration in place of searches and working sets.
 
-    Memory is that of some twenty times as many numbers as there are pairs. Iterations are many more than over a working set: it is for devices,
-    where one costs next to nothing.
+    Memory is 3 vectors of the length of the cuts (the iterate, its anchor, and the best proven dual), one block of `block_bytes`, and a few copies of
+    the outputs. The length is M+ M- where no hypothesis abstains or cuts are "either", else twice that. Under `jit` of labels and outputs the
+    classes are not known while tracing, and the length is that of (m // 2) m pairs, twice as many for balanced classes, in both orders unless
+    cuts are "either". 20,000 x 500 of balanced classes without abstention: 3 x 1e8 x 4 B = 1.2 GB in float32, 2.4 GB in float64, with 256 MB for
+    the block, and 20,000 x 500 x 4 B = 40 MB for each copy of the outputs. A warm start is a further vector.
+
+    It is not the better choice at any size that was measured, and `config=None` never chooses it: at 300 x 60 stumps and a gap of 1e-3, in float32 on
+    two CPU cores shared with others, the solver with cuts takes 0.8 s and this one 4.6 s (16,080 iterations). Its memory grows with the pairs, that
+    of the solver with cuts by its capacity. Larger sizes, accelerators and meshes were not measured. On a mesh, with sharded examples, each device
+    holds an equal part of the vectors and goes through its own blocks.
     """
 
     first_order: FirstOrderConfig = dataclasses.field(default_factory=FirstOrderConfig)
+    """`max_iterations` and `iterations_per_check` count here; the rest is ignored."""
+    block_bytes: int = 1 << 28
+    """What the arrays of one block of pairs may take, all together, 256 MB."""
+    lists_pairs: bool | None = None
+    """Whether `L0Relaxation.pairs` lists the examples of `pair_weights`, four 32-bit numbers a cut with those of `warm`; None for up to 2^22 places,
+    as 1,448 examples have. Where they are not listed, `jboost.l0.list_pairs` does so on the host."""
 
     def __post_init__(self) -> None:
+        check.count("config.solver.block_bytes", self.block_bytes, low=1)
+        if self.lists_pairs is not None and not isinstance(self.lists_pairs, bool):
+            raise ValueError(f"config.solver.lists_pairs is {self.lists_pairs!r}: expected True, False, or None for a choice by size")
         if not isinstance(self.first_order, FirstOrderConfig):
             raise ValueError(f"config.solver.first_order is a {type(self.first_order).__name__}: expected a jboost.lp.FirstOrderConfig")
 
@@ -96,7 +113,7 @@ class Cuts(NamedTuple):
 
 
 class Held(Protocol):
-    """Cuts that have duals: those of a working set (`cuts.Listed`), or all of them (`all_pairs.Grid`)."""
+    """Cuts that have duals: those of a working set (`cuts.Listed`). All of them at once are in `pair_blocks`."""
 
     @property
     def is_used(self) -> Array:
@@ -158,8 +175,8 @@ class L0Relaxation(NamedTuple):
     lower_bound: Array  # [] proven by example_weights and pair_weights
     upper_bound: Array  # [] attained by coefficients, selected and slacks
     example_weights: Array  # [m] w >= 0, duals of the margins
-    pairs: Array  # [capacity, 2] int32 the pairs (i, i') of pair_weights, -1 for an empty slot
-    pair_weights: Array  # [capacity] v >= 0
+    pairs: Array  # [capacity, 2] int32 the pairs (i, i') of pair_weights, -1 for an empty slot; [0, 2] where they are not listed
+    pair_weights: Array  # [capacity] v >= 0; [P, O, Q] where pairs are not listed (`jboost.l0.list_pairs`)
     convexity: Array  # [] alpha, dual of sum lambda = 1
     num_cuts: Array  # [] int32 cuts in the working set at the end
     num_iterations: Array  # [] int32 of the solver, in all rounds
