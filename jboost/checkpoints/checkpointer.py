@@ -97,7 +97,7 @@ class Checkpointer:
         self._judge_usable()
         self._guard(self._store.check)
         self._unsaved = state
-        if _agreed(time.monotonic() >= self._due) and not self._store.is_writing:
+        if _agreed(time.monotonic() >= self._due and not self._store.is_writing):
             self._begin(state)
         return True
 
