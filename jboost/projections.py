@@ -113,28 +113,23 @@ def _arguments(name: str, values: Any, cap: Any, mask: Any) -> tuple[Array, Arra
     is_vector = bool(getattr(cap, "ndim", isinstance(cap, list | tuple)))
     cap_array = check.numeric("cap", cap, shape=(size,) if is_vector else (), kinds="fiu").astype(array.dtype)
     mask_array = jnp.ones(size, bool) if mask is None else check.numeric("mask", mask, shape=(size,), kinds="b")
-    if _is_known(mask):
+    if check.are_known(mask):
         _judge(values, cap, np.ones(size, bool) if mask is None else np.asarray(mask), float(jnp.finfo(array.dtype).eps))
     return array, cap_array, mask_array
-
-
-def _is_known(value: Any) -> bool:
-    leaves = jax.tree.leaves(value)
-    return not any(isinstance(leaf, jax.core.Tracer) or (isinstance(leaf, jax.Array) and not leaf.is_fully_addressable) for leaf in leaves)
 
 
 def _judge(values: Any, cap: Any, kept: np.ndarray, eps: float) -> None:
     """Raises ValueError for what is wrong with those values that are known."""
     if not kept.any():
         raise ValueError("mask is empty: keep one entry at least")
-    if not _is_known(cap):
+    if not check.are_known(cap):
         return
     caps = np.asarray(cap, np.float64)
     bad = ~(caps >= 0) & kept if caps.ndim else np.reshape(~(caps > 0), 1)
     if bad.any():
         place, value = (f"cap[{np.argmax(bad)}]", caps[np.argmax(bad)]) if caps.ndim else ("cap", caps)
         raise ValueError(f"{place} is {value}: caps are positive; use inf for no cap" + (", and 0 for an entry that stays 0" if caps.ndim else ""))
-    if _is_known(values):
+    if check.are_known(values):
         kept = kept & (np.asarray(values) != -np.inf)
     count = int(np.count_nonzero(kept))
     total = float(np.sum(np.minimum(caps, 1), where=kept)) if caps.ndim else count * min(float(caps), 1.0)

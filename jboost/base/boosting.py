@@ -332,7 +332,7 @@ def check_arguments(learner: Learner, dataset: Dataset, max_rounds: int) -> Data
         "learner", learner, remedy="register its dataclass by jboost.learners.register, functions and sizes in fields with metadata={'static': True}"
     )
     judge = getattr(learner, "judge", None)
-    if judge is not None and not check.are_traced(dataset):
+    if judge is not None and check.are_known(dataset):  # else the outputs are NaN, and the status INVALID_INPUT on every process
         judge(dataset)
     return dataset
 

@@ -29,6 +29,13 @@ def are_traced(*values: Any) -> bool:
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
+def are_known(*values: Any) -> bool:
+    """Whether the values of all arrays in these pytrees can be read here: none is traced or held in part by other processes."""
+    leaves = jax.tree.leaves(values)
+    are_here = all(leaf.is_fully_addressable or leaf.is_fully_replicated for leaf in leaves if isinstance(leaf, jax.Array) and not are_traced(leaf))
+    return are_here and not are_traced(leaves)
+
+
 def on_host(function: str, *, instead: str, **arguments: Any) -> None:
     """Raises ValueError where an argument of a function of the host is traced: it names the argument, and says what to call instead."""
     for name, value in arguments.items():

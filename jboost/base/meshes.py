@@ -19,6 +19,8 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec
 
 from jboost.base.types import Array, PyTree
@@ -68,10 +70,19 @@ def takes_sharded(function: Callable[_Arguments, _Result]) -> Callable[_Argument
     Raises:
       ValueError: naming the arguments, where two are on different meshes.
     """
+    return _wrapped(function, _outside)
+
+
+def takes_gathered(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """`takes_sharded` for a function that reads all values on the host: every process of a cluster then gets all, and does the same work."""
+    return _wrapped(function, _gathered)
+
+
+def _wrapped(function: Callable[_Arguments, _Result], outside: Callable[..., Any]) -> Callable[_Arguments, _Result]:
     names = tuple(inspect.signature(function).parameters)
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return dispatch(function, names, args, kwargs)
+        return dispatch(function, outside, names, args, kwargs)
 
     dispatch = _dispatch  # `call` reads no globals, so it may have those of `function`: doctest looks there whose function it is
     found_in = inspect.unwrap(function).__globals__  # type: ignore[attr-defined]
@@ -80,14 +91,16 @@ def takes_sharded(function: Callable[_Arguments, _Result]) -> Callable[_Argument
     return wrapped
 
 
-def _dispatch(function: Callable[..., Any], names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def _dispatch(
+    function: Callable[..., Any], outside: Callable[..., Any], names: tuple[str, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
     arrays = [leaf for leaf in jax.tree.leaves((args, kwargs)) if isinstance(leaf, jax.Array)]
     if not any(_is_spread(leaf) for leaf in arrays) or _is_manual():
         return function(*args, **kwargs)
     named = {**dict(zip(names, args, strict=False)), **kwargs}
     if any(isinstance(leaf, jax.core.Tracer) for leaf in arrays):
         return _inside(function, named, args, kwargs)
-    return _outside(function, named, args, kwargs)
+    return outside(function, named, args, kwargs)
 
 
 def _is_manual() -> bool:
@@ -200,6 +213,26 @@ def _outside(function: Callable[..., Any], named: dict[str, Any], args: Any, kwa
     with jax.set_mesh(automatic):
         result = function(*args, **kwargs)
     return jax.tree.map(lambda leaf: _moved(leaf, mesh), result)
+
+
+def _gathered(function: Callable[..., Any], named: dict[str, Any], args: Any, kwargs: Any) -> Any:
+    """The call with all rows in every process, where some are in others."""
+    leaves = jax.tree.leaves((args, kwargs))
+    if all(leaf.is_fully_addressable for leaf in leaves if isinstance(leaf, jax.Array)):
+        return _outside(function, named, args, kwargs)
+    args, kwargs = jax.tree.map(host_copy, (args, kwargs))
+    return function(*args, **kwargs)
+
+
+def host_copy(leaf: Any) -> Any:
+    """All entries of an array of JAX as one of NumPy, in every process, all of which must call this; anything else as it is."""
+    if not isinstance(leaf, jax.Array) or (jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and leaf.is_fully_addressable):
+        return leaf
+    if leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return np.asarray(leaf)
+    from jax.experimental import multihost_utils
+
+    return multihost_utils.process_allgather(leaf, tiled=True)
 
 
 def _moved(leaf: Any, mesh: Mesh) -> Any:

@@ -15,7 +15,7 @@ from jboost.combine.votes import Arithmetic, Examples
 _MOST_PENALTY = 1e30  # beyond it coefficients are 0 to any float
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> LinearVote:
     """The classifier that alone, or against its word, loses the least at its best threshold; ties by margin.
 
@@ -29,7 +29,7 @@ def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | No
     return _best_single(*strategies.arrays(scores, labels, weights, mask))
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def stacking(
     scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None, penalty: ArrayLike = 1.0
 ) -> LinearVote:
@@ -47,7 +47,7 @@ def stacking(
     return _stacking(*strategies.arrays(scores, labels, weights, mask), check.number("penalty", penalty, low=0, high=_MOST_PENALTY))
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def random_pairing(
     scores: ArrayLike, labels: ArrayLike, *, key: Array, weights: ArrayLike | None = None, mask: ArrayLike | None = None
 ) -> LinearVote:

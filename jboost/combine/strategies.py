@@ -42,7 +42,7 @@ class Found(NamedTuple):
 Strategy = Callable[..., Found]  # (examples, arithmetic, arrays from outside the 64-bit scope)
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def fit(
     scores: ArrayLike,
     labels: ArrayLike,

@@ -28,7 +28,7 @@ class PenaltyChoice(NamedTuple):
     status: Array  # [] int32: OPTIMAL, or what the first fold of that penalty that is not ends in; of all of them, where there is no penalty
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def choose_penalty(
     points: ArrayLike,
     labels: ArrayLike,

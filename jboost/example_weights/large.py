@@ -50,7 +50,7 @@ class State(NamedTuple):
     status: int  # UNFINISHED while there is a round to come
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def fit_large(
     points: ArrayLike,
     labels: ArrayLike,

@@ -359,7 +359,7 @@ def constant_cost_of(learner: Any) -> Array:
     return cost.astype(float)
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own: `step(state, dataset)`, `finish(state, dataset)`. Takes what `fit` takes."""
     booster, dataset = begin_fit(dataset, learner, max_rounds=max_rounds, **options)
@@ -404,7 +404,7 @@ def _sparse_vote(memory: Memory, instance: integer.Instance, config: integer.Sea
     return integer.better(rounded, jax.tree.map(lambda leaf: leaf[jnp.argmin(found.loss)], found))
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 @devices.host_jit
 def finish(state: State, dataset: Dataset) -> Fit:
     """What a state has come to: the final vote over the columns at hand, as `search` asks for it."""
@@ -421,7 +421,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
     return fitted._replace(ensemble=ensemble, certificate=certificate, status=status)
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def fit(
     dataset: Dataset,
     learner: Any,

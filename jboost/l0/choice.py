@@ -50,7 +50,7 @@ class Choice(NamedTuple):
     status: Array  # [] int32, that of `fit`; TIME_LIMIT where `on_step` ended the paths
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def choose(
     dataset: Dataset,
     make_learner: MakeLearner,

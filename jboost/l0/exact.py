@@ -113,7 +113,7 @@ class Info(NamedTuple):
     upper_bound: Array  # [] a loss that is attained, here or, by the cutoff, elsewhere
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def solve_exact(
     outputs: ArrayLike,
     labels: ArrayLike,

@@ -43,7 +43,7 @@ class ExactFitState(NamedTuple):
     search: exact.State | None  # None while columns are being found
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def fit_exact(
     dataset: Dataset,
     learner: Any,

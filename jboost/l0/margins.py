@@ -21,7 +21,7 @@ from jboost.l0.booster import L0, VoteConfig, begin_fit, finish, reopen
 from jboost.l0.types import RelaxationConfig
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def path(
     dataset: Dataset,
     learner: Any,
@@ -115,7 +115,7 @@ class _State(NamedTuple):
     search: MarginSearch
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def search_margin(
     dataset: Dataset,
     learner: Any,

@@ -31,7 +31,7 @@ _FEW_CUTS, _CUTS_TO_AN_EXAMPLE = 1024, 8  # held in any case; and at most, where
 _FEW_ENTRIES = 1 << 17  # numbers in the rows of cuts that cost next to nothing
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def solve_relaxation(
     outputs: ArrayLike,
     labels: ArrayLike,

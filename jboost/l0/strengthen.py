@@ -74,7 +74,7 @@ class _State(NamedTuple):
     best: tuple[Array, Array, Array]  # w, v, t
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def strengthen(
     outputs: ArrayLike,
     labels: ArrayLike,

@@ -36,7 +36,7 @@ class Unnormalised(NamedTuple):
     status: Array  # [] int32, of the linear program
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def solve_unnormalised(
     outputs: ArrayLike,
     labels: ArrayLike,

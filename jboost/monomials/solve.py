@@ -64,7 +64,7 @@ class _Problem(NamedTuple):
     is_valid: Array  # [] bool
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def maximum_agreement(
     features: ArrayLike,
     labels: ArrayLike,
@@ -117,7 +117,7 @@ def maximum_agreement(
     return _solve_as_it_stands(problem, config, adds_free) if is_traced else _solve_compact(problem, config, adds_free)
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *, max_order: int | None, **options: Any) -> MonomialSolution:
     """What a beam search finds, without proof: `maximum_agreement` with no step of branch and bound, for a quick first column.
 
@@ -390,7 +390,7 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     return MonomialSolution(literals[0], signs[0], values[0], upper, Monomials(literals, signs, values), outcome.num_nodes, status)
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def covers(literals: ArrayLike, features: ArrayLike) -> Array:
     """Which examples [m, N] satisfy monomials [k, N] of +1, -1 and 0: [k, m] bool. Raises ValueError for shapes that do not agree."""
     table = check.numeric("features", features, shape=("m", "N"), kinds="fiub")

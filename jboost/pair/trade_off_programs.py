@@ -48,7 +48,7 @@ def _scores(normal: Array, anchor: Array, bias: Array, points: Array) -> Array:
     return jnp.sum(normal[None] * (points - anchor[None]), axis=-1) + bias
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def least_distance_separator(
     points: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None
 ) -> DistanceSeparator:
@@ -137,7 +137,7 @@ def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> Distanc
     return _judge(examples, solution.primal[:3], one, lambda slacks, _: jnp.sum(examples.share * slacks), solution.lower_bound, solution.status)
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def least_squared_distance_separator(
     points: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None, ridge: ArrayLike = 1e-3
 ) -> DistanceSeparator:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
+from jboost.base import meshes
 from jboost.base.types import Dataset, PyTree
 
 
@@ -110,16 +111,7 @@ def gather(tree: PyTree) -> PyTree:
     """
     _refuse_traced("gather", "tree", tree)
 
-    def fetch(leaf: Any) -> Any:
-        if not isinstance(leaf, jax.Array):
-            return leaf
-        if leaf.is_fully_addressable or leaf.is_fully_replicated:
-            return np.asarray(leaf)
-        from jax.experimental import multihost_utils
-
-        return multihost_utils.process_allgather(leaf, tiled=True)
-
-    return jax.tree.map(fetch, tree)
+    return jax.tree.map(meshes.host_copy, tree)
 
 
 class _Part(NamedTuple):

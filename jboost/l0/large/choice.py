@@ -52,7 +52,7 @@ class _Grid:
         return len(self.max_orders), len(self.max_rules), len(self.kappas), len(self.margins)
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def choose_large(
     dataset: Dataset,
     make_learner: Callable[[int, float], Monomials],

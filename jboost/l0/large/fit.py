@@ -51,7 +51,7 @@ class LargeCertificate(NamedTuple):
     point: RelaxedPoint
 
 
-@meshes.takes_sharded
+@meshes.takes_gathered
 def fit_large(
     dataset: Dataset,
     learner: Monomials,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import devices, loops
+from jboost.base import devices, loops, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array
@@ -26,6 +26,7 @@ from jboost.pair.visits import Incumbent
 _REAL = jnp.dtype("float64")
 
 
+@meshes.takes_gathered
 def solve(
     points: Array,
     labels: Array,

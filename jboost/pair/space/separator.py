@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, reduce
+from jboost.base import check, meshes, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair.encoding import Encoding, certify, pad_rows
@@ -36,6 +36,7 @@ def judge_options(config: object, on_step: object, initial: object) -> SweepConf
 
 
 @functools.partial(jax.jit, static_argnames=("all_optima", "flip_misclassified", "config"))
+@meshes.takes_gathered
 def optimal_plane(
     points: Array, labels: Array, weights: Array, mask: Array, *, all_optima: bool, flip_misclassified: bool, config: SweepConfig
 ) -> Separator:
@@ -85,6 +86,7 @@ def optimal_plane(
     return separator._replace(misclassified=separator.misclassified[:num_points])
 
 
+@meshes.takes_gathered
 def optimal_plane_by_cells(
     points: Array, labels: Array, weights: Array, mask: Array, *, all_optima: bool, flip_misclassified: bool, config: SweepConfig
 ) -> Separator:
