@@ -76,7 +76,7 @@ def test_the_named_tests_have_these_parameters():
 
 
 MEMBERS = 4
-SETS = [algorithms(24, seed=seed) for seed in range(MEMBERS)]
+SETS = [algorithms(32, seed=seed) for seed in range(MEMBERS)]
 TRACEABLE = [name for name, algorithm in SETS[0].items() if algorithm.traceable]
 CHEAP = ("projections.projection_capped_simplex", "lpboost.solve")
 COMPARED = ("status", "loss", "lower_bound", "upper_bound", "error", "lower", "value")
