@@ -147,8 +147,8 @@ a CPU exports a program for a TPU.
 |---|---:|---:|---:|---:|---|---|
 """
 _HOST = """
-The host drives the algorithms marked with \\*: the programs of one call on a CPU are counted together, those that prepare arrays too. They are not
-exported: a loop on the host is no program.
+For the algorithms marked with \\* the programs of one call on a CPU are counted together, those that prepare arrays too: the host drives
+them, or may watch them by `on_step`.
 """
 
 

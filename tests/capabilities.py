@@ -129,7 +129,8 @@ INSTEAD = {
 }
 NO_PROGRAM = "the host drives it: a loop on the host is not a program"
 ONE_PROGRAM = "one program: nothing to resume between"
-NO_STATE = "the host drives it, and it takes no `initial`"
+NO_STATE = "the host drives it or may watch it, and it takes no `initial`"
+WITHOUT_ON_STEP = ("l0.choose", "l0.search_margin", "l0.fit_exact", "example_weights.choose_penalty")  # one program where nothing watches
 NOT_IN_TWO_PROCESSES = "not tested in two processes"
 NOT_ON_A_MESH = "not tested on a mesh"
 NO_EXAMPLES = "it takes a linear program, which has no examples; `lpboost.solve` shards the rows of its own"
@@ -169,6 +170,7 @@ _ENTRIES = {entry.name for entry in contract.TABLE + contract.CERTIFIED}
 _ON_EXPLICIT = "test_sharding.py::test_{}public_functions_give_the_same_on_an_explicit_mesh[{}]"
 _ON_OTHERS = "test_sharding.py::test_all_public_functions_give_the_same_on_other_meshes_and_under_jit[{}-{}-{}]"
 _OTHER_MESHES = (("AxisType.Auto", False), ("AxisType.Auto", True), ("AxisType.Explicit", True))
+_EXPORTED = "test_every_algorithm_in_one_program_is_exported_for_cuda_and_tpu"
 _CHEAP = ("relaxed_margin.solve", "lpboost.solve")
 
 # Why examples of these are not sharded, or why that is not tested; empty where they are.
@@ -185,6 +187,8 @@ def contract_name(name: str) -> str | None:
 
 
 def _batches(name: str) -> Cell:
+    if name in WITHOUT_ON_STEP:
+        return Cell(reason=f"it may be traced, and is not tested under `vmap`: take {INSTEAD[name]}")
     if not is_traceable(name):
         return Cell(reason=f"the host drives it: under `vmap` take {INSTEAD[name]}")
     return Cell((f"test_capabilities.py::test_sharded_batch_gives_what_calls_of_their_own_give[{name}]",))
@@ -213,7 +217,8 @@ def cells_of(name: str) -> tuple[Cell, ...]:
     """The cells of a row."""
     batches = _batches(name)
     in_two = Cell((f"test_cluster.py::test_two_processes_agree_with_one[{function_of(name)}]",))
-    exported = Cell((f"test_export.py::test_every_algorithm_in_one_program_is_exported_for_cuda_and_tpu[{name}]",))
+    test = "test_what_the_host_may_watch_is_exported_where_it_does_not" if name in WITHOUT_ON_STEP else _EXPORTED
+    exported = Cell((f"test_export.py::{test}[{name}]",))
     return (
         batches,
         batches,
@@ -221,7 +226,7 @@ def cells_of(name: str) -> tuple[Cell, ...]:
         _examples(name, "Explicit"),
         in_two if name in TWO_PROCESSES else Cell(reason=NOT_IN_TWO_PROCESSES),
         _resumes(name),
-        exported if is_traceable(name) else Cell(reason=NO_PROGRAM),
+        exported if is_traceable(name) or name in WITHOUT_ON_STEP else Cell(reason=NO_PROGRAM),
     )
 
 
