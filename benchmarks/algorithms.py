@@ -99,7 +99,7 @@ def small_fits(*, seed: int = 0) -> dict[str, Algorithm]:
 
 def _pairs(inputs: _Inputs) -> dict[str, Algorithm]:
     two, three = inputs.points[:, :2], inputs.points[:30]
-    labels = inputs.labels
+    labels, narrow = inputs.labels, pair.SweepConfig(word_bits=32)  # what a TPU takes by itself
 
     def by(solve: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return lambda points, labels: solve(points, labels, **options)
@@ -112,6 +112,9 @@ def _pairs(inputs: _Inputs) -> dict[str, Algorithm]:
         "pair.leave_one_out, branch and bound": Algorithm(by(pair.leave_one_out, method="branch_and_bound"), (two, labels), False),
         "pair.pareto_front": Algorithm(by(pair.pareto_front, max_points=16, method="sweep"), (two, labels)),
         "pair.pareto_front, branch and bound": Algorithm(by(pair.pareto_front, max_points=16, method="branch_and_bound"), (two, labels), False),
+        "pair.optimal_separator, 32-bit words": Algorithm(by(pair.optimal_separator, method="sweep", config=narrow), (two, labels)),
+        "pair.leave_one_out, 32-bit words": Algorithm(by(pair.leave_one_out, method="sweep", config=narrow), (two, labels)),
+        "pair.pareto_front, 32-bit words": Algorithm(by(pair.pareto_front, max_points=16, method="sweep", config=narrow), (two, labels)),
         "pair.least_distance_separator": Algorithm(by(pair.least_distance_separator), (two, labels)),
         "pair.least_squared_distance_separator": Algorithm(by(pair.least_squared_distance_separator), (two, labels)),
     }
@@ -123,7 +126,15 @@ def _combinations(inputs: _Inputs) -> dict[str, Algorithm]:
     def fit(strategy: str) -> Algorithm:
         return Algorithm(lambda scores, labels: jboost.combine.fit(scores, labels, strategy=strategy), (scores, inputs.labels))
 
-    return {f"combine.fit, {strategy}": fit(strategy) for strategy in ("greedy", "hierarchical", "coordinate")}
+    def baseline(choose: Callable[..., Any]) -> Algorithm:
+        return Algorithm(lambda scores, labels: choose(scores, labels), (scores, inputs.labels))
+
+    fits = {f"combine.fit, {strategy}": fit(strategy) for strategy in ("greedy", "hierarchical", "coordinate")}
+    return fits | {
+        "combine.best_single": baseline(jboost.combine.best_single),
+        "combine.stacking": baseline(jboost.combine.stacking),
+        "combine.random_pairing": baseline(lambda *arrays: jboost.combine.random_pairing(*arrays, key=jax.random.key(0))),
+    }
 
 
 def _margins(inputs: _Inputs) -> dict[str, Algorithm]:
@@ -139,6 +150,8 @@ def _margins(inputs: _Inputs) -> dict[str, Algorithm]:
         "projections.kl_projection_capped_simplex, sort": project(projections.kl_projection_capped_simplex),
         "projections.kl_projection_capped_simplex, newton": project(projections.kl_projection_capped_simplex, method="newton"),
         "projections.projection_capped_simplex": project(projections.projection_capped_simplex),
+        "projections.projection_simplex": Algorithm(projections.projection_simplex, (inputs.numbers[:, 0],)),
+        "projections.projection_l1_ball": Algorithm(projections.projection_l1_ball, (inputs.numbers[:, 0],)),
         "relaxed_margin.solve": solve(relaxations.soft_margin(nu=_NU)),
         "relaxed_margin.solve, norm penalty": solve(relaxations.norm_penalty(2, 0.5)),
         "relaxed_margin.solve, binary entropy": solve(relaxations.binary_entropy(0.3, 1.0)),
@@ -196,6 +209,9 @@ def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
     def search(features: Any, labels: Any, weights: Any) -> Any:
         return jboost.monomials.maximum_agreement(features, labels, weights, max_order=3)
 
+    def search_greedily(features: Any, labels: Any, weights: Any) -> Any:
+        return jboost.monomials.greedy(features, labels, weights, max_order=3)
+
     def make_learner(kappa: Any) -> Any:
         return learners.monomials(1, kappa=kappa)
 
@@ -204,6 +220,7 @@ def _few_rules(inputs: _Inputs) -> dict[str, Algorithm]:
     margins = np.array([0.1, 0.2], np.float32)
     return {
         "monomials.maximum_agreement": Algorithm(search, (bits, labels, inputs.weights)),
+        "monomials.greedy": Algorithm(search_greedily, (bits, labels, inputs.weights)),
         "l0.solve_relaxation": of_pool(l0.solve_relaxation, len(labels), margin=_MARGIN),
         "l0.fit": of_data(l0.fit, len(labels), learner=learner, margin=_MARGIN, max_rounds=20),
         "l0.path": of_data(l0.path, len(labels), learner=learner, margins=margins, max_rounds=20),
@@ -222,8 +239,13 @@ def _weighted_examples(inputs: _Inputs) -> dict[str, Algorithm]:
     def fit(fit: Callable[..., Any], traceable: bool = True, **options: Any) -> Algorithm:
         return Algorithm(lambda points, labels: fit(points, labels, **options), (points, labels), traceable)
 
+    def weighted_disagreement(points: Any, weights: Any) -> Any:
+        return jboost.kernels.weighted_disagreement(jboost.kernels.hyperplanes(4.0), points, points, weights)
+
     penalties = np.array([0.05, 0.2], np.float32)
     return {
+        "kernels.disagreement": Algorithm(lambda points: jboost.kernels.disagreement(points, points, 4.0), (points,)),
+        "kernels.weighted_disagreement": Algorithm(weighted_disagreement, (points, inputs.weights)),
         "example_weights.fit": fit(jboost.example_weights.fit, penalty=0.1, radius=4.0),
         "example_weights.fit_large": fit(jboost.example_weights.fit_large, False, penalty=0.1, radius=4.0),
         "example_weights.choose_penalty": fit(

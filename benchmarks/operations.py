@@ -24,6 +24,11 @@ def count(algorithm: Algorithm) -> int:
     """Operations of the program of an algorithm, or of all programs that one call of it runs."""
     if algorithm.traceable:
         return hlo.count_operations(jax.jit(lambda *arrays: algorithm.run(*arrays)).lower(*algorithm.arrays).as_text())
+    return sum(hlo.count_operations(text) for text in programs_of_call(algorithm))
+
+
+def programs_of_call(algorithm: Algorithm) -> list[str]:
+    """The StableHLO modules of all programs that one call of an algorithm runs."""
     jax.clear_caches()
     with tempfile.TemporaryDirectory() as folder:
         before = jax.config.values["jax_dump_ir_to"]
@@ -32,7 +37,7 @@ def count(algorithm: Algorithm) -> int:
             jax.block_until_ready(algorithm.run(*algorithm.arrays))
         finally:
             jax.config.update("jax_dump_ir_to", before)
-        return sum(hlo.count_operations(path.read_text(encoding="utf-8")) for path in Path(folder).glob("*.mlir"))
+        return [path.read_text(encoding="utf-8") for path in Path(folder).glob("*.mlir")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

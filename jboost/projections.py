@@ -9,7 +9,7 @@ not capped: log weights may span any range.
 For any set C, xi_C = (1 - sum_C cap) / sum_{not C} u is at most xi, and equal to it where C holds the capped entries; so each set
 improves on the one before that implied it. That is Newton's method on a concave function, from the left.
 
-`projection_simplex` and `projection_l1_ball` are those of optax.
+`projection_simplex` and `projection_l1_ball` are those of optax, for sharded vectors too; they sort, so these are gathered.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from optax.projections import projection_l1_ball, projection_simplex
+from optax import projections as optax_projections
 
 from jboost.base import check, loops, meshes, numerics, reduce
 from jboost.base.types import Array, ArrayLike
 
 __all__ = ["kl_projection_capped_simplex", "projection_capped_simplex", "projection_l1_ball", "projection_simplex"]
+
+projection_l1_ball = meshes.takes_sharded(optax_projections.projection_l1_ball)
+projection_simplex = meshes.takes_sharded(optax_projections.projection_simplex)
 
 _WIDE = jnp.dtype("float64")
 _SIZE_FOR_SUMS = 1 << 16  # entries from which on "auto" takes sums: inside `jit` a vector that XLA shards cannot be told from another

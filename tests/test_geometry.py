@@ -224,6 +224,43 @@ def test_scores_are_those_of_float64(dtype):
         assert np.sign(score) == np.sign(wanted)
 
 
+def signs(values):
+    return np.array([(value > 0) - (value < 0) for value in values])
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.int8, jnp.bfloat16])
+def test_certain_signs_are_those_of_rational_arithmetic_and_of_float64(kind):
+    rng = np.random.default_rng(4)
+    normal, bias = np.float32([0.7, -1.3]), np.float32(1e-3)
+    if jnp.issubdtype(kind, jnp.integer):
+        most = np.iinfo(kind).max
+        points, unit = rng.integers(-most, most, (500, 2)).astype(kind), np.float32(max(1, most // 2**17 + 1))
+    else:
+        points, unit = spread(rng, (500, 2), kind), np.float32(2.0**-8)
+    anchor = points[0].astype(np.float32)
+    if kind == np.float32:  # next to the line
+        points[::2, 1] = anchor[1] + (normal[0] * (points[::2, 0] - anchor[0]) + bias) / -normal[1]
+    exactly = [
+        normal_x * (x - anchor_x) + normal_y * (y - anchor_y) + rational(bias)[0]
+        for (normal_x, normal_y), (anchor_x, anchor_y) in [(rational(normal), rational(anchor))]
+        for x, y in map(rational, points)
+    ]
+    found = jax.jit(linear.certain_signs)(points, normal, anchor, bias, np.float32(2.0 ** np.ceil(np.log2(unit))))
+    np.testing.assert_array_equal(found, signs(exactly))
+    np.testing.assert_array_equal(found, np.sign(linear.score_points(points, normal, anchor, bias)))
+
+
+def test_certain_signs_leave_open_what_float64_may_round_to_the_other_side():
+    side = np.float32(2.0**20)
+    points = np.float32([[side, side], [side, side], [0, 0], [side, -side]])
+    normal = np.float32([1, -1])
+    for bias, wanted in ((0, [0, 0, 0, 1]), (2.0**-40, [0, 0, 1, 1]), (2.0**-20, [1, 1, 1, 1]), (-(2.0**-20), [-1, -1, -1, 1])):
+        found = linear.certain_signs(points, normal, np.zeros(2, np.float32), np.float32(bias), np.float32(8))
+        assert found.tolist() == wanted
+    constant = linear.certain_signs(points, np.zeros(2, np.float32), np.zeros(2, np.float32), np.float32(-1), np.float32(8))
+    assert constant.tolist() == [-1, -1, -1, -1]
+
+
 def test_directions_of_float32_enclose_any_direction(x64):
     rng = np.random.default_rng(6)
     vectors = rng.standard_normal((600, 2))

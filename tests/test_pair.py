@@ -198,6 +198,26 @@ def test_bad_values_end_in_a_status_where_they_are_traced():
 
 
 @pytest.mark.slow
+def test_general_floats_without_64_bit_types():
+    """What 32-bit arithmetic is not sure of counts as wrong: the loss is no less than that of the line, and the bound holds."""
+    points, labels, weights, mask = random_float_sets(np.random.default_rng(22), 400, 8, np.float32)
+    separators = solve_batch(points, labels, weights, mask, config=SweepConfig(word_bits=32))
+    num_optimal = 0
+    for row in range(400):
+        kept = points[row][mask[row]], labels[row][mask[row]], weights[row][mask[row]]
+        optimum, result = optimal_pair(*kept), jax.tree.map(lambda leaf, row=row: leaf[row], separators)
+        loss, misclassified = check_separator(*kept, result.normal, result.anchor, result.bias)
+        assert not np.any(misclassified & ~result.misclassified[mask[row]])
+        assert float(result.lower_bound) <= float(optimum.loss) * (1 + 1e-6)
+        assert float(result.loss) >= float(loss) * (1 - 1e-6)
+        if result.status == Status.OPTIMAL:
+            num_optimal += 1
+            assert float(result.loss) == pytest.approx(float(optimum.loss), rel=1e-6)
+            assert np.array_equal(misclassified, result.misclassified[mask[row]])
+    assert num_optimal > 300
+
+
+@pytest.mark.slow
 def test_precision_limit_is_said_and_the_bound_stays_true():
     """Only slopes between two neighbouring fractions of size 2^25 separate these four points, and float32 has none."""
     side = 2**25

@@ -71,6 +71,11 @@ def takes_gathered(function: Callable[_Arguments, _Result]) -> Callable[_Argumen
     return _wrapped(function, _gathered)
 
 
+def takes_copies(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+    """`takes_gathered` for a search whose steps on the device are not divided: it gets copies of all rows in one process, too."""
+    return _wrapped(function, _copied)
+
+
 def _wrapped(function: Callable[_Arguments, _Result], outside: Callable[..., Any]) -> Callable[_Arguments, _Result]:
     names = tuple(inspect.signature(function).parameters)
 
@@ -238,6 +243,10 @@ def _gathered(function: Callable[..., Any], named: dict[str, Any], args: Any, kw
     leaves = jax.tree.leaves((args, kwargs))
     if all(leaf.is_fully_addressable for leaf in leaves if isinstance(leaf, jax.Array)):
         return _outside(function, named, args, kwargs)
+    return _copied(function, named, args, kwargs)
+
+
+def _copied(function: Callable[..., Any], named: dict[str, Any], args: Any, kwargs: Any) -> Any:
     args, kwargs = jax.tree.map(host_copy, (args, kwargs))
     return function(*args, **kwargs)
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.adaboost import AdaBoost
-from jboost.base import boosting, numerics, reduce
+from jboost.base import boosting, meshes, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -140,11 +140,13 @@ def _combine(dataset: Dataset, columns: Array, direction: Array, newest: Array, 
     return numerics.in_64_bits(combine)(*lax.stop_gradient(arguments))
 
 
+@meshes.takes_sharded
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100) -> State:
     """The state before the first round, for a loop of one's own over `step(state, dataset)`; `finish(state)` ends it. Takes what `fit` takes."""
     return boosting.start(PairwiseBoosting(), learner, dataset, key=key, max_rounds=max_rounds)
 
 
+@meshes.takes_sharded
 def fit(
     dataset: Dataset,
     learner: Any,

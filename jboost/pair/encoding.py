@@ -10,7 +10,7 @@ from jax import lax
 from jboost.base import numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array
-from jboost.geometry.linear import score_points
+from jboost.geometry.linear import certain_signs, score_points
 from jboost.pair.instance import Instance, bound_loss, is_kept_by_cast, is_valid, meets, scale_points, scale_weights
 from jboost.pair.line import Line
 from jboost.pair.types import Separator
@@ -92,7 +92,10 @@ def certify(encoding: Encoding, line: Line, *, loss: Array, bound: Array, status
       result_dtype: of the result.
     """
     valid = encoding.valid
-    scores = score_points(encoding.points, *line[:3])
+    if encoding.weights.dtype.itemsize == 4:  # a device without 64-bit types: what is not certain counts as wrong
+        scores = certain_signs(encoding.points, *line[:3], encoding.unit)
+    else:
+        scores = score_points(encoding.points, *line[:3])
     wrong = encoding.live & ~jnp.where(encoding.positive, scores > 0, scores < 0)
     lost, lost_integers = reduce.totals(*(jnp.where(wrong, part, jnp.zeros_like(part)) for part in (encoding.weights, encoding.integers)))
     is_told = meets(lost, bound_loss(loss, encoding.weight_unit, encoding.rounding))

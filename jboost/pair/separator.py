@@ -68,7 +68,8 @@ def optimal_separator(
         finite floats `lower_bound` is valid all the same, and the status is PRECISION_LIMIT unless the loss meets it: as a rule it does, short of
         points that are coplanar or collinear but for rounding. Planes through gaps much thinner than those of 11-bit grids need results in float64.
       * With `SweepConfig(word_bits=32)` weights are compared as multiples of 2^-29 of their total, points have at most 32 bits, and
-        directions of lines have 24: grids of 20 bits get the same answers, other points may end in PRECISION_LIMIT more often.
+        directions of lines have 24: grids of 20 bits get the same answers, other points may end in PRECISION_LIMIT more often. The program
+        has no 64-bit types, and a point whose score the rounding of float64 may turn counts as misclassified.
 
     Args:
       points: [n, 2], real; the scores of the two classifiers on n examples. Or [n, 3] for three classifiers (Theorem 4.1): by the sweep

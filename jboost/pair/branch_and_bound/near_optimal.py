@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from jboost.base import meshes
 from jboost.base.types import Array
 from jboost.pair.branch_and_bound import search, visits
 from jboost.pair.branch_and_bound.candidates import Candidate, batches, list_candidates, stack
@@ -27,6 +28,7 @@ class NearSplits(NamedTuple):
     fits: bool  # whether all of them are here
 
 
+@meshes.takes_copies
 def list_splits(points: Array, labels: Array, weights: Array, mask: Array, *, most_bytes: int, config: BranchAndBoundConfig) -> NearSplits:
     """The near-optimal splits of concrete arrays, arguments as of `jboost.pair.leave_one_out`; not all where they take more than `most_bytes`."""
     padded = pad(points, labels, weights, mask)

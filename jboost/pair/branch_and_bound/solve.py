@@ -26,7 +26,7 @@ from jboost.pair.visits import Incumbent
 _REAL = jnp.dtype("float64")
 
 
-@meshes.takes_gathered
+@meshes.takes_copies
 def solve(
     points: Array,
     labels: Array,

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import numerics
+from jboost.base import meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.pair import sweep
@@ -43,6 +43,7 @@ class _Pages(NamedTuple):
     doubtful: bool
 
 
+@meshes.takes_copies
 def solve(points: Array, labels: Array, weights: Array, mask: Array, *, max_points: int) -> ParetoFront | None:
     """The front of concrete arrays, arguments as of `jboost.pair.pareto_front`, judged there; None where cells are of no use.
 
