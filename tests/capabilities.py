@@ -148,6 +148,9 @@ TWO_PROCESSES = {
     "l0.solve_relaxation",
     "pair.optimal_separator, sweep",
     "pair.leave_one_out",
+    "pair.pareto_front",
+    "monomials.maximum_agreement",
+    "example_weights.fit",
 }
 _RESUMED = "test_checkpoints.py::test_resumed_fit_ends_in_the_bits_of_the_whole_one"
 RESUMES = {

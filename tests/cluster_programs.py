@@ -58,6 +58,20 @@ def _separator(points, labels, mask):
     return found.loss, found.lower_bound
 
 
+def _front(points, labels, mask):
+    return (jboost.pair.pareto_front(points, labels, mask=mask, max_points=16).losses[0],)
+
+
+def _monomial(bits, labels, mask):
+    found = jboost.monomials.maximum_agreement(bits, labels, np.ones(NUM_EXAMPLES, np.float32), max_order=2, mask=mask)
+    return found.value, found.upper_bound
+
+
+def _example_weights(bits, labels, mask):
+    found = jboost.example_weights.fit(bits, labels, penalty=0.12, radius=4.0, mask=mask)
+    return found.lower_bound, found.upper_bound
+
+
 def _leave_one_out(points, labels, mask):
     return (jboost.pair.leave_one_out(points, labels, mask=mask).error,)
 
@@ -81,6 +95,9 @@ PROGRAMS = {
     "l0.solve_relaxation": _relaxation,
     "pair.optimal_separator": _separator,
     "pair.leave_one_out": _leave_one_out,
+    "pair.pareto_front": _front,
+    "monomials.maximum_agreement": _monomial,
+    "example_weights.fit": _example_weights,
 }
 
 

@@ -10,22 +10,11 @@ import time
 import numpy as np
 import pytest
 
+from cluster_programs import PROGRAMS
+
 ROOT = pathlib.Path(__file__).parents[1]
 LAUNCH = [sys.executable, str(ROOT / "scripts" / "cluster" / "launch")]
-ALL = (
-    "adaboost.fit",
-    "infoboost.fit",
-    "slipper.fit",
-    "relaxed_margin.fit",
-    "relaxed_margin.solve",
-    "lpboost.fit",
-    "lpboost.solve",
-    "l0.fit",
-    "l0.solve_relaxation",
-    "pair.optimal_separator",
-    "pair.leave_one_out",
-)
-EXACT = ("pair.optimal_separator", "pair.leave_one_out")
+EXACT = ("pair.optimal_separator", "pair.leave_one_out", "pair.pareto_front")
 
 
 def launch(*command, processes=2, devices=1, check=True, timeout=900):
@@ -55,11 +44,11 @@ def test_two_processes_agree_with_one_shortly(name, tmp_path):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
-    return results_of(tmp_path_factory.mktemp("cluster"), ALL, devices=2, timeout=3000)
+    return results_of(tmp_path_factory.mktemp("cluster"), PROGRAMS, devices=2, timeout=3000)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_two_processes_agree_with_one(name, results):
     assert_agree(name, *results[name])
 
