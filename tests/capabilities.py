@@ -91,6 +91,7 @@ NOT_ALGORITHMS = {
     "kernels.hyperplanes": "makes a kernel",
     "kernels.least_radius": "a formula",
     "kernels.stumps": "makes a kernel",
+    "l0.list_pairs": "makes a list",
     "lp.extend": "makes a record",
     "lp.make_program": "makes a record",
     "lp.recompute_bounds": "checks a result",
