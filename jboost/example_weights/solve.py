@@ -199,7 +199,8 @@ def judge_penalty(penalty: ArrayLike, mask: Array) -> Array:
     """The penalty [], on the host where it is concrete; ValueError below 1 / m, which it names."""
     penalty = jnp.asarray(check.number("penalty", penalty, low=0, high=check.LARGEST, open_low=True), float)
     if not isinstance(penalty, jax.core.Tracer) and not isinstance(mask, jax.core.Tracer):
-        count = int(np.asarray(mask).sum())
+        with jax.ensure_compile_time_eval():
+            count = int(jnp.sum(mask))  # every process has the sum, though it holds a part of the mask
         if count and float(penalty) * count < 1 - 4 * jnp.finfo(penalty.dtype).eps:
             raise ValueError(
                 f"penalty is {float(penalty):g}, below 1 / m = {1 / count:g} for {count} examples: the program is unbounded there; "
