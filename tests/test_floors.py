@@ -28,8 +28,7 @@ LOWEST_FLOOR_WITH_EXTRAS = 5
 FRONT = frozenset({"jboost", "jboost.__main__"})
 # (room, room of the same floor it may import): each pair says why it is here.
 # The command line calls the others; a model file holds the binarizer of what it predicts, and is an output; pairwise boosting calls the learners
-# in the way of AdaBoost; LP-Boost over many devices plays the game of the relaxed margin; checkpoints go on by a loop that is driven, and are
-# outputs that know the version as a model file does.
+# in the way of AdaBoost; checkpoints go on by a loop that is driven, and are outputs that know the version as a model file does.
 SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
     {
         ("cli", "plots"),
@@ -37,7 +36,6 @@ SAME_FLOOR: frozenset[tuple[str, str]] = frozenset(
         ("files", "data"),
         ("files", "outputs"),
         ("combine", "adaboost"),
-        ("lpboost", "relaxed_margin"),
         ("checkpoints", "drive"),
         ("checkpoints", "files"),
         ("checkpoints", "outputs"),

@@ -3,6 +3,7 @@
 import re
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
@@ -10,8 +11,9 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 import contract
 import jboost
 from benchmarks import many_devices
-from jboost.base import members, meshes
+from jboost.base import members, meshes, reduce
 from jboost.base.status import Status
+from jboost.relaxations import thresholds
 
 ENTRIES = {entry.name: entry for entry in contract.TABLE + contract.CERTIFIED}
 # Those that build their input from the sharded arrays before jboost sees it.
@@ -101,8 +103,15 @@ def test_arrays_on_two_meshes_are_refused_by_name():
 
 def test_initialize_cluster_does_nothing_in_one_process(monkeypatch):
     assert jboost.sharding.initialize_cluster(num_processes=1, process_id=0) == 1
+    assert jboost.sharding.initialize_cluster() == 1  # though JAX has started
     monkeypatch.setenv("JBOOST_NUM_PROCESSES", "two")
     with pytest.raises(ValueError, match="JBOOST_NUM_PROCESSES is 'two'"):
+        jboost.sharding.initialize_cluster()
+
+
+def test_initialize_cluster_does_not_work_alone_where_there_are_others(monkeypatch):
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "4")
+    with pytest.raises((ValueError, RuntimeError)):
         jboost.sharding.initialize_cluster()
 
 
@@ -264,6 +273,40 @@ def test_each_of_eight_devices_holds_an_eighth(name):
     one, eight = (many_devices.compile_for(name, number, _SIZE).memory_analysis() for number in (1, 8))
     assert eight.argument_size_in_bytes <= 1.3 * one.argument_size_in_bytes / 8
     assert eight.temp_size_in_bytes <= 1.3 * one.temp_size_in_bytes / 8 + 2**16
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_thresholds_by_sums_are_those_by_a_sort(dtype):
+    """With ties, zeros of both signs, examples that do not count, and caps above 1."""
+    rng = np.random.default_rng(0)
+    with jax.enable_x64(True):
+        for scale in (0.5, 2.0, 30.0):
+            keys = rng.integers(-6, 7, (40, 37)).astype(dtype) / dtype(8)
+            keys[:, ::5] = -keys[:, ::5]
+            caps = scale * rng.random((40, 37)) / 37 * (rng.random((40, 37)) < 0.8) + (rng.random((40, 37)) < 0.02)
+            keys = jnp.where(caps > 0, keys, jnp.inf).astype(jnp.float64)
+            for one, weights in zip(keys, jnp.asarray(caps), strict=True):
+                expected = thresholds._by_sort(one, weights)
+                assert thresholds._by_sums(one, weights, jnp.dtype(dtype)) == expected
+
+
+def test_least_entries_on_a_mesh_are_those_without():
+    rng = np.random.default_rng(0)
+    first, last = rng.integers(0, 3, (5, 16)).astype(np.int32), np.tile(np.arange(16, dtype=np.int32), (5, 1))
+    carried = [rng.normal(size=(5, 16)).astype(np.float32), rng.random((5, 16)) < 0.5]
+    alone = reduce.lexicographic_least(first, last, carried=carried)
+    both = reduce.lexicographic_leasts([first, last], [last])
+    with jax.set_mesh(mesh_of(4, kind=AxisType.Auto)):
+        found = jax.jit(lambda: reduce.lexicographic_least(jnp.asarray(first), jnp.asarray(last), carried=[jnp.asarray(part) for part in carried]))()
+        pair = jax.jit(lambda: reduce.lexicographic_leasts([jnp.asarray(first), jnp.asarray(last)], [jnp.asarray(last)]))()
+    assert all(np.array_equal(one, other) for one, other in zip(found, alone, strict=True))
+    assert all(np.array_equal(one, other) for one, other in zip(jax.tree.leaves(pair), jax.tree.leaves(both), strict=True))
+
+
+def test_packed_features_are_refused_by_shard_dataset():
+    dataset = jboost.make_dataset(jboost.operators.packed_signs(np.ones((4, 3))), np.ones(4))
+    with pytest.raises(ValueError, match="features of type PackedSigns"):
+        jboost.sharding.shard_dataset(dataset, mesh_of(4))
 
 
 def test_is_set_knows_meshes_of_examples_alone():

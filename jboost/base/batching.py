@@ -61,7 +61,7 @@ def _chunked(function: Callable[..., PyTree], bytes_each: int | None) -> Callabl
                 return function(*(next(rest) if flag else leaf for leaf, flag in zip(arguments, is_batched, strict=True)))
 
             own = [leaf for leaf, flag in zip(arguments, is_batched, strict=True) if flag]
-            return _map(one, own, own[0].shape[0], _CACHE_BYTES // max(known, 1)) if devices.platform() == "cpu" else jax.vmap(one)(own)
+            return _map(one, own, axis_size, _CACHE_BYTES // max(known, 1)) if devices.platform() == "cpu" else jax.vmap(one)(own)
 
         results = _chunked(all_members, known * num_members)(*arguments)  # a further `vmap` then has chunks too
         return results, jax.tree.map(lambda _: True, results)

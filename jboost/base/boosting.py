@@ -347,7 +347,7 @@ def check_kinds(learner: Learner, dataset: Dataset) -> Dataset:
     return labelled.counted(dataset)
 
 
-def judge_size(dataset: Dataset) -> None:
+def validate_size(dataset: Dataset) -> None:
     """Raises ValueError unless there is a row, for what cannot do without."""
     if dataset.labels.shape[0] == 0:
         raise ValueError("dataset has no examples: expected one at least, which may be masked out")

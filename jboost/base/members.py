@@ -1,8 +1,8 @@
 """Batches whose members are spread over a mesh: each device goes through its own members, as if there were no others.
 
 Under `jax.vmap` a function sees one member. That the batch is spread shows where the batch is known, in the rule of `custom_vmap`: there
-the function is mapped over the members of a device by `vmap`, and over the devices by `shard_map`. Left to XLA, a loop would ask all devices
-in every turn whether a member is unfinished, and a loop over the members would copy all of them to every device.
+the function is mapped over the members of a device by `vmap`, and over the devices by `shard_map`. Left to XLA, a loop would wait in every turn
+for all devices to say whether a member is unfinished, and a loop over the members would copy all of them to every device.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ arrays say where they are, and each operation checks them). The algorithms here 
 `takes_sharded` may be given arrays of either kind, outside of compiled programs and inside: it runs with `Auto` axes, and what
 it returns is of the caller's kind again. No data moves for that.
 
-An algorithm that has two ways, one of which gathers the examples on every device (a sort, say), asks `is_set`. This is known while a program
-is traced: `takes_sharded` sets the mesh of arrays that are sharded, and JAX keeps one program for each mesh.
+An algorithm with two variants, one of which gathers the examples on every device (a sort, say), chooses by `is_set`. That is known while a
+program is traced: `takes_sharded` sets the mesh of arrays that are sharded, and JAX keeps one program for each mesh.
 """
 
 from __future__ import annotations
@@ -106,19 +106,19 @@ def _dispatch(
 def _in_batch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The call with whole arrays, which may be those of a member of a batch that is spread."""
     leaves, structure = jax.tree.flatten((args, kwargs))
-    places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
-    traced = [leaves[place] for place in places if isinstance(leaves[place], jax.core.Tracer)]
+    positions = [index for index, leaf in enumerate(leaves) if isinstance(leaf, jax.Array)]
+    traced = [leaves[index] for index in positions if isinstance(leaves[index], jax.core.Tracer)]
     if not traced or not (members.batch_axis() or any(_is_typed(leaf) for leaf in traced)):
         return function(*args, **kwargs)
 
     def of_arrays(*arrays: jax.Array) -> Any:
         filled = list(leaves)
-        for place, array in zip(places, arrays, strict=True):
-            filled[place] = array
+        for index, array in zip(positions, arrays, strict=True):
+            filled[index] = array
         own_args, own_kwargs = jax.tree.unflatten(structure, filled)
         return function(*own_args, **own_kwargs)
 
-    run, arrays = members.on_their_devices(of_arrays), [leaves[place] for place in places]
+    run, arrays = members.on_their_devices(of_arrays), [leaves[index] for index in positions]
     mesh = next((_mesh_of_type(leaf) for leaf in traced if _is_typed(leaf)), None)
     if mesh is None or not jax.sharding.get_abstract_mesh().empty:
         return run(*arrays)

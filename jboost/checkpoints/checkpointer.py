@@ -94,7 +94,7 @@ class Checkpointer:
     def __call__(self, state: Any, info: Any = None) -> bool:
         """Saves the state if it is time, and returns True: the loop goes on."""
         del info
-        self._judge_usable()
+        self._require_usable()
         self._guard(self._store.check)
         self._unsaved = state
         if _agreed(time.monotonic() >= self._due and not self._store.is_writing):
@@ -103,7 +103,7 @@ class Checkpointer:
 
     def save_now(self, state: Any) -> None:
         """Saves a state, and returns when it is on the disk."""
-        self._judge_usable()
+        self._require_usable()
         self._begin(state)
         self._guard(self._store.wait)
 
@@ -143,7 +143,7 @@ class Checkpointer:
             self._store.close()
             raise
 
-    def _judge_usable(self) -> None:
+    def _require_usable(self) -> None:
         if not self._is_usable:
             raise ValueError("the checkpointer is closed: make another one for another loop")
 

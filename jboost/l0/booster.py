@@ -347,7 +347,7 @@ def begin_fit(dataset: Dataset, learner: Any, *, max_rounds: int, **options: Any
     """The booster of these options, for a learner and data that suit it, and the data set as it counts. Raises ValueError, naming the argument."""
     judge_learner(learner)
     dataset = boosting.check_arguments(learner, dataset, max_rounds)
-    boosting.judge_size(dataset)
+    boosting.validate_size(dataset)
     booster = make_booster(learner, **options)
     relaxation.judge_features(dataset.features, dataset.mask, booster.config)
     return booster, dataset

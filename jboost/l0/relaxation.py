@@ -177,7 +177,7 @@ def _keeps_grid(config: RelaxationConfig) -> bool:
     return isinstance(config.solver, AllPairsConfig) and config.solver.lists_pairs is False
 
 
-def _judge_grid(weights: Array, layout: Layout | None) -> None:
+def _validate_layout(weights: Array, layout: Layout | None) -> None:
     """Raises ValueError where a vector of pairs is of another layout."""
     expected = None if layout is None else list(layout.shape)
     if list(weights.shape) != expected:
@@ -197,7 +197,7 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout
     capacity, dtype = capacity_of(config, shape), jnp.result_type(float)
     weights, is_vector = warm.dual.pair_weights, warm.dual.pair_weights.ndim == 3
     if is_vector:
-        _judge_grid(weights, layout)
+        _validate_layout(weights, layout)
     elif _keeps_grid(config):
         capacity = weights.shape[0]
 

@@ -42,7 +42,7 @@ class QuantisedStumps:
     def init(self, key: Array | None, dataset: Dataset) -> QuantisedState:
         """Finds which codes there are; `key` is not used."""
         del key
-        boosting.judge_size(dataset)
+        boosting.validate_size(dataset)
         if dataset.features.dtype != jnp.uint8:
             raise ValueError(f"features have dtype {dataset.features.dtype}: expected codes of dtype uint8; learners.stumps takes other numbers")
         num_features = dataset.features.shape[1]

@@ -65,7 +65,7 @@ class Stumps:
     def init(self, key: Array | None, dataset: Dataset) -> StumpsState:
         """Sorts every feature; `key` is not used."""
         del key
-        boosting.judge_size(dataset)
+        boosting.validate_size(dataset)
         num_examples, num_features = dataset.features.shape
         if self.num_proposed > num_features + 1:
             raise ValueError(

@@ -117,7 +117,7 @@ class LPBoost:
 
     def init(self, dataset: Dataset, capacity: int) -> Absorbed:
         """No votes: the example weights are the user's, which every nu up to 1 allows."""
-        boosting.judge_size(dataset)
+        boosting.validate_size(dataset)
         prior = boosting.initial_distribution(dataset)
         no_votes = jnp.zeros((capacity,), prior.dtype)
         warm = master.start(self.method(capacity), prior.shape[0], capacity, prior.dtype)

@@ -24,10 +24,10 @@ from jboost.lp.margin_simplex import Basis, SimplexConfig
 from jboost.lp.problem import LinearProgram
 from jboost.lp.types import NO_PROOF
 from jboost.projections import projection_capped_simplex
+from jboost.relaxations import games
 from jboost.relaxations.caps import SoftMargin
+from jboost.relaxations.games import Game, SolverConfig
 from jboost.relaxations.votes import UnitSimplex
-from jboost.relaxed_margin import first_order as relaxed_margin_game
-from jboost.relaxed_margin.first_order import Game, SolverConfig
 
 Config = InteriorPointConfig | FirstOrderConfig | SimplexConfig | SolverConfig
 Warm = Basis | WarmStart | tuple[()]
@@ -166,7 +166,7 @@ def _play(config: SolverConfig, columns: Array, is_used: Array, caps: Array, bef
     prior = jnp.where(caps > 0, caps / numerics.precise_sum(caps), 0.0)  # caps are shares of the examples over nu
     cap = numerics.precise_sum(caps) / numerics.precise_sum((caps > 0).astype(caps.dtype))
     game = Game(columns.T, SoftMargin(cap, None), UnitSimplex(is_used), prior)
-    best, num_iterations = relaxed_margin_game.play(game, tolerance, config, (before.votes, before.example_weights))
+    best, num_iterations = games.play(game, tolerance, config, (before.votes, before.example_weights))
     return Solved(best.coefficients, best.example_weights, (), num_iterations)
 
 

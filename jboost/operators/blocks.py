@@ -63,11 +63,11 @@ class Blocks:
         return jnp.concatenate([jnp.concatenate([block.to_dense() for block in row], axis=1) for row in self.blocks])
 
     def _along_rows(self, vector: Array, name: str, product: Callable, add: Callable) -> Any:
-        parts = _split(sums.judged(name, vector, self.shape[1]), [block.shape[1] for block in self.blocks[0]])
+        parts = _split(sums.cast(name, vector, self.shape[1]), [block.shape[1] for block in self.blocks[0]])
         return _join([_sum_blocks(row, parts, product, add) for row in self.blocks])
 
     def _along_columns(self, vector: Array, name: str, product: Callable, add: Callable) -> Any:
-        parts = _split(sums.judged(name, vector, self.shape[0]), [row[0].shape[0] for row in self.blocks])
+        parts = _split(sums.cast(name, vector, self.shape[0]), [row[0].shape[0] for row in self.blocks])
         return _join([_sum_blocks(column, parts, product, add) for column in zip(*self.blocks, strict=True)])
 
 

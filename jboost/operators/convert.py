@@ -40,4 +40,4 @@ def as_operator(value: Any, *, name: str = "operator") -> Operator:
         return value
     if isinstance(value, JAXSparse):
         return sparse(value)
-    return Dense(sums.judged(name, value, "rows", "columns"))
+    return Dense(sums.cast(name, value, "rows", "columns"))

@@ -26,19 +26,19 @@ class Identity:
 
     def matvec(self, vector: Array) -> Array:
         """The vector itself."""
-        return sums.judged("vector", vector, self.size)
+        return sums.cast("vector", vector, self.size)
 
     def rmatvec(self, vector: Array) -> Array:
         """The vector itself."""
-        return sums.judged("vector", vector, self.size)
+        return sums.cast("vector", vector, self.size)
 
     def row_norms(self, weights: Array) -> Array:
         """The weights themselves."""
-        return sums.judged("weights", weights, self.size)
+        return sums.cast("weights", weights, self.size)
 
     def column_norms(self, weights: Array) -> Array:
         """The weights themselves."""
-        return sums.judged("weights", weights, self.size)
+        return sums.cast("weights", weights, self.size)
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Exact."""
@@ -71,23 +71,23 @@ class Diagonal:
 
     def matvec(self, vector: Array) -> Array:
         """Entry by entry."""
-        return self.values * sums.judged("vector", vector, self.shape[0])
+        return self.values * sums.cast("vector", vector, self.shape[0])
 
     def rmatvec(self, vector: Array) -> Array:
         """Entry by entry."""
-        return self.values * sums.judged("vector", vector, self.shape[0])
+        return self.values * sums.cast("vector", vector, self.shape[0])
 
     def row_norms(self, weights: Array) -> Array:
         """Entry by entry."""
-        return jnp.abs(self.values) * sums.judged("weights", weights, self.shape[0])
+        return jnp.abs(self.values) * sums.cast("weights", weights, self.shape[0])
 
     def column_norms(self, weights: Array) -> Array:
         """Entry by entry."""
-        return jnp.abs(self.values) * sums.judged("weights", weights, self.shape[0])
+        return jnp.abs(self.values) * sums.cast("weights", weights, self.shape[0])
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Products in 64 bits."""
-        return brackets.bracket_dot(self.values[:, None], sums.judged("vector", vector, self.shape[0])[:, None])
+        return brackets.bracket_dot(self.values[:, None], sums.cast("vector", vector, self.shape[0])[:, None])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Products in 64 bits."""
@@ -111,11 +111,11 @@ class Zeros:
 
     def matvec(self, vector: Array) -> Array:
         """Zeros."""
-        return jnp.zeros_like(sums.judged("vector", vector, self.shape[1]), shape=(self.shape[0],))
+        return jnp.zeros_like(sums.cast("vector", vector, self.shape[1]), shape=(self.shape[0],))
 
     def rmatvec(self, vector: Array) -> Array:
         """Zeros."""
-        return jnp.zeros_like(sums.judged("vector", vector, self.shape[0]), shape=(self.shape[1],))
+        return jnp.zeros_like(sums.cast("vector", vector, self.shape[0]), shape=(self.shape[1],))
 
     def row_norms(self, weights: Array) -> Array:
         """Zeros."""
@@ -172,7 +172,7 @@ def diagonal(values: ArrayLike) -> Diagonal:
     >>> jboost.operators.diagonal([1, 2]).matvec(jnp.array([3.0, 4.0])).tolist()
     [3.0, 8.0]
     """
-    return Diagonal(sums.judged("values", values, "size"))
+    return Diagonal(sums.cast("values", values, "size"))
 
 
 def zeros(rows: int, columns: int) -> Zeros:

@@ -27,16 +27,16 @@ class FromFunctions:
 
     def matvec(self, vector: Array) -> Array:
         """The first function."""
-        return _call(self.forward, self.data, sums.judged("vector", vector, self.shape[1]))
+        return _call(self.forward, self.data, sums.cast("vector", vector, self.shape[1]))
 
     def rmatvec(self, vector: Array) -> Array:
         """The second function."""
-        return _call(self.adjoint, self.data, sums.judged("vector", vector, self.shape[0]))
+        return _call(self.adjoint, self.data, sums.cast("vector", vector, self.shape[0]))
 
     def row_norms(self, weights: Array) -> Array:
         """A sum over slabs of columns."""
         starts, size = self._starts()
-        weights = jnp.pad(sums.judged("weights", weights, self.shape[1]), (0, starts.size * size - self.shape[1]))
+        weights = jnp.pad(sums.cast("weights", weights, self.shape[1]), (0, starts.size * size - self.shape[1]))
 
         def add(total: Array, start: Array) -> tuple[Array, None]:
             part = lax.dynamic_slice(weights, (start,), (size,))
@@ -47,7 +47,7 @@ class FromFunctions:
 
     def column_norms(self, weights: Array) -> Array:
         """Slab by slab of columns."""
-        weights = sums.judged("weights", weights, self.shape[0])
+        weights = sums.cast("weights", weights, self.shape[0])
         starts, _ = self._starts()
         norms = lax.map(lambda start: jnp.matmul(jnp.abs(self._columns(start)), weights, precision=lax.Precision.HIGHEST), starts)
         return jnp.ravel(norms)[: self.shape[1]]
@@ -55,7 +55,7 @@ class FromFunctions:
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits over slabs of columns."""
         starts, size = self._starts()
-        vector = jnp.pad(sums.judged("vector", vector, self.shape[1]), (0, starts.size * size - self.shape[1]))
+        vector = jnp.pad(sums.cast("vector", vector, self.shape[1]), (0, starts.size * size - self.shape[1]))
         num_rows, num_columns = self.shape
         allowed = bool(jax.config.read("jax_enable_x64"))
 
@@ -75,7 +75,7 @@ class FromFunctions:
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits, slab by slab of columns."""
-        vector = sums.judged("vector", vector, self.shape[0])
+        vector = sums.cast("vector", vector, self.shape[0])
         starts, _ = self._starts()
         low, high = lax.map(lambda start: brackets.bracket_dot(self._columns(start), vector[None, :]), starts)
         return jnp.ravel(low)[: self.shape[1]], jnp.ravel(high)[: self.shape[1]]

@@ -87,21 +87,21 @@ class PackedSigns:
 
     def row_norms(self, weights: Array) -> Array:
         """One look-up a byte; without zeros, the sum of the weights."""
-        weights = sums.judged("weights", weights, self.shape[1])
+        weights = sums.cast("weights", weights, self.shape[1])
         if not self.has_zeros:
             return jnp.broadcast_to(numerics.precise_sum(weights), self.shape[:1])
         return _look_up(self.bits, self._tables(weights, np.abs(self._values())))
 
     def column_norms(self, weights: Array) -> Array:
         """One addition a byte; without zeros, the sum of the weights."""
-        weights = sums.judged("weights", weights, self.shape[0])
+        weights = sums.cast("weights", weights, self.shape[0])
         if not self.has_zeros:
             return jnp.broadcast_to(numerics.precise_sum(weights), self.shape[1:])
         return self._weigh(weights, np.abs(self._values()))
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
-        vector = sums.judged("vector", vector, self.shape[1])
+        vector = sums.cast("vector", vector, self.shape[1])
 
         def bracket(operator: PackedSigns, vector: Array) -> tuple[Array, Array]:
             total = _look_up(operator.bits, operator._tables(brackets.widen(vector), operator._values()))
@@ -112,7 +112,7 @@ class PackedSigns:
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
-        vector = sums.judged("vector", vector, self.shape[0])
+        vector = sums.cast("vector", vector, self.shape[0])
 
         def bracket(operator: PackedSigns, vector: Array) -> tuple[Array, Array]:
             total = operator._weigh(brackets.widen(vector), operator._values())

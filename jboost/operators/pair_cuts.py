@@ -42,7 +42,7 @@ class PairCuts:
 
     def matvec(self, vector: Array) -> Array:
         """One product of matrices."""
-        scaled = self.hits * sums.judged("vector", vector, self.shape[1])[None, :]
+        scaled = self.hits * sums.cast("vector", vector, self.shape[1])[None, :]
         return jnp.ravel(self._keep(jnp.matmul(scaled, self.misses.T, precision=lax.Precision.HIGHEST)))
 
     def rmatvec(self, vector: Array) -> Array:
@@ -59,7 +59,7 @@ class PairCuts:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits, over slabs of the first examples."""
-        vector = sums.judged("vector", vector, self.shape[1])
+        vector = sums.cast("vector", vector, self.shape[1])
         num_first, num_second = self.hits.shape[0], self.misses.shape[0]
         if 0 in (num_first, num_second, self.shape[1]):
             return self.matvec(vector), self.matvec(vector)
@@ -106,7 +106,7 @@ class PairCuts:
         return grid if self.first_labels is None else jnp.where(self._grid_of_cuts(), grid, 0)
 
     def _grid(self, name: str, vector: Array) -> Array:
-        grid = jnp.reshape(sums.judged(name, vector, self.shape[0]), (self.hits.shape[0], self.misses.shape[0]))
+        grid = jnp.reshape(sums.cast(name, vector, self.shape[0]), (self.hits.shape[0], self.misses.shape[0]))
         return self._keep(grid)
 
 
@@ -131,11 +131,11 @@ class PairCutList:
 
     def matvec(self, vector: Array) -> Array:
         """One product with the gathered rows."""
-        return jnp.matmul(self.to_dense(), sums.judged("vector", vector, self.shape[1]), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(self.to_dense(), sums.cast("vector", vector, self.shape[1]), precision=lax.Precision.HIGHEST)
 
     def rmatvec(self, vector: Array) -> Array:
         """One product with the gathered rows."""
-        return jnp.matmul(sums.judged("vector", vector, self.shape[0]), self.to_dense(), precision=lax.Precision.HIGHEST)
+        return jnp.matmul(sums.cast("vector", vector, self.shape[0]), self.to_dense(), precision=lax.Precision.HIGHEST)
 
     def row_norms(self, weights: Array) -> Array:
         """The product itself: no entry is negative."""
@@ -147,11 +147,11 @@ class PairCutList:
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return brackets.bracket_dot(self.to_dense(), sums.judged("vector", vector, self.shape[1])[None, :])
+        return brackets.bracket_dot(self.to_dense(), sums.cast("vector", vector, self.shape[1])[None, :])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return brackets.bracket_dot(self.to_dense().T, sums.judged("vector", vector, self.shape[0])[None, :])
+        return brackets.bracket_dot(self.to_dense().T, sums.cast("vector", vector, self.shape[0])[None, :])
 
     def largest_entry(self) -> Array:
         """That of the products of the two largest factors."""
@@ -185,8 +185,8 @@ def pair_cuts(hits: ArrayLike, misses: ArrayLike, *, pairs: ArrayLike | None = N
     >>> cuts.matvec(jnp.array([1.0, 10.0, 100.0])).tolist()
     [1.0, 11.0]
     """
-    first = sums.judged("hits", hits, "p", "U")
-    second = sums.judged("misses", misses, "q", first.shape[1])
+    first = sums.cast("hits", hits, "p", "U")
+    second = sums.cast("misses", misses, "q", first.shape[1])
     for name, entries in (("hits", first), ("misses", second)):
         _judge(name, entries, lambda known: (known == 0) | (known == 1), "entries are 0 or 1")
     if pairs is None:
@@ -214,8 +214,8 @@ def pair_cuts_of(outputs: ArrayLike, labels: ArrayLike, *, mask: ArrayLike | Non
     >>> cuts.to_dense().tolist(), cuts.is_cut.tolist()
     ([[0.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 0.0]], [False, True, True, False])
     """
-    said = sums.judged("outputs", outputs, "m", "U")
-    signs = sums.judged("labels", labels, said.shape[0])
+    said = sums.cast("outputs", outputs, "m", "U")
+    signs = sums.cast("labels", labels, said.shape[0])
     kept = jnp.ones(signs.shape, bool) if mask is None else check.numeric("mask", mask, shape=signs.shape, kinds="b")
     labelled.validate_known_labels(signs, kept)
     said, signs = jnp.where(kept[:, None], said, 0), jnp.where(kept, signs, 0)

@@ -29,27 +29,27 @@ class Sparse:
 
     def matvec(self, vector: Array) -> Array:
         """A gather and a sum of segments."""
-        return self._sum_rows(self.data * sums.judged("vector", vector, self.shape[1])[self.columns])
+        return self._sum_rows(self.data * sums.cast("vector", vector, self.shape[1])[self.columns])
 
     def rmatvec(self, vector: Array) -> Array:
         """A gather and a sum of segments."""
-        return self._sum_columns(self.data * sums.judged("vector", vector, self.shape[0])[self.rows])
+        return self._sum_columns(self.data * sums.cast("vector", vector, self.shape[0])[self.rows])
 
     def row_norms(self, weights: Array) -> Array:
         """A gather and a sum of segments."""
-        return self._sum_rows(jnp.abs(self.data) * sums.judged("weights", weights, self.shape[1])[self.columns])
+        return self._sum_rows(jnp.abs(self.data) * sums.cast("weights", weights, self.shape[1])[self.columns])
 
     def column_norms(self, weights: Array) -> Array:
         """A gather and a sum of segments."""
-        return self._sum_columns(jnp.abs(self.data) * sums.judged("weights", weights, self.shape[0])[self.rows])
+        return self._sum_columns(jnp.abs(self.data) * sums.cast("weights", weights, self.shape[0])[self.rows])
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return _bracket(self.data, sums.judged("vector", vector, self.shape[1])[self.columns], self.rows, self.shape[0])
+        return _bracket(self.data, sums.cast("vector", vector, self.shape[1])[self.columns], self.rows, self.shape[0])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits."""
-        return _bracket(self.data, sums.judged("vector", vector, self.shape[0])[self.rows], self.columns, self.shape[1])
+        return _bracket(self.data, sums.cast("vector", vector, self.shape[0])[self.rows], self.columns, self.shape[1])
 
     def largest_entry(self) -> Array:
         """The largest absolute value."""
@@ -99,7 +99,7 @@ def sparse(bcoo: Any) -> Sparse:
             f"bcoo has shape {list(bcoo.shape)}, n_batch={bcoo.n_batch}, n_dense={bcoo.n_dense}: expected a matrix without such dimensions"
         )
     num_rows, num_columns = bcoo.shape
-    data = sums.judged("bcoo.data", bcoo.data, "entries")
+    data = sums.cast("bcoo.data", bcoo.data, "entries")
     rows, columns = bcoo.indices[:, 0], bcoo.indices[:, 1]
     inside = (rows >= 0) & (rows < num_rows) & (columns >= 0) & (columns < num_columns)
     data = jnp.where(inside, data, 0)

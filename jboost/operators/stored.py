@@ -39,23 +39,23 @@ class Stored:
 
     def matvec(self, vector: Array) -> Array:
         """One product a block of rows."""
-        return self._scaled(_times(self.matrix, sums.judged("vector", vector, self.shape[1]), jnp.asarray))
+        return self._scaled(_times(self.matrix, sums.cast("vector", vector, self.shape[1]), jnp.asarray))
 
     def rmatvec(self, vector: Array) -> Array:
         """One product a block of rows."""
-        return self._scaled(_times_transposed(self.matrix, sums.judged("vector", vector, self.shape[0]), jnp.asarray))
+        return self._scaled(_times_transposed(self.matrix, sums.cast("vector", vector, self.shape[0]), jnp.asarray))
 
     def row_norms(self, weights: Array) -> Array:
         """One product a block of rows, with the absolute values."""
-        return self._scaled(_times(self.matrix, sums.judged("weights", weights, self.shape[1]), jnp.abs))
+        return self._scaled(_times(self.matrix, sums.cast("weights", weights, self.shape[1]), jnp.abs))
 
     def column_norms(self, weights: Array) -> Array:
         """One product a block of rows, with the absolute values."""
-        return self._scaled(_times_transposed(self.matrix, sums.judged("weights", weights, self.shape[0]), jnp.abs))
+        return self._scaled(_times_transposed(self.matrix, sums.cast("weights", weights, self.shape[0]), jnp.abs))
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
-        vector = sums.judged("vector", vector, self.shape[1])
+        vector = sums.cast("vector", vector, self.shape[1])
         if 0 in self.shape:
             return jnp.zeros((self.shape[0],), vector.dtype), jnp.zeros((self.shape[0],), vector.dtype)
         size, count = _blocks(self.matrix)
@@ -70,7 +70,7 @@ class Stored:
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
-        vector = sums.judged("vector", vector, self.shape[0])
+        vector = sums.cast("vector", vector, self.shape[0])
         if 0 in self.shape:
             return jnp.zeros((self.shape[1],), vector.dtype), jnp.zeros((self.shape[1],), vector.dtype)
         size, count = _blocks(self.matrix)

@@ -36,28 +36,28 @@ class Streamed:
 
     def matvec(self, vector: Array) -> Array:
         """Block by block."""
-        return jnp.concatenate(list(self._on_device(_forward, sums.judged("vector", vector, self.shape[1]))))
+        return jnp.concatenate(list(self._on_device(_forward, sums.cast("vector", vector, self.shape[1]))))
 
     def rmatvec(self, vector: Array) -> Array:
         """Block by block, each the term of a sum."""
-        return _total(self._with_rows(_back, sums.judged("vector", vector, self.shape[0])))
+        return _total(self._with_rows(_back, sums.cast("vector", vector, self.shape[0])))
 
     def row_norms(self, weights: Array) -> Array:
         """Block by block."""
-        return jnp.concatenate(list(self._on_device(_row_norms, sums.judged("weights", weights, self.shape[1]))))
+        return jnp.concatenate(list(self._on_device(_row_norms, sums.cast("weights", weights, self.shape[1]))))
 
     def column_norms(self, weights: Array) -> Array:
         """Block by block, each the term of a sum."""
-        return _total(self._with_rows(_column_norms, sums.judged("weights", weights, self.shape[0])))
+        return _total(self._with_rows(_column_norms, sums.cast("weights", weights, self.shape[0])))
 
     def bracket_matvec(self, vector: Array) -> tuple[Array, Array]:
         """Interval bounds of the blocks."""
-        parts = list(self._on_device(_bracket_forward, sums.judged("vector", vector, self.shape[1])))
+        parts = list(self._on_device(_bracket_forward, sums.cast("vector", vector, self.shape[1])))
         return jnp.concatenate([low for low, _ in parts]), jnp.concatenate([high for _, high in parts])
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Interval bounds of the blocks, added outwards."""
-        return _add_brackets(list(self._with_rows(_bracket_back, sums.judged("vector", vector, self.shape[0]))))
+        return _add_brackets(list(self._with_rows(_bracket_back, sums.cast("vector", vector, self.shape[0]))))
 
     def largest_entry(self) -> Array:
         """The largest of the blocks."""

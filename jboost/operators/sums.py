@@ -13,7 +13,7 @@ from jboost.base.types import Array
 MAX_ENTRIES = 4_000_000  # of a slab
 
 
-def judged(name: str, value: Any, *shape: int | str) -> Array:
+def cast(name: str, value: Any, *shape: int | str) -> Array:
     """`value` in the default float type, if it has the wanted shape; ValueError at trace time otherwise."""
     return check.numeric(name, value, shape=shape, kinds="fiub").astype(jnp.result_type(float))
 

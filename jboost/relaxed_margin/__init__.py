@@ -1,8 +1,8 @@
 """Relaxed margins maximised: `solve` for a whole matrix of margins, `fit` for a learner that proposes columns (paper 004)."""
 
+from jboost.relaxations.games import SolverConfig
+from jboost.relaxations.games import State as SolveState
 from jboost.relaxed_margin.booster import RelaxedMargin, finish, fit, init, step
-from jboost.relaxed_margin.first_order import SolverConfig
-from jboost.relaxed_margin.first_order import State as SolveState
 from jboost.relaxed_margin.solve import RelaxedMarginSolution, solve
 
 __all__ = ["RelaxedMargin", "RelaxedMarginSolution", "SolveState", "SolverConfig", "finish", "fit", "init", "solve", "step"]

@@ -16,9 +16,9 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import UnitBall, certify, soft_margin, unit_ball
 from jboost.relaxations.certify import Proven
+from jboost.relaxations.games import Game, SolverConfig
 from jboost.relaxations.votes import norm_bound
 from jboost.relaxed_margin import updates
-from jboost.relaxed_margin.first_order import Game, SolverConfig
 from jboost.relaxed_margin.solve import check_feasible, judge, judge_prices
 from jboost.relaxed_margin.updates import Votes
 
@@ -232,7 +232,7 @@ def _booster(
     stop_on: str = "provable",
     config: SolverConfig | None = None,
 ) -> RelaxedMargin:
-    boosting.judge_size(dataset)
+    boosting.validate_size(dataset)
     check.choice("update", update, updates.NAMES)
     check.choice("stop_on", stop_on, ("provable", "all", "seen"))
     settings = check.config("config", SolverConfig(max_iterations=_INNER_ITERATIONS) if config is None else config, SolverConfig)

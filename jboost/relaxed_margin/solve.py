@@ -14,10 +14,10 @@ from jboost.base import batching, boosting, check, devices, labelled, loops, mes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
-from jboost.relaxations import AbsoluteBall, HardMargin, certify, unit_ball
+from jboost.relaxations import AbsoluteBall, HardMargin, certify, games, unit_ball
+from jboost.relaxations.games import Bounds, Game, SolverConfig, State
 from jboost.relaxations.margins import are_in_range, checked_margins, columns_of
-from jboost.relaxed_margin import first_order, streamed
-from jboost.relaxed_margin.first_order import Bounds, Game, SolverConfig, State
+from jboost.relaxed_margin import streamed
 
 _CHECKS_AT_ONCE = 16  # between two calls of `on_step`
 
@@ -149,7 +149,7 @@ def _solve(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any, *, 
 
 def _solve_one(config: SolverConfig, examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -> RelaxedMarginSolution:
     prepared = _prepare(examples, relaxation, tolerance, votes)
-    best, num_iterations = first_order.play(prepared.game, prepared.goal, config)
+    best, num_iterations = games.play(prepared.game, prepared.goal, config)
     return _conclude(prepared, best, num_iterations, examples.features.shape[1])
 
 
@@ -161,10 +161,10 @@ def _drive(
     state, goes_on = _begin_on_host(prepared.game), True
     if initial is not None:
         state = check.like("initial", initial, state, kind="jboost.relaxed_margin.SolveState")
-    while goes_on and bool(first_order.is_open(state, prepared.goal, config)):
+    while goes_on and bool(games.is_open(state, prepared.goal, config)):
         state, info = _advance_on_host(prepared, state, config=config)
         goes_on = loops.goes_on(on_step, state, info)
-    solution = _conclude_on_host(prepared, state.best, first_order.num_iterations(state, config), num_columns=examples.features.shape[1])
+    solution = _conclude_on_host(prepared, state.best, games.num_iterations(state, config), num_columns=examples.features.shape[1])
     is_stopped = not goes_on and int(solution.status) == int(Status.ROUND_LIMIT)
     return solution._replace(status=jnp.asarray(int(Status.TIME_LIMIT), jnp.int32)) if is_stopped else solution
 
@@ -201,9 +201,9 @@ def _prepare(examples: Dataset, relaxation: Any, tolerance: Array, votes: Any) -
 
 @devices.host_jit(static_argnames=("config",))
 def _advance_on_host(prepared: _Prepared, state: State, *, config: SolverConfig) -> tuple[State, SolveInfo]:
-    step, goal = functools.partial(first_order.advance, prepared.game, config), prepared.goal
-    after, _ = loops.bounded_loop(step, lambda now: first_order.is_open(now, goal, config), state, max_checks=_CHECKS_AT_ONCE)
-    return after, SolveInfo(first_order.num_iterations(after, config), after.best.lower, after.best.upper)
+    step, goal = functools.partial(games.advance, prepared.game, config), prepared.goal
+    after, _ = loops.bounded_loop(step, lambda now: games.is_open(now, goal, config), state, max_checks=_CHECKS_AT_ONCE)
+    return after, SolveInfo(games.num_iterations(after, config), after.best.lower, after.best.upper)
 
 
 def _conclude(prepared: _Prepared, best: Bounds, num_iterations: Array, num_columns: int) -> RelaxedMarginSolution:
@@ -238,7 +238,7 @@ def _solution(
     )
 
 
-_prepare_on_host, _begin_on_host = devices.host_jit(_prepare), devices.host_jit(first_order.begin)
+_prepare_on_host, _begin_on_host = devices.host_jit(_prepare), devices.host_jit(games.begin)
 _conclude_on_host = devices.host_jit(_conclude, static_argnames=("num_columns",))
 
 

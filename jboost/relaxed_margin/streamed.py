@@ -10,10 +10,9 @@ import jax.numpy as jnp
 from jboost.base import boosting, numerics
 from jboost.base.types import Array, Dataset
 from jboost.operators import Streamed
-from jboost.relaxations import certify
+from jboost.relaxations import certify, games
+from jboost.relaxations.games import Bounds, Game, Point, SolverConfig, State
 from jboost.relaxations.votes import norm_bound
-from jboost.relaxed_margin import first_order
-from jboost.relaxed_margin.first_order import Bounds, Game, Point, SolverConfig, State
 
 
 def play(margins: Streamed, relaxation: Any, votes: Any, prior: Array, tolerance: Array, config: SolverConfig) -> tuple[Bounds, Array]:
@@ -24,7 +23,7 @@ def play(margins: Streamed, relaxation: Any, votes: Any, prior: Array, tolerance
     start = Point(coefficients, margins.matvec(coefficients), weights, margins.rmatvec(weights))
     squares = margins.row_norms(jnp.ones((margins.shape[1],), prior.dtype))
     state = _check(game, _begin(start, jnp.max(squares)))
-    target = float(first_order.target_gap(tolerance))
+    target = float(games.target_gap(tolerance))
     for _ in range(config.most_checks() - 1):
         if not float(state.best.upper - state.best.lower) > target:
             break
@@ -41,11 +40,11 @@ def _step(margins: Streamed, game: Game, state: State) -> State:
     return _accept(game, state, Point(coefficients, reached, weights, margins.rmatvec(weights)))
 
 
-_begin = jax.jit(first_order.begin_at)
-_check = jax.jit(first_order.check_bounds)
-_move_votes = jax.jit(first_order.move_votes)
-_move_weights = jax.jit(first_order.move_weights)
-_accept = jax.jit(first_order.accept)
+_begin = jax.jit(games.begin_at)
+_check = jax.jit(games.check_bounds)
+_move_votes = jax.jit(games.move_votes)
+_move_weights = jax.jit(games.move_weights)
+_accept = jax.jit(games.accept)
 
 
 @jax.jit

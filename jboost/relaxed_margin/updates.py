@@ -13,8 +13,8 @@ from jax import lax
 
 from jboost.base import loops, numerics, reduce
 from jboost.base.types import Array
-from jboost.relaxed_margin import first_order
-from jboost.relaxed_margin.first_order import Game, SolverConfig
+from jboost.relaxations import games
+from jboost.relaxations.games import Game, SolverConfig
 
 NAMES = ("fully_corrective", "pairwise", "line_search", "analytic")
 _HALVINGS = 24
@@ -73,7 +73,7 @@ def pairwise(now: Votes, game: Game, target: Corner, strength: Array) -> Votes:
 
 def fully_corrective(now: Votes, game: Game, tolerance: Array, config: SolverConfig) -> Votes:
     """The game over all columns seen so far, played to a gap of a quarter of the tolerance from where it stands."""
-    best, _ = first_order.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
+    best, _ = games.play(game, tolerance / 4, config, (now.coefficients, now.example_weights))
     reached = jnp.matmul(game.margins, best.coefficients, precision=lax.Precision.HIGHEST)
     return Votes(best.coefficients, reached, best.example_weights)
 

@@ -10,6 +10,8 @@ import jax
 
 from jboost.base import check
 
+_CLUSTERS = ("SLURM_", "OMPI_", "PMI_", "PMIX_", "JOB_COMPLETION_INDEX", "TPU_WORKER_", "MEGASCALE_")  # prefixes of variables of a job
+_NUM_TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 _HEARTBEAT_SECONDS = 30  # after so long without a sign of life a process counts as lost, and the others end
 
 
@@ -66,16 +68,31 @@ def initialize_cluster(
             initialization_timeout=timeout,
             heartbeat_timeout_seconds=_HEARTBEAT_SECONDS,
         )
-    except ValueError:
-        if address is None and total is None and number is None:
-            return 1  # nothing was detected: this is a process of its own
-        raise
     except jax.errors.JaxRuntimeError as error:
         raise TimeoutError(
             f"the processes of this job did not find each other within {timeout} s (coordinator {address or 'as detected'}): "
             "check that all were started, that the port is free and open, or raise timeout"
         ) from error
+    except (ValueError, RuntimeError) as error:
+        if (address, total, number) == (None, None, None) and _is_alone(error):
+            return 1
+        raise
     return jax.process_count()
+
+
+def _is_alone(error: Exception) -> bool:
+    """Whether JAX failed because there is no cluster to join.
+
+    Raises ValueError where the environment says that there are several processes, which would otherwise each work alone.
+    """
+    tasks = next((name for name in _NUM_TASKS if os.environ.get(name, "").isdigit() and int(os.environ[name]) > 1), None)
+    if tasks is not None and isinstance(error, ValueError):
+        raise ValueError(
+            f"{tasks} is {os.environ[tasks]}, but JAX did not find the other processes ({error}): start this by srun or mpirun, or pass "
+            "coordinator_address, num_processes and process_id"
+        ) from error
+    is_in_job = any(name.startswith(_CLUSTERS) for name in os.environ)
+    return isinstance(error, ValueError) or not is_in_job  # RuntimeError: JAX has started already, which a process alone may
 
 
 def _number(name: str, given: int | None, variable: str) -> int | None:

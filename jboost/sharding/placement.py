@@ -10,7 +10,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jboost.base import meshes
-from jboost.base.types import Dataset, PyTree
+from jboost.base.types import Dataset, PyTree, is_packed
 
 
 def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Dataset:
@@ -42,6 +42,11 @@ def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Da
     if not isinstance(dataset, Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset, as jboost.make_dataset returns it")
     _check_arguments("shard_dataset", "dataset", dataset, mesh, axis)
+    if is_packed(dataset.features):
+        raise ValueError(
+            f"dataset has features of type {type(dataset.features).__name__}: expected an array; pack the rows of each device after they are there, "
+            "or pass the matrix"
+        )
     local = Dataset(*map(np.asarray, dataset))
     part = _part_of_process(mesh, axis)
     rows_each = _rows_of_a_device(local, part)
@@ -135,13 +140,13 @@ def _refuse_traced(function: str, name: str, tree: PyTree) -> None:
 
 
 def _part_of_process(mesh: Mesh, axis: str) -> _Part:
-    """Raises ValueError where a place along the axis belongs to several processes, or this process has no device on the mesh."""
+    """Raises ValueError where a position along the axis belongs to several processes, or this process has no device on the mesh."""
     along = np.moveaxis(mesh.devices, mesh.axis_names.index(axis), 0).reshape(mesh.shape[axis], -1)
     owners = [{device.process_index for device in devices} for devices in along]
     if any(len(owner) > 1 for owner in owners):
         raise ValueError(
-            f"axis {axis!r} of the mesh has places that several processes share: order the devices so that each process has whole "
-            f"places along {axis!r}, and the other axes lie within a process"
+            f"axis {axis!r} of the mesh has positions that several processes share: order the devices so that each process has whole "
+            f"positions along {axis!r}, and the other axes lie within a process"
         )
     mine = sum(owner == {jax.process_index()} for owner in owners)
     if not mine:
