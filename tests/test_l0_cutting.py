@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jboost.l0 import branching, cutting, integer, node_program, relaxation, row_cuts
+from jboost.l0 import branching, cutting, integer, node_program, row_cuts
+from jboost.l0.instance import make_instance
 from jboost.l0.node_program import NO, OPEN, YES
 from oracles import l0 as oracle
 
@@ -46,7 +47,7 @@ def pools(seed, count):
     data = tuple(jnp.asarray(one) for one in (outputs, labels, costs, weights, mask, column_mask, random.choice(MARGINS, count)))
 
     def make(*data):
-        return node_program.make_pool(relaxation.make_instance(*data, either=True)[0])
+        return node_program.make_pool(make_instance(*data, either=True)[0])
 
     return jax.jit(jax.vmap(make))(*data)
 
@@ -227,7 +228,7 @@ def test_splits_are_the_hypotheses_that_tell_the_same_examples_apart():
     outputs = jnp.array([[1, 1, -1, 1, 0, 1, 1], [1, -1, 1, 0, 1, 1, -1], [1, 1, -1, 1, 0, -1, 1], [1, -1, 1, 0, 1, -1, -1]])
     labels = jnp.array([1, -1, -1, 1])
     data = (outputs, labels, jnp.ones(7), jnp.ones(4), jnp.ones(4, bool), jnp.array([True] * 6 + [False]), jnp.asarray(0.5))
-    pool = jax.jit(lambda *data: node_program.make_pool(relaxation.make_instance(*data, either=True)[0]))(*data)
+    pool = jax.jit(lambda *data: node_program.make_pool(make_instance(*data, either=True)[0]))(*data)
     alone = len(pool.splits)
     split = pool.split_of[1]
     assert split < alone

@@ -6,17 +6,19 @@ The method is `jboost.l0.halpern`; its vectors have one number for each cut (`jb
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from jboost.base import check, loops
+from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0 import halpern, pair_blocks
+from jboost.l0.instance import known_cuts, numbers_of, ordered, unordered
 from jboost.l0.pair_blocks import Layout
 from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
 
@@ -78,10 +80,10 @@ def known_layout(config: RelaxationConfig, outputs: Array, labels: Array, mask: 
     """The layout for the classes as they are, where labels and mask are known while tracing; else one for all classes that there can be."""
     solver = _solver(config)
     orders = "either" if config.cuts == "either" else "ordered"
-    if orders == "ordered" and _is_known(outputs) and _is_known(mask):
+    if orders == "ordered" and check.are_known(outputs) and check.are_known(mask):
         abstains = (np.asarray(outputs) == 0) & np.asarray(mask)[:, None]
         orders = "ordered" if abstains.any() else "single"
-    if not (_is_known(labels) and _is_known(mask)):
+    if not (check.are_known(labels) and check.are_known(mask)):
         return any_layout(config, labels.shape[0], orders)
     signs, is_real = np.asarray(labels), np.asarray(mask)
     sizes = sorted(int(np.sum(is_real & (signs * sign > 0))) for sign in (-1, 1))
@@ -96,10 +98,6 @@ def any_layout(config: RelaxationConfig, num_examples: int, orders: str = "trace
 def _solver(config: RelaxationConfig) -> AllPairsConfig:
     assert isinstance(config.solver, AllPairsConfig)
     return config.solver
-
-
-def _is_known(array: Array) -> bool:
-    return not isinstance(array, jax.core.Tracer) and array.is_fully_addressable
 
 
 def placed(instance: Instance, layout: Layout, cuts: Cuts, values: Array) -> Array:
@@ -187,3 +185,79 @@ def solve(instance: Instance, config: RelaxationConfig, layout: Layout, toleranc
         halpern.is_stalled(last),
         gap,
     )
+
+
+def keeps_grid(config: RelaxationConfig) -> bool:
+    """Whether pairs are not listed."""
+    return isinstance(config.solver, AllPairsConfig) and config.solver.lists_pairs is False
+
+
+def solve_relaxation(
+    instance: Instance,
+    config: RelaxationConfig,
+    layout: Layout,
+    is_valid: Array,
+    tolerance: Array,
+    warm: WarmStart | None,
+    most_rounds: Array,
+    capacity: int,
+) -> L0Relaxation:
+    """The first-order method over all pairs."""
+    has_column = jnp.any(instance.is_column)
+    is_possible = is_valid & has_column
+    start = _start(instance, layout, warm)
+    solved = solve(instance, config, layout, tolerance, start, is_possible & (most_rounds > 0))
+    missed = jnp.where(solved.is_stalled, int(Status.NUMERICAL_ERROR), int(Status.ITERATION_LIMIT))
+    status = jnp.where(solved.gap <= tolerance, int(Status.OPTIMAL), missed)
+    status = jnp.where(has_column, status, int(Status.PRIMAL_INFEASIBLE))
+    pairs, dual, last = _listed_sides(instance, config, layout, solved, capacity)
+    primal = last.primal
+    warm = last._replace(
+        primal=primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=unordered(instance, primal.slacks)),
+        dual=last.dual._replace(example_weights=unordered(instance, last.dual.example_weights)),
+        pairs=pairs,
+    )
+    return L0Relaxation(
+        coefficients=solved.primal.coefficients,
+        selected=solved.primal.selected,
+        slacks=unordered(instance, solved.primal.slacks),
+        lower_bound=jnp.where(is_possible, solved.lower, jnp.where(is_valid, jnp.inf, -jnp.inf)),
+        upper_bound=jnp.where(is_possible, solved.upper, jnp.inf),
+        example_weights=unordered(instance, dual.example_weights),
+        pairs=pairs,
+        pair_weights=dual.pair_weights,
+        convexity=solved.convexity,
+        num_cuts=solved.num_cuts,
+        num_iterations=solved.num_iterations,
+        num_rounds=solved.num_restarts,
+        warm=warm,
+        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
+    )
+
+
+def _start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmStart:
+    """A warm start with its pair weights as a vector of pairs, or the even vote."""
+    dtype = instance.costs.dtype
+    zero, none = jnp.zeros((), dtype), jnp.zeros((0, 2), jnp.int32)
+    if warm is None:
+        count = jnp.sum(instance.is_column, dtype=dtype)
+        even = jnp.where(instance.is_column, 1 / jnp.maximum(count, 1), 0.0)
+        nothing = jnp.zeros_like(instance.weights)
+        return WarmStart(Primal(even, even, nothing), Dual(nothing, jnp.zeros(layout.shape, dtype)), none, zero, zero)
+    known = ordered(instance, warm)
+    if warm.dual.pair_weights.ndim == 3:
+        return known
+    cuts = known_cuts(instance, warm)
+    values = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
+    return known._replace(dual=known.dual._replace(pair_weights=placed(instance, layout, cuts, values)), pairs=none)
+
+
+def _listed_sides(instance: Instance, config: RelaxationConfig, layout: Layout, solved: Solved, capacity: int) -> tuple[Array, Dual, WarmStart]:
+    """The pairs [K, 2] in the numbers of the caller, the dual that proves, and where the method stands, with pair weights [K]."""
+    duals, pairs = [solved.dual, solved.last.dual], jnp.zeros((0, 2), jnp.int32)
+    if not keeps_grid(config):
+        widths = (0, max(capacity - math.prod(layout.shape), 0))
+        numbers = numbers_of(instance, listed(instance, layout))
+        pairs = jnp.pad(numbers, (widths, (0, 0)), constant_values=-1)[:capacity]
+        duals = [side._replace(pair_weights=jnp.pad(jnp.ravel(side.pair_weights), widths)[:capacity]) for side in duals]
+    return pairs, duals[0], solved.last._replace(dual=duals[1])

@@ -21,6 +21,7 @@ from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import branching, cutting, incumbents, integer, node_program, relaxation
 from jboost.l0.cutting import Engine, Goal
+from jboost.l0.instance import make_instance
 from jboost.l0.integer import Vote
 from jboost.l0.node_program import NO, YES, Decisions, Pool
 from jboost.search import stack
@@ -223,7 +224,7 @@ def _search(data: Data, tolerance: Array, cutoff: Array, *, config: ExactConfig)
 @devices.host_jit(static_argnames=("config",))
 def _begin(data: Data, cutoff: Array, *, config: ExactConfig) -> tuple[Pool, State, Array]:
     """The root, unless there is nothing to search; and whether all values are allowed."""
-    sorted_instance, is_valid = relaxation.make_instance(*data, either=True)
+    sorted_instance, is_valid = make_instance(*data, either=True)
     pool = node_program.make_pool(sorted_instance)
     instance = incumbents.instance_of(pool)
     root = _Node(node_program.everything_open(pool), jnp.zeros_like(data.margin))

@@ -7,7 +7,6 @@ Rounds of a solve over a working set of cuts and a search among all pairs; each 
 from __future__ import annotations
 
 import functools
-import math
 from typing import Any, NamedTuple
 
 import jax
@@ -20,6 +19,7 @@ from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
 from jboost.l0 import cuts as pair_cuts
 from jboost.l0.cuts import Wanted
+from jboost.l0.instance import known_cuts, make_instance, numbers_of, ordered, unordered, with_distances
 from jboost.l0.interior import Solved
 from jboost.l0.pair_blocks import Layout
 from jboost.l0.types import AllPairsConfig, Cuts, Dual, Instance, L0Relaxation, Primal, RelaxationConfig, WarmStart
@@ -172,11 +172,6 @@ def capacity_of(config: RelaxationConfig, shape: tuple[int, ...]) -> int:
     return min(everything, max(num_examples + 2 * num_columns, _FEW_CUTS, cheap))
 
 
-def _keeps_grid(config: RelaxationConfig) -> bool:
-    """Whether pairs are not listed."""
-    return isinstance(config.solver, AllPairsConfig) and config.solver.lists_pairs is False
-
-
 def _validate_layout(weights: Array, layout: Layout | None) -> None:
     """Raises ValueError where a vector of pairs is of another layout."""
     expected = None if layout is None else list(layout.shape)
@@ -198,7 +193,7 @@ def _warm(initial: Any, shape: tuple[int, ...], config: RelaxationConfig, layout
     weights, is_vector = warm.dual.pair_weights, warm.dual.pair_weights.ndim == 3
     if is_vector:
         _validate_layout(weights, layout)
-    elif _keeps_grid(config):
+    elif all_pairs.keeps_grid(config):
         capacity = weights.shape[0]
 
     def extended(name: str, values: Array, size: int, fill: int = 0) -> Array:
@@ -304,7 +299,8 @@ def solve_instance(
     is_valid &= jnp.all((features == 0) | (features == 1) | jnp.isnan(features) | ~mask[:, None])
     if _has_grid(config, instance.margins.shape):
         layout = all_pairs.any_layout(config, instance.weights.shape[0]) if layout is None else layout
-        return _solve_all_pairs(instance, config, layout, is_valid, tolerance, warm, most_rounds)
+        capacity = capacity_of(config, instance.margins.shape)
+        return all_pairs.solve_relaxation(instance, config, layout, is_valid, tolerance, warm, most_rounds, capacity)
     pairs, method = _ways(config, instance.margins.shape)
     state = _begin(instance, warm, pairs, method, config)
     is_hopeless = ~is_valid | ~jnp.any(instance.is_column)
@@ -332,129 +328,6 @@ def _ways(config: RelaxationConfig, shape: tuple[int, ...]) -> tuple[Any, Any]:
     return pair_cuts.WorkingSet(capacity_of(config, shape)), method
 
 
-def _solve_all_pairs(
-    instance: Instance, config: RelaxationConfig, layout: Layout, is_valid: Array, tolerance: Array, warm: WarmStart | None, most_rounds: Array
-) -> L0Relaxation:
-    """The first-order method over all pairs."""
-    has_column = jnp.any(instance.is_column)
-    is_possible = is_valid & has_column
-    start = _all_pairs_start(instance, layout, warm)
-    solved = all_pairs.solve(instance, config, layout, tolerance, start, is_possible & (most_rounds > 0))
-    missed = jnp.where(solved.is_stalled, int(Status.NUMERICAL_ERROR), int(Status.ITERATION_LIMIT))
-    status = jnp.where(solved.gap <= tolerance, int(Status.OPTIMAL), missed)
-    status = jnp.where(has_column, status, int(Status.PRIMAL_INFEASIBLE))
-    pairs, dual, last = _listed_sides(instance, config, layout, solved)
-    primal = last.primal
-    warm = last._replace(
-        primal=primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=_unordered(instance, primal.slacks)),
-        dual=last.dual._replace(example_weights=_unordered(instance, last.dual.example_weights)),
-        pairs=pairs,
-    )
-    return L0Relaxation(
-        coefficients=solved.primal.coefficients,
-        selected=solved.primal.selected,
-        slacks=_unordered(instance, solved.primal.slacks),
-        lower_bound=jnp.where(is_possible, solved.lower, jnp.where(is_valid, jnp.inf, -jnp.inf)),
-        upper_bound=jnp.where(is_possible, solved.upper, jnp.inf),
-        example_weights=_unordered(instance, dual.example_weights),
-        pairs=pairs,
-        pair_weights=dual.pair_weights,
-        convexity=solved.convexity,
-        num_cuts=solved.num_cuts,
-        num_iterations=solved.num_iterations,
-        num_rounds=solved.num_restarts,
-        warm=warm,
-        status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
-    )
-
-
-def _all_pairs_start(instance: Instance, layout: Layout, warm: WarmStart | None) -> WarmStart:
-    """A warm start with its pair weights as a vector of pairs, or the even vote."""
-    dtype = instance.costs.dtype
-    zero, none = jnp.zeros((), dtype), jnp.zeros((0, 2), jnp.int32)
-    if warm is None:
-        count = jnp.sum(instance.is_column, dtype=dtype)
-        even = jnp.where(instance.is_column, 1 / jnp.maximum(count, 1), 0.0)
-        nothing = jnp.zeros_like(instance.weights)
-        return WarmStart(Primal(even, even, nothing), Dual(nothing, jnp.zeros(layout.shape, dtype)), none, zero, zero)
-    known = _ordered(instance, warm)
-    if warm.dual.pair_weights.ndim == 3:
-        return known
-    cuts = _known_cuts(instance, warm)
-    values = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
-    return known._replace(dual=known.dual._replace(pair_weights=all_pairs.placed(instance, layout, cuts, values)), pairs=none)
-
-
-def _listed_sides(instance: Instance, config: RelaxationConfig, layout: Layout, solved: all_pairs.Solved) -> tuple[Array, Dual, WarmStart]:
-    """The pairs [K, 2] in the numbers of the caller, the dual that proves, and where the method stands, with pair weights [K]."""
-    duals, pairs = [solved.dual, solved.last.dual], jnp.zeros((0, 2), jnp.int32)
-    if not _keeps_grid(config):
-        size = capacity_of(config, instance.margins.shape)
-        widths = (0, max(size - math.prod(layout.shape), 0))
-        listed = _numbers(instance, all_pairs.listed(instance, layout))
-        pairs = jnp.pad(listed, (widths, (0, 0)), constant_values=-1)[:size]
-        duals = [side._replace(pair_weights=jnp.pad(jnp.ravel(side.pair_weights), widths)[:size]) for side in duals]
-    return pairs, duals[0], solved.last._replace(dual=duals[1])
-
-
-def make_instance(
-    outputs: Array, labels: Array, costs: Array, weights: Array, mask: Array, column_mask: Array, margin: Array, either: Array | bool = False
-) -> tuple[Instance, Array]:
-    """The relaxation with its examples in order, and whether all values are allowed, [] bool; where they are not, they are replaced."""
-    dtype = jnp.result_type(float)
-    matters = mask[:, None] & column_mask[None, :]
-    said = jnp.where(matters, outputs, 0).astype(dtype)
-    signs = jnp.where(mask, labels, 1).astype(dtype)
-    prices = jnp.where(column_mask, costs, 0).astype(dtype)
-    worth = jnp.where(mask, weights, 1).astype(dtype)
-    is_valid = jnp.all((said == -1) | (said == 0) | (said == 1)) & jnp.all(jnp.abs(signs) == 1) & (margin > 0) & (margin <= 1)
-    is_valid = is_valid & jnp.all((prices >= 0) & (prices < jnp.inf)) & jnp.all((worth > 0) & (worth < jnp.inf))
-    said, signs = jnp.where(is_valid, said, 0), jnp.where(is_valid, signs, 1)
-    prices, worth, margin = jnp.where(is_valid, prices, 0), jnp.where(is_valid, worth, 1), jnp.where(is_valid, margin, 1)
-
-    is_positive, is_negative = mask & (signs > 0), mask & (signs < 0)
-    few_are_positive = jnp.sum(is_positive) <= jnp.sum(is_negative)
-    is_few, is_many = jnp.where(few_are_positive, is_positive, is_negative), jnp.where(few_are_positive, is_negative, is_positive)
-    order = jnp.argsort(jnp.where(is_few, 0, jnp.where(is_many, 1, 2)), stable=True).astype(jnp.int32)
-    signed = (said * signs[:, None])[order]
-    matters = matters[order]
-    instance = Instance(
-        margins=jnp.where(matters, signed, 0),
-        hits=jnp.where(matters & (signed == 1), 1, 0).astype(dtype),
-        misses=jnp.where(matters & (signed != -1), 1, 0).astype(dtype),
-        weights=jnp.where(mask, worth, 0)[order],
-        costs=prices,
-        is_column=column_mask,
-        margin=margin,
-        unit=_first_positive(jnp.max(jnp.where(mask, worth, 0), initial=0), jnp.max(prices, initial=0)),
-        either=jnp.asarray(either),
-        num_few=jnp.sum(is_few, dtype=jnp.int32),
-        num_real=jnp.sum(mask, dtype=jnp.int32),
-        order=order,
-        bits=jnp.zeros((order.shape[0], 0), dtype),
-        reach=jnp.full((), jnp.inf, dtype),
-    )
-    return instance, is_valid
-
-
-def with_distances(instance: Instance, features: Array, factor: float | None) -> Instance:
-    """The instance with cuts for pairs alone that differ in at most `factor` times the fewest attributes [m, N] of a pair; None for all pairs."""
-    if factor is None:
-        return instance
-    bits = jnp.where(features == 1, 1.0, jnp.where(features == 0, -1.0, 0.0)).astype(instance.margins.dtype)[instance.order]
-    places = jnp.arange(bits.shape[0])
-    is_few = places < instance.num_few
-    least = pair_cuts.least_distance(bits, is_few, ~is_few & (places < instance.num_real))
-    return instance._replace(bits=bits, reach=factor * least)
-
-
-def _first_positive(*values: Array) -> Array:
-    unit = jnp.ones((), values[0].dtype)
-    for value in reversed(values):
-        unit = jnp.where(value > 0, value, unit)
-    return unit
-
-
 def _scale(instance: Instance, upper: Array) -> Array:
     """What gaps are relative to, []."""
     return jnp.maximum(jnp.where(jnp.isfinite(upper), upper, 0.0), instance.unit)
@@ -470,8 +343,8 @@ def _begin(instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, 
     cuts, known, known_weights = pair_cuts.empty(capacity, num_examples), None, jnp.zeros((capacity,), dtype)
     first = Primal(even, 2 * even, jnp.zeros((num_examples,), dtype))
     if warm is not None:
-        known = _ordered(instance, warm)
-        cuts = _known_cuts(instance, warm)
+        known = ordered(instance, warm)
+        cuts = known_cuts(instance, warm)
         known_weights = jnp.where(pair_cuts.is_used(instance, cuts), known.dual.pair_weights, 0.0)
         first = known.primal
     cuts, known_weights = pairs.begin(instance, cuts, known_weights)
@@ -482,18 +355,6 @@ def _begin(instance: Instance, warm: WarmStart | None, pairs: Any, method: Any, 
     best = _Best(first, zero + jnp.inf, nothing, cuts, zero, zero - jnp.inf)
     is_new = instance.is_column if warm is None else instance.is_column & (warm.primal.selected <= 0)
     return _State(cuts, iterate, jnp.zeros((), bool), best, zero + jnp.inf, zero + _FIRST_ERROR, none, jnp.zeros((), bool), is_new, none, none)
-
-
-def _known_cuts(instance: Instance, warm: WarmStart) -> Cuts:
-    """The cuts of a warm start in the order of the instance; those of no pair of opposite classes are left out."""
-    num_examples = instance.weights.shape[0]
-    place = jnp.zeros((num_examples + 1,), jnp.int32).at[instance.order].set(jnp.arange(num_examples, dtype=jnp.int32)).at[-1].set(num_examples)
-    inside = jnp.all((warm.pairs >= 0) & (warm.pairs < num_examples), axis=1)
-    ends = place[jnp.where(inside[:, None], warm.pairs, num_examples)]
-    cuts = Cuts(ends[:, 0], ends[:, 1])
-    are_opposite = (jnp.min(ends, axis=1) < instance.num_few) & (jnp.max(ends, axis=1) >= instance.num_few)
-    inside = inside & are_opposite & jnp.all(ends < instance.num_real, axis=1) & pair_cuts.have_cuts(instance, cuts)
-    return Cuts(*(jnp.where(inside, end, num_examples) for end in cuts))
 
 
 def _round(instance: Instance, state: _State, pairs: Any, method: Any, tolerance: Array, config: RelaxationConfig) -> _State:
@@ -558,31 +419,13 @@ def _better(old: _Best, new: _Best) -> _Best:
     return _Best(primal, upper, *jax.tree.map(lambda fresh, kept: jnp.where(proves, fresh, kept), fresh_side, old_side))
 
 
-def _ordered(instance: Instance, warm: WarmStart) -> WarmStart:
-    """A warm start with its examples in the order of the instance."""
-    primal, dual = warm.primal, warm.dual
-    return warm._replace(
-        primal=primal._replace(slacks=primal.slacks[instance.order]), dual=dual._replace(example_weights=dual.example_weights[instance.order])
-    )
-
-
-def _unordered(instance: Instance, values: Array) -> Array:
-    """Values [m] of the instance in the order of the caller."""
-    return jnp.zeros_like(values).at[instance.order].set(values)
-
-
-def _numbers(instance: Instance, cuts: Cuts) -> Array:
-    """The pairs [K, 2] in the numbers of the caller, -1 for an empty slot."""
-    return jnp.stack([instance.order.at[end].get(mode="fill", fill_value=-1) for end in cuts], axis=1)
-
-
 def _finish(instance: Instance, state: _State, pairs: Any, method: Any, is_valid: Array, tolerance: Array) -> L0Relaxation:
     best, is_used = state.best, pairs.hold(instance, state.cuts).is_used
     primal, dual = method.sides(instance, state.iterate)
     warm = WarmStart(
-        primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=_unordered(instance, primal.slacks)),
-        dual._replace(example_weights=_unordered(instance, dual.example_weights)),
-        _numbers(instance, pairs.listed(instance, state.cuts)),
+        primal._replace(selected=jnp.where(instance.is_column, primal.selected, 0.0), slacks=unordered(instance, primal.slacks)),
+        dual._replace(example_weights=unordered(instance, dual.example_weights)),
+        numbers_of(instance, pairs.listed(instance, state.cuts)),
         method.convexity(instance, state.iterate),
         method.primal_weight(state.iterate),
     )
@@ -595,11 +438,11 @@ def _finish(instance: Instance, state: _State, pairs: Any, method: Any, is_valid
     return L0Relaxation(
         coefficients=best.primal.coefficients,
         selected=best.primal.selected,
-        slacks=_unordered(instance, best.primal.slacks),
+        slacks=unordered(instance, best.primal.slacks),
         lower_bound=jnp.where(is_possible, best.lower, jnp.where(is_valid, jnp.inf, -jnp.inf)),
         upper_bound=jnp.where(is_possible, best.upper, jnp.inf),
-        example_weights=_unordered(instance, best.dual.example_weights),
-        pairs=_numbers(instance, pairs.listed(instance, best.cuts)),
+        example_weights=unordered(instance, best.dual.example_weights),
+        pairs=numbers_of(instance, pairs.listed(instance, best.cuts)),
         pair_weights=best.dual.pair_weights,
         convexity=best.convexity,
         num_cuts=reduce.count(is_used),

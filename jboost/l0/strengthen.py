@@ -19,6 +19,7 @@ from jboost.base import brackets, check, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation, row_cuts
+from jboost.l0.instance import make_instance
 from jboost.l0.types import Cuts, Instance, RelaxationConfig
 from jboost.lp import make_program, solve
 
@@ -131,7 +132,7 @@ def _strengthen(data: tuple[Array, ...], margin: Array, *, config: StrengthenCon
     tolerance = jnp.asarray(1e-6 if dtype == jnp.dtype("float64") else 3e-4, dtype)
     relaxed = relaxation.solve_instance(config.relaxation, (*data, features), margin, tolerance, jnp.asarray(True), None)
     outputs, labels, costs, weights, mask, column_mask = data
-    instance, is_valid = relaxation.make_instance(outputs, labels, costs, weights, mask, column_mask, margin, True)
+    instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, margin, True)
     is_hopeless = ~is_valid | ~jnp.any(column_mask)
 
     number = min(config.num_pairs, relaxed.pairs.shape[0])

@@ -17,6 +17,7 @@ from jboost.base import brackets, check, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
+from jboost.l0.instance import make_instance
 from jboost.l0.types import Instance
 from jboost.lp import make_program, solve
 from jboost.lp.first_order import FirstOrderConfig
@@ -94,7 +95,7 @@ def _solve(
     data: tuple[Array, ...], largest: Array, tolerance: ArrayLike | None, *, config: InteriorPointConfig | FirstOrderConfig | None
 ) -> Unnormalised:
     outputs, labels, costs, weights, mask, column_mask = data
-    instance, is_valid = relaxation.make_instance(outputs, labels, costs, weights, mask, column_mask, jnp.ones_like(largest))
+    instance, is_valid = make_instance(outputs, labels, costs, weights, mask, column_mask, jnp.ones_like(largest))
     is_valid &= (largest > 0) & (largest < jnp.inf)
     largest = jnp.where(is_valid, largest, 1.0)
     num_examples, num_columns = instance.margins.shape
