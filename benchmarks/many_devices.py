@@ -43,16 +43,22 @@ def _game(game: Any) -> Any:
     return jboost.relaxed_margin.solve(game, jboost.relaxations.soft_margin(nu=0.1))
 
 
-# name -> the function, and whether each argument is a matrix [m, n] or a vector [m]
+def _packed_game(bits: Any) -> Any:
+    return _game(jboost.operators.PackedSigns(bits, np.float32(1), 8 * NUM_COLUMNS, False))
+
+
+# name -> the function, and whether each argument is a matrix [m, n], one of uint8, or a vector [m]
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "projections.kl_projection_capped_simplex": (lambda x: jboost.projections.kl_projection_capped_simplex(x, 0.01), ("vector",)),
     "projections.projection_capped_simplex": (lambda x: jboost.projections.projection_capped_simplex(x, 0.01), ("vector",)),
     "relaxed_margin.solve": (_game, ("matrix",)),
+    "relaxed_margin.solve, packed signs": (_packed_game, ("bytes",)),
     "relaxed_margin.fit": (_boost(jboost.relaxed_margin.fit, jboost.learners.literals), ("matrix", "vector")),
     "lpboost.solve": (lambda game: jboost.lpboost.solve(game, nu=0.1), ("matrix",)),
     "lpboost.fit": (_boost(jboost.lpboost.fit, jboost.learners.literals), ("matrix", "vector")),
     "adaboost.fit, literals": (_boost(jboost.adaboost.fit, jboost.learners.literals), ("matrix", "vector")),
     "adaboost.fit, stumps": (_boost(jboost.adaboost.fit, jboost.learners.stumps), ("matrix", "vector")),
+    "adaboost.fit, quantised stumps": (_boost(jboost.adaboost.fit, jboost.learners.quantised_stumps), ("bytes", "vector")),
     "infoboost.fit, literals": (_boost(jboost.infoboost.fit, jboost.learners.literals), ("matrix", "vector")),
 }
 
@@ -61,14 +67,14 @@ def compile_for(name: str, num_devices: int, num_examples: int = NUM_EXAMPLES) -
     """The program, its arguments sharded along their first axis over so many devices."""
     function, kinds = PROGRAMS[name]
     mesh = Mesh(np.array(jax.devices()[:num_devices]), ("examples",), axis_types=(AxisType.Explicit,))
-    shapes = {"matrix": (num_examples, NUM_COLUMNS), "vector": (num_examples,)}
+    shapes = {"matrix": (num_examples, NUM_COLUMNS), "bytes": (num_examples, NUM_COLUMNS), "vector": (num_examples,)}
 
     def argument(kind: str) -> jax.ShapeDtypeStruct:
-        shape = shapes[kind]
+        shape, dtype = shapes[kind], jnp.uint8 if kind == "bytes" else jnp.float32
         if num_devices == 1:
-            return jax.ShapeDtypeStruct(shape, jnp.float32)
+            return jax.ShapeDtypeStruct(shape, dtype)
         spec = PartitionSpec("examples", *[None] * (len(shape) - 1))
-        return jax.ShapeDtypeStruct(shape, jnp.float32, sharding=NamedSharding(mesh, spec))
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=NamedSharding(mesh, spec))
 
     return jax.jit(function).lower(*map(argument, kinds)).compile()
 

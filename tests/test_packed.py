@@ -320,6 +320,7 @@ def test_a_packed_pool_proposes_what_the_matrix_does_with_valid_bounds():
         assert bool(learner.never_abstains(state))
 
 
+@pytest.mark.slow
 def test_l0_over_a_packed_pool_equals_that_over_the_matrix():
     features, labels, mask = (part[:30] for part in pool_cases())
     features = features[:, :6]
@@ -429,6 +430,7 @@ def test_streamed_refuses():
         operators.streamed([np.ones(2)])
 
 
+@pytest.mark.slow
 def test_relaxed_margin_solve_of_streamed_blocks_equals_that_of_one_operator():
     matrix = draw_signs((120, 15), bias=0.7)
     relaxation = relaxations.soft_margin(nu=0.2)
@@ -446,3 +448,24 @@ def test_relaxed_margin_solve_of_streamed_blocks_equals_that_of_one_operator():
     assert relaxed_margin.solve(large, relaxations.hard_margin()).status == Status.INVALID_INPUT
     with pytest.raises(ValueError, match="margins are streamed"):
         lpboost.solve(streamed)
+
+
+@pytest.mark.parametrize("make", [jboost.operators.packed_signs, lambda signs: jboost.operators.stored(signs, "int8", scale=0.5)])
+def test_rows_divided_over_a_mesh_give_the_same_products(make):
+    rng = np.random.default_rng(0)
+    for num_rows in (8, 6):  # the second is not divided evenly
+        operator = make(rng.choice([-1, 1], (num_rows, 11)))
+        mesh = jax.sharding.Mesh(np.array(jax.devices()[:4]), ("examples",), axis_types=(jax.sharding.AxisType.Auto,))
+        right, left = rng.normal(size=11).astype(np.float32), rng.normal(size=num_rows).astype(np.float32)
+
+        def products(operator, right, left):
+            ways = operator.matvec(right), operator.rmatvec(left), operator.column_norms(jnp.abs(left)), operator.row_norms(jnp.abs(right))
+            return *ways, *operator.bracket_matvec(right), *operator.bracket_rmatvec(left)
+
+        alone = jax.jit(products)(operator, right, left)
+        with jax.set_mesh(mesh):
+            found = jax.jit(products)(operator, right, left)
+        assert all(np.allclose(one, other, rtol=1e-6, atol=1e-6) for one, other in zip(found, alone, strict=True))
+        exact = np.asarray(operator.to_dense(), np.float64) @ right.astype(np.float64)
+        assert (np.asarray(found[4]) <= exact).all()
+        assert (np.asarray(found[5]) >= exact).all()

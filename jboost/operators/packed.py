@@ -25,6 +25,7 @@ been measured.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -168,15 +169,21 @@ class PackedSigns:
 
     def _weigh(self, vector: Array, values: np.ndarray) -> Array:
         """The sums over the rows, [columns]."""
-        (num_rows, num_columns), width = self.shape, self.bits.shape[1]
+        num_rows, num_columns = self.shape
         if num_rows == 0 or num_columns == 0:
             return jnp.zeros((num_columns,), vector.dtype)
+        found: Array = sums.over_rows(functools.partial(self._weigh_rows, values), (self.bits, vector))
+        return found.reshape(-1)[:num_columns]
+
+    def _weigh_rows(self, values: np.ndarray, bits: Array, vector: Array) -> Array:
+        """The sums over some rows, [bytes of a plane, 8]."""
+        num_rows, width = bits.shape
         size, count = _blocks(num_rows, width)
         first_bins = _VALUES * lax.iota(jnp.int32, width)
         patterns = self._patterns(values, vector.dtype)
 
         def add(number: Array, total: Array) -> Array:
-            start, rows = sums.block_at(self.bits, number, size)
+            start, rows = sums.block_at(bits, number, size)
             numbers = sums.block_of(vector, number, start, size)
             bins = jnp.zeros((_VALUES * width,), vector.dtype)
             index = rows.astype(jnp.int32) + first_bins[None, :]
@@ -184,16 +191,21 @@ class PackedSigns:
             parts = bins.reshape(len(values), -1, _VALUES)
             return total + sum(numerics.times(part, pattern) for part, pattern in zip(parts, patterns, strict=True))
 
-        start = jnp.zeros((_num_bytes(num_columns), _BITS), vector.dtype)
-        return loops.fori_loop(0, count, jax.checkpoint(add), start).reshape(-1)[:num_columns]
+        start = jnp.zeros((_num_bytes(self.num_columns), _BITS), vector.dtype)
+        return loops.fori_loop(0, count, jax.checkpoint(add), start)
 
 
 def _look_up(bits: Array, tables: Array) -> Array:
     """The sum over the bytes of each row of what the tables [256, bytes] hold for it, [rows]."""
+    if bits.size == 0:
+        return jnp.zeros(bits.shape[:1], tables.dtype)
+    found: Array = sums.by_row(_look_up_rows, (bits,), (tables,))
+    return found
+
+
+def _look_up_rows(bits: Array, tables: Array) -> Array:
     num_rows, width = bits.shape
     start = jnp.zeros((num_rows,), tables.dtype)
-    if num_rows == 0 or width == 0:
-        return start
     size, count = _blocks(num_rows, width)
 
     def enter(number: Array, known: Array) -> Array:

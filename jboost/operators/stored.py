@@ -58,37 +58,42 @@ class Stored:
         vector = sums.cast("vector", vector, self.shape[1])
         if 0 in self.shape:
             return jnp.zeros((self.shape[0],), vector.dtype), jnp.zeros((self.shape[0],), vector.dtype)
-        size, count = _blocks(self.matrix)
 
-        def enter(number: Array, known: tuple[Array, Array]) -> tuple[Array, Array]:
-            start, block = sums.block_at(self.matrix, number, size)
-            parts = brackets.sharp_bracket_dot(_widened(block, vector.dtype), vector[None, :])
-            return tuple(lax.dynamic_update_slice_in_dim(all_rows, part, start, 0) for all_rows, part in zip(known, parts, strict=True))  # type: ignore[return-value]
+        def bracket(matrix: Array, vector: Array) -> tuple[Array, Array]:
+            size, count = _blocks(matrix)
 
-        nothing = jnp.zeros((self.shape[0],), vector.dtype)
-        return self._scaled_outwards(*loops.fori_loop(0, count, enter, (nothing, nothing)))
+            def enter(number: Array, known: tuple[Array, Array]) -> tuple[Array, Array]:
+                start, block = sums.block_at(matrix, number, size)
+                parts = brackets.sharp_bracket_dot(_widened(block, vector.dtype), vector[None, :])
+                low, high = (lax.dynamic_update_slice_in_dim(all_rows, part, start, 0) for all_rows, part in zip(known, parts, strict=True))
+                return low, high
+
+            nothing = jnp.zeros((matrix.shape[0],), vector.dtype)
+            return loops.fori_loop(0, count, enter, (nothing, nothing))
+
+        return self._scaled_outwards(*sums.by_row(bracket, (self.matrix,), (vector,)))
 
     def bracket_rmatvec(self, vector: Array) -> tuple[Array, Array]:
         """Sums in 64 bits; without rounding where there is none."""
         vector = sums.cast("vector", vector, self.shape[0])
         if 0 in self.shape:
             return jnp.zeros((self.shape[1],), vector.dtype), jnp.zeros((self.shape[1],), vector.dtype)
-        size, count = _blocks(self.matrix)
 
-        def bracket(matrix: Array, vector: Array) -> tuple[Array, Array]:
+        def of_rows(matrix: Array, vector: Array) -> tuple[Array, Array, Array]:
+            size, count = _blocks(matrix)
+
             def add(number: Array, known: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
                 start, block = sums.block_at(matrix, number, size)
                 numbers = sums.block_of(vector, number, start, size)
                 total, bound, are_exact = brackets.sharp_sums(_widened(block, vector.dtype), numbers[:, None], axis=0)
-                return known[0] + total, known[1] + bound, known[2] & are_exact
+                return known[0] + total, known[1] + bound, known[2] + ~are_exact
 
             zeros = jnp.zeros((matrix.shape[1],), jnp.dtype("float64"))
-            total, bound, are_exact = loops.fori_loop(0, count, add, (zeros, zeros, jnp.ones(zeros.shape, bool)))
-            return brackets.round_outwards(
-                total,
-                brackets.sharp_slack(bound, are_exact, matrix.shape[0]),
-                vector.dtype,
-            )
+            return loops.fori_loop(0, count, add, (zeros, zeros, jnp.zeros(zeros.shape, jnp.int32)))
+
+        def bracket(matrix: Array, vector: Array) -> tuple[Array, Array]:
+            total, bound, num_rounded = sums.over_rows(of_rows, (matrix, vector))
+            return brackets.round_outwards(total, brackets.sharp_slack(bound, num_rounded == 0, matrix.shape[0]), vector.dtype)
 
         return self._scaled_outwards(*numerics.in_64_bits(bracket)(self.matrix, vector))
 
@@ -133,30 +138,38 @@ def _blocks(matrix: Array) -> tuple[int, int]:
 
 def _times(matrix: Array, vector: Array, change: Any) -> Array:
     """The entries after a change, times a vector."""
-    nothing = jnp.zeros((matrix.shape[0],), vector.dtype)
     if matrix.size == 0:
-        return nothing
-    size, count = _blocks(matrix)
+        return jnp.zeros((matrix.shape[0],), vector.dtype)
 
-    def enter(number: Array, known: Array) -> Array:
-        start, block = sums.block_at(matrix, number, size)
-        return lax.dynamic_update_slice_in_dim(known, numerics.times(change(_widened(block, vector.dtype)), vector), start, 0)
+    def of_rows(matrix: Array, vector: Array) -> Array:
+        size, count = _blocks(matrix)
 
-    return loops.fori_loop(0, count, jax.checkpoint(enter), nothing)
+        def enter(number: Array, known: Array) -> Array:
+            start, block = sums.block_at(matrix, number, size)
+            return lax.dynamic_update_slice_in_dim(known, numerics.times(change(_widened(block, vector.dtype)), vector), start, 0)
+
+        return loops.fori_loop(0, count, jax.checkpoint(enter), jnp.zeros((matrix.shape[0],), vector.dtype))
+
+    found: Array = sums.by_row(of_rows, (matrix,), (vector,))
+    return found
 
 
 def _times_transposed(matrix: Array, vector: Array, change: Any) -> Array:
     """A vector times the entries after a change."""
-    nothing = jnp.zeros((matrix.shape[1],), vector.dtype)
     if matrix.size == 0:
-        return nothing
-    size, count = _blocks(matrix)
+        return jnp.zeros((matrix.shape[1],), vector.dtype)
 
-    def add(number: Array, total: Array) -> Array:
-        start, block = sums.block_at(matrix, number, size)
-        return total + numerics.times(sums.block_of(vector, number, start, size), change(_widened(block, vector.dtype)))
+    def of_rows(matrix: Array, vector: Array) -> Array:
+        size, count = _blocks(matrix)
 
-    return loops.fori_loop(0, count, jax.checkpoint(add), nothing)
+        def add(number: Array, total: Array) -> Array:
+            start, block = sums.block_at(matrix, number, size)
+            return total + numerics.times(sums.block_of(vector, number, start, size), change(_widened(block, vector.dtype)))
+
+        return loops.fori_loop(0, count, jax.checkpoint(add), jnp.zeros((matrix.shape[1],), vector.dtype))
+
+    found: Array = sums.over_rows(of_rows, (matrix, vector))
+    return found
 
 
 def stored(matrix: ArrayLike, dtype: str = "int8", *, scale: ArrayLike = 1.0) -> Stored:

@@ -1,13 +1,15 @@
-"""What the operators share: vectors judged, the size of a slab, and blocks of rows."""
+"""What the operators share: vectors cast, the size of a slab, blocks of rows, and rows that are divided over a mesh."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check
+from jboost.base import check, meshes
 from jboost.base.types import Array
 
 MAX_ENTRIES = 4_000_000  # of a slab
@@ -42,3 +44,23 @@ def block_of(vector: Array, number: Array, start: Array, size: int) -> Array:
     """The entries of a vector that belong to the rows of a block, 0 for those rows that are in the block before too."""
     numbers = lax.dynamic_slice_in_dim(vector, start, size)
     return jnp.where(start + lax.iota(jnp.int32, size) >= number * size, numbers, jnp.zeros((), vector.dtype))
+
+
+def by_row(function: Callable[..., Any], rows: tuple[Array, ...], whole: tuple[Any, ...]) -> Any:
+    """`function(*rows, *whole)`, whose results have a number for each row; on a mesh each device computes those of its own rows.
+
+    A loop over blocks of rows that are in several parts would gather them. Rows that the devices do not divide evenly are gathered.
+    """
+    return meshes.over_devices(function, rows, whole) if _is_even(rows) else function(*rows, *whole)
+
+
+def over_rows(function: Callable[..., Any], rows: tuple[Array, ...], whole: tuple[Any, ...] = ()) -> Any:
+    """`function(*rows, *whole)`, whose results are sums over the rows; on a mesh those of each device are added."""
+    if not meshes.is_set() or not _is_even(rows):
+        return function(*rows, *whole)
+    parts = meshes.over_devices(lambda *given: jax.tree.map(lambda part: part[None], function(*given)), rows, whole)
+    return jax.tree.map(lambda part: jnp.sum(part, axis=0, dtype=part.dtype), parts)
+
+
+def _is_even(rows: tuple[Array, ...]) -> bool:
+    return rows[0].shape[0] % meshes.num_devices() == 0
