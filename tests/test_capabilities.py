@@ -81,7 +81,7 @@ COMPARED = ("status", "loss", "lower_bound", "upper_bound", "error", "lower", "v
 TOLERANCE = 1e-3
 
 
-def told(result):
+def compared_parts(result):
     """What of a result is compared, by its path: statuses, losses and bounds, or all of a result that has none of these."""
     leaves = {jax.tree_util.keystr(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(result)}
     named = {path: leaf for path, leaf in leaves.items() if path.rpartition(".")[2] in COMPARED}
@@ -111,10 +111,10 @@ def test_sharded_batch_gives_what_calls_of_their_own_give(name):
     run = members[0].run
     with jax.set_mesh(mesh):
         together = jax.jit(jax.vmap(run))(*batch)
-    assert not any(leaf.sharding.is_fully_replicated for leaf in told(together).values())
+    assert not any(leaf.sharding.is_fully_replicated for leaf in compared_parts(together).values())
     for row, member in enumerate(members):
-        single = told(jax.device_get(run(*member.arrays)))
-        agree({path: leaf[row] for path, leaf in told(jax.device_get(together)).items()}, single)
+        single = compared_parts(jax.device_get(run(*member.arrays)))
+        agree({path: leaf[row] for path, leaf in compared_parts(jax.device_get(together)).items()}, single)
 
 
 # The others have no examples, or an entry in tests/contract.py, which tests/test_sharding.py runs on meshes.
@@ -128,8 +128,8 @@ SHARDED = [
 @pytest.mark.parametrize("name", slow_but(SHARDED, "projections.projection_capped_simplex"))
 def test_sharded_examples_give_what_one_device_gives(name):
     algorithm = SETS[0][name]
-    alone = told(jax.device_get(algorithm.run(*algorithm.arrays)))
+    alone = compared_parts(jax.device_get(algorithm.run(*algorithm.arrays)))
     for kind in (AxisType.Auto, AxisType.Explicit):
         mesh = Mesh(np.array(jax.devices()[:MEMBERS]), ("examples",), axis_types=(kind,))
         spread = jax.tree.map(lambda leaf, mesh=mesh: put(np.asarray(leaf), mesh), algorithm.arrays)
-        agree(told(jax.device_get(algorithm.run(*spread))), alone)
+        agree(compared_parts(jax.device_get(algorithm.run(*spread))), alone)

@@ -256,9 +256,9 @@ def fit(
     if method is slipper and options.get("num_rounds") is None and options.get("num_folds") is None:
         raise ValueError("num_rounds is None: pass it, or num_folds for the number that cross-validation chooses")
     first = method.init(dataset, learner, **options)
-    told = {"key": options.get("key")}
-    initial = latest(folder, first, data=dataset, options=told)
-    with Checkpointer(folder, data=dataset, options=told, initial=initial, every_seconds=every_seconds, keep=keep) as checkpointer:
+    recorded = {"key": options.get("key")}
+    initial = latest(folder, first, data=dataset, options=recorded)
+    with Checkpointer(folder, data=dataset, options=recorded, initial=initial, every_seconds=every_seconds, keep=keep) as checkpointer:
         begin = first if initial is None else initial
         fitted: Fit = method.fit(dataset, learner, on_step=drive.all_of(checkpointer, on_step), initial=begin, **options)
     return fitted

@@ -157,8 +157,8 @@ class Store:
                 "with the same folder; it goes on from the last whole checkpoint"
             ) from error
         except Exception as error:
-            told = " ".join(str(error).split())[:300] or type(error).__name__
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise OSError(
-                f"{self.folder}: the checkpoint could not be written ({told}): see that the folder exists, that it may be written to and that its "
+                f"{self.folder}: the checkpoint could not be written ({reason}): see that the folder exists, that it may be written to and that its "
                 "disk has free space, then go on from the last checkpoint, or name another folder; earlier checkpoints are as they were"
             ) from error

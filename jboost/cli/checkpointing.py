@@ -41,8 +41,8 @@ def kept(settings: Settings, on_step: OnStep | None, make_like: Callable[[], Any
     if initial is not None and not settings.resume:
         raise ValueError(f"--checkpoint {folder}: holds checkpoints of this run: go on from them with --resume, or name another folder")
     if settings.resume:
-        told = "starts anew, as there is no checkpoint" if initial is None else "goes on from the checkpoint"
-        print(f"jboost: {told} in {folder}", file=sys.stderr)
+        message = "starts anew, as there is no checkpoint" if initial is None else "goes on from the checkpoint"
+        print(f"jboost: {message} in {folder}", file=sys.stderr)
     with (
         limits.terminated_after(f"the state is saved in {folder}: go on with --resume"),
         checkpoints.Checkpointer(folder, data=data, options=options, initial=initial) as save,
