@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -84,8 +85,11 @@ def _shares(loss: ExponentialLoss) -> tuple[Array, Array]:
     return lax.optimization_barrier(jnp.where(loss.log_losses == -jnp.inf, 0.0, shares)), shift
 
 
+@jax.custom_jvp
 def mean_exponential(loss: ExponentialLoss) -> Array:
     """A number at or above the mean loss, [], rounding included: the product of all normalisers (paper 002, Theorem 1).
+
+    The derivative, in both modes and of any order, is that of the mean loss: `rounding` has none.
 
     >>> import jboost
     >>> loss = start_exponential(jboost.make_dataset([[0.0], [1.0]], [1, -1]))
@@ -97,6 +101,14 @@ def mean_exponential(loss: ExponentialLoss) -> Array:
     number = jnp.finfo(shares.dtype)
     mean = jnp.exp(shift + (loss.rounding + 8) * number.eps) * total + number.tiny * shares.size
     return jnp.where(total <= 0.0, 0.0, mean)
+
+
+@mean_exponential.defjvp
+def _mean_exponential_jvp(primals: tuple[ExponentialLoss], tangents: tuple[ExponentialLoss]) -> tuple[Array, Array]:
+    (loss,), (change,) = primals, tangents
+    is_finite = loss.log_losses > -jnp.inf
+    losses = jnp.where(is_finite, jnp.exp(jnp.where(is_finite, loss.log_losses, 0.0)), 0.0)
+    return mean_exponential(loss), jnp.sum(losses * jnp.where(is_finite, change.log_losses, 0.0))
 
 
 def training_error(dataset: Dataset, scores: Array) -> Array:
