@@ -28,10 +28,15 @@ FACTORIES = {
     "penalty2": lambda scale: relaxations.norm_penalty(2, scale),
     "penaltyinf": lambda scale: relaxations.norm_penalty(math.inf, scale),
     "entropy": relaxations.binary_entropy,
+    "chi2ball": relaxations.chi_square_ball,
+    "chi2penalty": relaxations.chi_square_penalty,
+    "klball": relaxations.kl_ball,
+    "klpenalty": relaxations.kl_penalty,
     "quadratic": lambda scale: relaxations.from_functions(quadratic, quadratic_conjugate, plain_softmax, parameters=scale),
     "offset": lambda scale, offset: relaxations.from_functions(offset_value, offset_conjugate, plain_softmax, parameters=(scale, offset)),
 }
 NAMES = [name for name in FACTORIES if name not in ("quadratic", "offset")]
+SMOOTH_GAMES = ("ball2", "penalty2", "entropy", "quadratic", "chi2ball", "chi2penalty", "klpenalty")
 QUICK = ("hard", "nu", "ball1", "penalty1", "penaltyinf")  # whose bounds compile in no time
 
 
@@ -152,6 +157,12 @@ def exact_value(name, parameters, d, prior):
         return parameters[0] * np.max(density) / size
     if name == "penalty1":
         return parameters[0]
+    if name.startswith(("chi2", "kl")):
+        terms = (density - 1) ** 2 if name.startswith("chi2") else scipy_xlogx(density) - density + 1
+        divergence = np.sum(prior * terms)
+        if name.endswith("penalty"):
+            return parameters[0] * divergence
+        return LONG(0) if divergence <= parameters[0] else LONG(np.inf)
     if name == "entropy":
         nu, scale = parameters
         coins = nu * density
@@ -203,6 +214,29 @@ def least(name, parameters, margins, prior):
             top *= 2
         reach = bisect(rises, LONG(0), top)
         return low + (reach - radius * np.sqrt(np.sum(prior * np.maximum(reach - above, 0) ** 2)))
+    if name == "chi2ball":
+        return least("ball2", (np.sqrt((1 + parameters[0]) / size),), margins, prior)
+    if name == "chi2penalty":
+        double = 2 * parameters[0]
+        reach = bisect(lambda t: np.sum(prior * np.maximum(t - above, 0)) < double, LONG(0), double / prior.sum() + above.max() + 1)
+        density = np.maximum(reach - above, 0) / double
+        return low + np.sum(prior * density * above) + parameters[0] * np.sum(prior * (density - 1) ** 2)
+    if name == "klpenalty":
+        return low - parameters[0] * np.log1p(np.sum(prior * np.expm1(-above / parameters[0])))
+    if name == "klball":
+        if parameters[0] >= -np.log(prior[above == 0].sum()):
+            return low
+
+        def tilted(log_steepness):
+            logs = -np.exp(log_steepness) * above
+            logs = logs - np.log1p(np.sum(prior * np.expm1(logs)))
+            return prior * np.exp(logs), logs
+
+        def is_within(log_steepness):
+            weights, logs = tilted(log_steepness)
+            return np.sum(weights * logs) < parameters[0]
+
+        return low + np.sum(tilted(bisect(is_within, LONG(-60), LONG(60)))[0] * above)
     assert name == "entropy"
     nu, scale = parameters
     slope = nu * scale
@@ -265,6 +299,8 @@ def random_parameters(rng, name, size):
     if name == "ball2":
         return (size**-0.5 * rng.choice([1 + 10 ** rng.uniform(-5, 0), rng.uniform(1, size**0.5), 1.0 + 1e-7]),)
     scale = 10 ** rng.uniform(-3, 1)
+    if name in ("chi2ball", "klball"):
+        return (10 ** rng.uniform(-4, 1),)
     return (rng.uniform(0.02, 1), scale) if name == "entropy" else (scale,)
 
 
@@ -287,7 +323,7 @@ def violation(name, case, d):
     """How far d [m] is from the conditions of Karush, Kuhn and Tucker of the smoothed problem, in units of the strength."""
     parameters, margins, prior, strength, _ = case
     size = len(prior)
-    keep = d > (1e-5 if name == "ball2" else 1e-12)  # 4e-13 of the prior may be mixed in to come into the ball for certain
+    keep = d > (1e-5 if name in ("ball2", "chi2ball") else 1e-12)  # 4e-13 of the prior may be mixed in to come into the ball for certain
     square = np.sum(d * d / prior) / size
     density, margins, prior, d = (d / prior)[keep], margins[keep], prior[keep], d[keep]
     tilt = margins / strength + np.log(density)  # constant where f adds nothing
@@ -308,14 +344,26 @@ def violation(name, case, d):
         return max(np.ptp(tilt[~cut]) if not cut.all() else 0, -pressure.min(), total)
     if name == "penalty2":
         return np.ptp(tilt + parameters[0] / strength * density / size / np.sqrt(np.sum(d * density) / size))
+    if name == "chi2penalty":
+        return np.ptp(tilt + 2 * parameters[0] / strength * density)
+    if name == "klpenalty":
+        return np.ptp(tilt + parameters[0] / strength * np.log(density))
+    if name == "klball":
+        outside = np.sum(prior * (scipy_xlogx(density) - density + 1)) / parameters[0] - 1
+        if outside < -1e-9 or len(density) == 1:
+            return np.ptp(tilt)
+        steep = np.log(density)
+        centred, tilted = steep - np.sum(d * steep) / d.sum(), tilt - np.sum(d * tilt) / d.sum()
+        charge = -np.sum(d * centred * tilted) / np.sum(d * centred**2)
+        return max(outside, -charge, np.max(np.abs(tilted + charge * centred)) / (1 + charge))
     if name == "entropy":
         nu, scale = parameters
         coins = nu * density
         inside = coins < 1 - 1e-6  # beyond, rounding of the coin moves its log odds
         level = tilt[inside] + nu * scale / strength * (np.log(coins[inside]) - np.log1p(-coins[inside]))
         return max(np.ptp(level) if inside.any() else 0, coins.max() - 1)
-    assert name == "ball2"
-    outside = square / parameters[0] ** 2 - 1
+    assert name in ("ball2", "chi2ball")
+    outside = square / (parameters[0] ** 2 if name == "ball2" else (1 + parameters[0]) / size) - 1
     if outside < -1e-9:
         return np.ptp(tilt)
     columns = np.stack([np.ones_like(density), -density], axis=1) * np.sqrt(d)[:, None]
@@ -343,7 +391,7 @@ def exact(name, dtype):
 
 def units(name, case):
     """What errors are relative to: the scale of the values at hand, 1 at least."""
-    return max(1.0, float(case.parameters[-1])) if name.startswith("penalty") or name == "entropy" else 1.0
+    return max(1.0, float(case.parameters[-1])) if "penalty" in name or name == "entropy" else 1.0
 
 
 def test_records_have_structures_of_their_own():
@@ -501,14 +549,25 @@ def smooth_game(name, parameters, A, prior):
             return parameters[0] * np.sqrt(np.sum(d * d / measure))
         if name == "quadratic":
             return parameters[0] * np.sum(d * d) / 2
-        if name == "ball2":
+        if name in ("ball2", "chi2ball"):
             return 0.0
+        if name == "chi2penalty":
+            return parameters[0] * np.sum((d - prior) ** 2 / prior)
+        if name == "klpenalty":
+            return parameters[0] * np.sum(d * np.log(d / prior))
         coins = np.clip(parameters[0] * d / prior, 1e-300, 1 - 1e-16)
         return parameters[1] * np.sum(prior * (np.log(2) + coins * np.log(coins) + (1 - coins) * np.log1p(-coins)))
 
     def loss(z):
         if name == "ball2":
             return parameters[0] * np.sqrt(np.sum(measure * np.maximum(z, 0) ** 2) + 1e-300)
+        if name == "chi2ball":
+            return np.sqrt((1 + parameters[0]) * np.sum(prior * np.maximum(z, 0) ** 2) + 1e-300)
+        if name == "chi2penalty":
+            positive = np.maximum(z, -2 * parameters[0])
+            return np.sum(prior * (positive + positive**2 / (4 * parameters[0])))
+        if name == "klpenalty":
+            return parameters[0] * np.sum(prior * np.expm1(z / parameters[0]))
         if name == "quadratic":
             return np.sum(np.maximum(z, 0) ** 2) / (2 * parameters[0])
         if name == "entropy":
@@ -520,6 +579,8 @@ def smooth_game(name, parameters, A, prior):
     primal_rules = [edges, {"type": "eq", "fun": lambda x: x[:-1].sum() - 1}]
     if name == "ball2":
         primal_rules.append({"type": "ineq", "fun": lambda x: parameters[0] ** 2 - np.sum(x[:-1] ** 2 / measure)})
+    if name == "chi2ball":
+        primal_rules.append({"type": "ineq", "fun": lambda x: parameters[0] - np.sum((x[:-1] - prior) ** 2 / prior)})
     start = np.concatenate([prior, [np.abs(prior @ A).max()]])
     options = {"maxiter": 1000, "ftol": 1e-14}
     primal = scipy.optimize.minimize(lambda x: x[-1] + f(x[:-1]), start, method="SLSQP", bounds=limits, constraints=primal_rules, options=options)
@@ -538,7 +599,9 @@ def smooth_game(name, parameters, A, prior):
     return primal.fun, dual.x[:count] - dual.x[count:-1]
 
 
-@pytest.mark.parametrize("name", slow_but([*NAMES, "quadratic"], "hard", "cap", "nu", "ball1", "penalty1", "penaltyinf", "entropy"))
+@pytest.mark.parametrize(
+    "name", slow_but([*(name for name in NAMES if name != "klball"), "quadratic"], "hard", "cap", "nu", "ball1", "penalty1", "penaltyinf", "entropy")
+)
 def test_theorem_7(name, x64):
     """The best relaxed edge is the best relaxed margin: what the solver's votes prove through `lower_bound` meets what its weights cost."""
     rng = np.random.default_rng(11)
@@ -548,7 +611,7 @@ def test_theorem_7(name, x64):
         parameters = {"cap": (2.2 / size,), "nu": (0.4,), "ball1": (1.3,), "ball2": (1.3 / size**0.5,), "entropy": (0.4, 0.2), "hard": ()}.get(
             name, (0.3,)
         )
-        if name in ("ball2", "penalty2", "entropy", "quadratic"):
+        if name in SMOOTH_GAMES:
             value, votes = smooth_game(name, parameters, A, prior)
         else:
             value, votes = linear_game(name, parameters[0] if parameters else None, A, prior)
@@ -557,7 +620,7 @@ def test_theorem_7(name, x64):
             cases.append(Case(parameters, A @ w, prior))
             values.append(value)
     bounds = np.array([answer.lower_bound for answer in ask(name, cases, np.float64)])
-    tolerance = 2e-6 if name in ("ball2", "penalty2", "entropy", "quadratic") else 1e-9
+    tolerance = 2e-6 if name in SMOOTH_GAMES else 1e-9
     assert np.all(bounds <= np.array(values) + tolerance)
     np.testing.assert_allclose(bounds[::4], values[::4], atol=tolerance)
 

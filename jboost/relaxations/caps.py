@@ -199,7 +199,7 @@ def _at_threshold(
     tied = jnp.where((margins == threshold) & (prior > 0), caps, 0.0)
     left = jnp.maximum(1 - named_axis.total(full, axis_name), 0.0)
     share = numerics.safe_divide(left, named_axis.total(tied, axis_name))
-    return Point(full + share * tied, jnp.zeros_like(threshold))
+    return Point(full + share * tied, lambda: jnp.zeros_like(threshold))
 
 
 _AT_CAPS = Curve(_find_threshold, _at_threshold)

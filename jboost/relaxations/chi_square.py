@@ -33,10 +33,10 @@ from jboost.relaxations.water import water_level
 
 @register
 @dataclasses.dataclass(frozen=True)
-class ChiSquareBall:
-    """f is 0 where chi2(d || p) <= radius, else inf."""
+class ChiSquareBall(EuclideanBall):
+    """f is 0 where chi2(d || p) <= radius, else inf: a Euclidean ball whose mean squared density is at most 1 + radius."""
 
-    radius: Array  # []
+    radius: Array  # [] of the divergence
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0 inside, up to rounding."""
@@ -45,41 +45,11 @@ class ChiSquareBall:
         is_inside = chi_square(example_weights, prior) <= self.radius * (1 + slack) + slack**2
         return jnp.where(is_inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """0."""
-        return jnp.zeros((), example_weights.dtype)
-
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
-        """That of the Euclidean ball, which is the same on the simplex."""
+        """sqrt(1 + radius) times the norm of the shortfalls: that of the ball of densities, the same on the simplex."""
         prior = shares(prior, shortfalls)
-        return self._euclidean(prior, 0).conjugate(shortfalls, prior)
-
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """The softmax with the least quadratic charge that brings it into the ball."""
-        prior = shares(prior, margins, axis_name)
-        strength = number(strength, margins)
-        return curves.argmin(euclidean.CHARGED_BALL, self, margins, strength, prior, axis_name)
-
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """In proportion to p_i [threshold - margin_i]_+."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(euclidean.BALL, self, margins, strength, prior, axis_name)
-
-    @envelope.certified
-    def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """That of a Euclidean ball a rounding larger."""
-        prior = shares(prior, margins)
-        return self._euclidean(prior, 8).lower_bound(margins, prior)
-
-    def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
-        """That of a Euclidean ball a rounding smaller; where the radius is rounding itself, the way to the prior."""
-        prior = shares(prior, example_weights)
-        found = self._euclidean(prior, -8).charge(example_weights, prior)
-        to_prior = numerics.precise_sum(jnp.abs(bounds.scaled(example_weights, prior) - prior))
-        eps = (8 + prior.shape[0]) * jnp.finfo(prior.dtype).eps
-        moved = jnp.where(found.moved < jnp.inf, found.moved, (to_prior + eps) * (1 + eps))
-        return Charge(found.value, moved)
+        norm = numerics.precise_sum(jnp.where(prior > 0, prior * jnp.maximum(shortfalls, 0.0) ** 2, 0.0))
+        return jnp.sqrt(self.square(prior)) * numerics.root(norm)
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Always: the prior is in the ball."""
@@ -89,13 +59,13 @@ class ChiSquareBall:
         """Whether the radius is positive and finite."""
         return is_positive(self.radius)
 
-    def variance(self, prior: Array, axis_name: AxisName = None) -> Array:
-        """That which the densities may have: the radius."""
-        return number(self.radius, prior)
+    def square(self, prior: Array) -> Array:
+        """1 + radius."""
+        return 1 + number(self.radius, prior)
 
-    def _euclidean(self, prior: Array, roundings: int) -> EuclideanBall:
-        square = (1 + number(self.radius, prior)) / num_examples(prior)
-        return EuclideanBall(jnp.sqrt(square) * (1 + roundings * jnp.finfo(prior.dtype).eps))
+    def variance(self, prior: Array, axis_name: AxisName = None) -> Array:
+        """The radius."""
+        return number(self.radius, prior)
 
 
 @register
@@ -205,8 +175,8 @@ def _at_threshold(
 ) -> Point:
     _, above = lifted(margins, prior, axis_name)
     gaps = jnp.maximum(threshold - above, 0.0)
-    filled = named_axis.total(prior * gaps, axis_name)
-    return Point(prior * gaps, filled - 2 * number(relaxation.scale, margins))
+    volume = 2 * number(relaxation.scale, margins)
+    return Point(prior * gaps, lambda: named_axis.total(prior * gaps, axis_name) - volume)
 
 
 _PENALTY = Curve(_find_threshold, _at_threshold)

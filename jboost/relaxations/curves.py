@@ -28,7 +28,8 @@ class Point(NamedTuple):
     """A curve at one number t."""
 
     weights: Array  # [m] not negative, in any unit
-    excess: Array  # [] 0 at the solution, differentiable in t
+    excess: Callable[[], Array]
+    """-> [], 0 at the solution and differentiable in t; a function, as only derivatives need it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,7 +65,7 @@ def _derivative(curve: Curve, axis_name: AxisName, primals: tuple[Any, ...], tan
         point = functools.partial(curve.trace, axis_name=axis_name)
 
         def excess(place: Array) -> Array:
-            return point(place, *arguments).excess
+            return point(place, *arguments).excess()
 
         place = implicit_root(excess, found)
         return normalised(point(place, *arguments).weights, axis_name)

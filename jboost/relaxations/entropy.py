@@ -167,8 +167,10 @@ def _at_level(
     ground, ease = _ground_and_ease(relaxation, margins, strength, prior, axis_name)
     nu = number(relaxation.nu, margins)
     log_odds = _log_odds(level - ground, ease)
-    excess, _ = _excess_of_coins(log_odds, ease, nu, prior, axis_name)
-    return Point(prior * jax.nn.sigmoid(log_odds), excess)
+    return Point(
+        prior * jax.nn.sigmoid(log_odds),
+        lambda: _excess_of_coins(log_odds, ease, nu, prior, axis_name)[0],
+    )
 
 
 _COINS = Curve(_find_level, _at_level)

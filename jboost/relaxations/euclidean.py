@@ -33,7 +33,9 @@ class EuclideanBall:
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """0 inside, up to rounding."""
-        inside = _norm(example_weights, shares(prior, example_weights)) <= self.radius * (1 + 16 * jnp.finfo(example_weights.dtype).eps)
+        prior = shares(prior, example_weights)
+        slack = 1 + 16 * jnp.finfo(example_weights.dtype).eps
+        inside = _norm(example_weights, prior) <= self.radius * slack
         return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
@@ -75,28 +77,28 @@ class EuclideanBall:
         reach = _best_reach(self.variance(prior), above, prior)
         is_apart = reach > 0
         reach = jnp.where(is_apart, reach, 1.0)
-        size = num_examples(prior)
 
         def squares(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array) -> tuple[Array, Array]:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             square = bounds.shortfall_sum_up(least + reach, margins, prior, 2) / (reach * reach)
-            return square.astype(dtype), _cauchy(relaxation.radius, margins, prior, dtype)[1].astype(dtype)
+            return square.astype(dtype), _cauchy(relaxation.square(prior), margins, prior, dtype)[1].astype(dtype)
 
         def bound(relaxation: EuclideanBall, margins: Array, prior: Array, reach: Array, guess: Array, other_guess: Array) -> Array:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
             threshold = least + reach
             shortfall = threshold - least
             total = bounds.shortfall_sum_up(threshold, margins, bounds.true_shares(prior), 2) * (1 + bounds.share_rounding(prior, dtype))
-            loss = relaxation.radius * reach * bounds.root_up(total / (reach * reach) * num_examples(prior), guess)
+            allowed = relaxation.square(prior) * (1 + 4 * bounds.UNIT)
+            loss = reach * bounds.root_up(total / (reach * reach) * allowed, guess)
             by_threshold = bounds.lowered(threshold - loss, threshold, shortfall, loss, loss)
-            mean, square = _cauchy(relaxation.radius, margins, prior, dtype)
+            mean, square = _cauchy(relaxation.square(prior), margins, prior, dtype)
             loss = jnp.where(square < jnp.inf, bounds.root_up(square, other_guess), jnp.inf)
             by_mean = bounds.lowered(mean - loss, loss)
             return numerics.round_down(jnp.maximum(jnp.where(is_apart, by_threshold, least), by_mean), dtype)
 
         clean = jnp.where(prior > 0, margins, 0.0)
         square, other = bounds.widely(squares)(self, clean, prior, reach)
-        guess = jnp.sqrt(jnp.maximum(square * size, jnp.finfo(dtype).tiny))
+        guess = jnp.sqrt(jnp.maximum(square * self.square(prior), jnp.finfo(dtype).tiny))
         return bounds.widely(bound)(self, clean, prior, reach, guess, jnp.sqrt(jnp.maximum(other, jnp.finfo(dtype).tiny)))
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
@@ -107,7 +109,7 @@ class EuclideanBall:
         def bound(relaxation: EuclideanBall, example_weights: Array, prior: Array, guess: Array) -> Array:
             weights, prior = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
             error = _deviation_error(prior, dtype)
-            share = 1 - _kept_share(relaxation.radius, weights, prior, guess, error)
+            share = 1 - _kept_share(relaxation.square(prior), weights, prior, guess, error)
             return numerics.round_up(share * (bounds.sum_up(jnp.abs(weights - prior)) + error), dtype)
 
         moved = bounds.widely(bound)(self, example_weights, prior, self._deviation(prior))
@@ -123,6 +125,10 @@ class EuclideanBall:
     def is_valid(self) -> Array:
         """Whether the radius is positive."""
         return jnp.asarray(self.radius) > 0
+
+    def square(self, prior: Array) -> Array:
+        """m radius^2, [], which the mean squared density may be; in the precision of the prior."""
+        return num_examples(prior) * number(self.radius, prior) ** 2
 
     def variance(self, prior: Array, axis_name: AxisName = None) -> Array:
         """m radius^2 - 1, without loss: the variance that the densities may have."""
@@ -146,7 +152,7 @@ class EuclideanBall:
 
         def mix(relaxation: EuclideanBall, weights: Array, prior: Array, guess: Array) -> Array:
             weights, prior = bounds.scaled(weights, prior), bounds.true_shares(prior)
-            kept = _kept_share(relaxation.radius, weights, prior, guess, 3 * _deviation_error(prior, dtype))
+            kept = _kept_share(relaxation.square(prior), weights, prior, guess, 3 * _deviation_error(prior, dtype))
             return (kept * weights + (1 - kept) * prior).astype(dtype)
 
         return bounds.widely(mix)(self, weights, prior, self._deviation(prior))
@@ -256,7 +262,7 @@ def _deviation_error(prior: Array, dtype: jnp.dtype) -> float:
     return bounds.share_rounding(prior, dtype) + 4 * (prior.shape[0] + 8) * bounds.UNIT
 
 
-def _kept_share(radius: Array, weights: Array, prior: Array, guess: Array, error: float) -> Array:
+def _kept_share(square: Array, weights: Array, prior: Array, guess: Array, error: float) -> Array:
     """A share of d that is in the ball when the rest is the prior, [], nearly the greatest; in the 64-bit scope.
 
     The square of the norm, times m, is 1 and a variance that shrinks with the square of the share. Its root v may be off by error * (1 + v), and
@@ -265,14 +271,14 @@ def _kept_share(radius: Array, weights: Array, prior: Array, guess: Array, error
     apart = weights - prior
     variance = (1 + error / guess) * bounds.sum_up(apart * bounds.densities(apart, prior)) + error * (error + guess)
     variance = variance * (1 + 3 * error)
-    allowed = num_examples(prior) * radius * radius * (1 - 4 * bounds.UNIT) - 1
+    allowed = square * (1 - 4 * bounds.UNIT) - 1
     share = bounds.root_share_down(jnp.clip(allowed / jnp.where(variance > 0, variance, 1.0), 0.0, 1.0))
     return jnp.where(variance <= allowed, 1.0, share)
 
 
-def _cauchy(radius: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
+def _cauchy(square: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tuple[Array, Array]:
     """A mean and a square such that no d in the ball has <margins, d> below mean - sqrt(square); in the 64-bit scope."""
-    allowed = jnp.maximum(num_examples(prior) * radius * radius * (1 + 4 * bounds.UNIT) - 1, 0.0)
+    allowed = jnp.maximum(square * (1 + 4 * bounds.UNIT) - 1, 0.0)
     prior, error = bounds.true_shares(prior), bounds.share_rounding(prior, dtype)
     mean = numerics.precise_sum(prior * margins)
     rounding = (margins.shape[0] + 8) * bounds.UNIT * numerics.precise_sum(prior * jnp.abs(margins))
@@ -332,14 +338,15 @@ def _at_reach(
     linear = prior * _standardised(numerics.root(variance), above, prior, axis_name)
     is_linear = named_axis.least(linear, prior > 0, axis_name) >= 0
     gaps = jnp.maximum(reach - above, 0.0)
-    first, second = (named_axis.total(prior * gaps**power, axis_name) for power in (1, 2))
     is_apart = reach > 0
-    excess = (1 + variance) * numerics.safe_divide(first * first, second) - 1
     curved = prior * jnp.where(is_apart, gaps, jnp.where(above == 0, 1.0, 0.0))
-    return Point(
-        jnp.where(is_linear, linear, curved),
-        jnp.where(is_linear | ~is_apart, jnp.zeros_like(reach), excess),
-    )
+
+    def excess() -> Array:
+        first, second = (named_axis.total(prior * gaps**power, axis_name) for power in (1, 2))
+        value = (1 + variance) * numerics.safe_divide(first * first, second) - 1
+        return jnp.where(is_linear | ~is_apart, jnp.zeros_like(reach), value)
+
+    return Point(jnp.where(is_linear, linear, curved), excess)
 
 
 def _standardised(deviation: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
@@ -386,8 +393,12 @@ def _at_penalised_reach(
     _, above = lifted(margins, prior, axis_name)
     unit = number(relaxation.scale, margins) / jnp.sqrt(num_examples(prior, axis_name))
     gaps = jnp.where((above < reach) | (above == 0), (reach - above) / unit, 0.0)
-    square = named_axis.total(prior * gaps * gaps, axis_name)
-    return Point(prior * gaps, unit * (numerics.root(square) - 1))
+
+    def excess() -> Array:
+        square = named_axis.total(prior * gaps * gaps, axis_name)
+        return unit * (numerics.root(square) - 1)
+
+    return Point(prior * gaps, excess)
 
 
 _PENALTY = Curve(_find_penalised_reach, _at_penalised_reach)
@@ -489,15 +500,16 @@ def _at_charge(
 ) -> Point:
     _, above = lifted(margins, prior, axis_name)
     above = above / strength
-    eps = jnp.finfo(margins.dtype).eps
-    wanted = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
     is_charged = log_charge > 0
     charged = _charged(jnp.where(is_charged, jnp.expm1(log_charge), 1.0), above)
-    _, variance = _spread(charged, prior, axis_name)
-    return Point(
-        prior * jnp.where(is_charged, charged.weights, jnp.exp(-above)),
-        jnp.where(is_charged, jnp.log(wanted) - jnp.log(variance), 0.0),
-    )
+
+    def excess() -> Array:
+        eps = jnp.finfo(margins.dtype).eps
+        wanted = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
+        _, variance = _spread(charged, prior, axis_name)
+        return jnp.where(is_charged, jnp.log(wanted) - jnp.log(variance), 0.0)
+
+    return Point(prior * jnp.where(is_charged, charged.weights, jnp.exp(-above)), excess)
 
 
 CHARGED_BALL = Curve(_find_charge, _at_charge)
@@ -548,8 +560,11 @@ def _at_charged_level(
 ) -> Point:
     _, above = lifted(margins, prior, axis_name)
     charged = _charged_at(level, above / strength)
-    wanted = _wanted_norm(relaxation, margins, strength, prior, axis_name)
-    excess, _ = _excess_of_norm(charged, wanted, prior, axis_name)
+
+    def excess() -> Array:
+        wanted = _wanted_norm(relaxation, margins, strength, prior, axis_name)
+        return _excess_of_norm(charged, wanted, prior, axis_name)[0]
+
     return Point(prior * charged.weights, excess)
 
 
@@ -589,8 +604,11 @@ def _at_density_level(
 ) -> Point:
     _, above = lifted(margins, prior, axis_name)
     charged = _charged_at(level, above / strength)
-    charge = relaxation.density_charge(strength)
-    excess, _ = _excess_of_mean(charged, charge, prior, axis_name)
+
+    def excess() -> Array:
+        charge = relaxation.density_charge(strength)
+        return _excess_of_mean(charged, charge, prior, axis_name)[0]
+
     return Point(prior * charged.weights, excess)
 
 

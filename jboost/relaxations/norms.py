@@ -312,7 +312,7 @@ def _at_cut(
     above = above / strength
     volume = number(relaxation.scale, margins) / strength
     weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
-    return Point(weights, _water_above(level, volume, above, prior, axis_name))
+    return Point(weights, lambda: _water_above(level, volume, above, prior, axis_name))
 
 
 def _find_water(relaxation: LargestPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
@@ -330,7 +330,7 @@ def _at_water(
 ) -> Point:
     _, above = lifted(margins, prior, axis_name)
     weights = jnp.where((above < level) | (above == 0), prior, 0.0)
-    return Point(weights, jnp.zeros_like(level))
+    return Point(weights, lambda: jnp.zeros_like(level))
 
 
 _CUT_SOFTMAX, _BELOW_WATER = Curve(_find_cut, _at_cut), Curve(_find_water, _at_water)

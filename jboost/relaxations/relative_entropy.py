@@ -31,7 +31,8 @@ from jboost.relaxations.types import (
 )
 
 _SERIES = 0.1  # |log density| below which a power series replaces a difference that cancels
-_ROUNDINGS = 32  # of a float's epsilon, by which an entropy of float arithmetic may be wrong, relative to its terms
+_ROUNDINGS = 8  # of a float's epsilon, by which terms of an entropy may be wrong, relative to them
+_LARGEST_EXPONENT = 4.0  # about the mean; beyond, sums of exponentials are taken about the least margin
 
 
 @register
@@ -88,19 +89,22 @@ class KLBall:
         steepness = _steepness(radius, above, prior, None)
         is_finite = steepness < jnp.inf
         steepness = jnp.where(is_finite, steepness, 1.0)
-        log_sum, error = _log_sum_up(steepness, above, prior)
-        loss = (radius + log_sum + error) / steepness
-        bound = least - loss - 8 * jnp.finfo(margins.dtype).eps * (jnp.abs(least) + jnp.abs(loss) + radius / steepness)
+        bound = _soft_minimum_down(steepness, self.radius, margins, prior)
         return jnp.where(is_finite, jnp.maximum(bound, least), least)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """How far d moves when as much of the prior is mixed in as brings it into the ball: KL is convex."""
         prior = shares(prior, example_weights)
-        weights = _scaled(example_weights, prior)
-        eps = jnp.finfo(weights.dtype).eps
-        kept = jnp.minimum(number(self.radius, weights) * (1 - 4 * eps) / divergence_up(weights, prior), 1.0)
-        apart = numerics.precise_sum(jnp.abs(weights - prior))
-        moved = jnp.where(kept < 1, (1 - kept + 4 * eps) * (apart + 8 * eps), 0.0)
+        dtype = example_weights.dtype
+        entropy = divergence_up(example_weights, prior)
+
+        def move(relaxation: KLBall, example_weights: Array, entropy: Array, prior: Array) -> Array:
+            weights, true = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
+            error = bounds.share_rounding(prior, dtype) + 4 * (prior.shape[0] + 8) * bounds.UNIT
+            lost = jnp.maximum(1 - relaxation.radius * (1 - 4 * bounds.UNIT) / entropy, 0.0)
+            return numerics.round_up(lost * (bounds.sum_up(jnp.abs(weights - true)) + error), dtype)
+
+        moved = bounds.widely(move)(self, example_weights, entropy, prior)
         return Charge(jnp.zeros_like(moved), moved)
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
@@ -145,20 +149,21 @@ class KLPenalty:
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """-scale * log sum_i p_i exp(-margin_i / scale)."""
+        """-scale * log sum_i p_i exp(-margin_i / scale), or that of a scale a rounding smaller."""
         prior = shares(prior, margins)
-        least, above = lifted(margins, prior)
-        scale = number(self.scale, margins)
-        log_sum, error = _log_sum_up(1 / scale, above, prior)
-        gain = -scale * (log_sum + error)
-        return least + gain - 8 * jnp.finfo(margins.dtype).eps * (jnp.abs(least) + jnp.abs(gain))
+        steepness = (1 + 2 * jnp.finfo(margins.dtype).eps) / number(self.scale, margins)
+        return _soft_minimum_down(steepness, jnp.zeros(()), margins, prior)
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """f of the scaled weights."""
         prior = shares(prior, example_weights)
-        weights = _scaled(example_weights, prior)
-        value = number(self.scale, weights) * divergence_up(weights, prior)
-        return Charge(value * (1 + 4 * jnp.finfo(value.dtype).eps), jnp.zeros_like(value))
+        entropy = divergence_up(example_weights, prior)
+
+        def product(scale: Array, entropy: Array) -> Array:
+            return numerics.round_up(scale * entropy * (1 + 4 * bounds.UNIT), example_weights.dtype)
+
+        value = bounds.widely(product)(self.scale, entropy)
+        return Charge(value, jnp.zeros_like(value))
 
     def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Always."""
@@ -214,22 +219,49 @@ def kl_penalty(scale: ArrayLike) -> KLPenalty:
 
 def divergence(weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
     """sum_i p_i (x_i log x_i - x_i + 1) of densities x = weights / prior, [], without cancellation; inf off the support of the prior."""
-    is_positive = (weights > 0) & (prior > 0)
-    logs = jnp.log(jnp.where(is_positive, weights, 1.0)) - jnp.log(jnp.where(is_positive, prior, 1.0))
+    is_positive, logs = _log_densities(weights, prior)
     terms = jnp.where(is_positive, prior * _entropy_of_log(logs), prior)
     outside = named_axis.any_true((weights > 0) & (prior <= 0), axis_name)
     return jnp.where(outside, jnp.inf, named_axis.total(terms, axis_name))
 
 
-def divergence_up(weights: Array, prior: Array) -> Array:
-    """At least that, of weights and shares that are rounded, []."""
+def _log_densities(weights: Array, prior: Array) -> tuple[Array, Array]:
+    """Where weights and prior are positive, [m], and log(weights / prior) there, [m]."""
     is_positive = (weights > 0) & (prior > 0)
-    logs = jnp.log(jnp.where(is_positive, weights, 1.0)) - jnp.log(jnp.where(is_positive, prior, 1.0))
-    terms = jnp.where(is_positive, prior * _entropy_of_log(logs), prior)
-    size = weights.shape[0]
-    error = _ROUNDINGS * jnp.finfo(weights.dtype).eps + (size + 8) * bounds.UNIT
-    moved = numerics.precise_sum(jnp.where(is_positive, weights * jnp.abs(logs) + terms, terms))
-    return numerics.precise_sum(terms) + error * moved + jnp.finfo(weights.dtype).tiny
+    safe = jnp.where(is_positive, prior, 1.0)
+    densities = jnp.where(is_positive, weights, 1.0) / safe
+    return is_positive, _log(densities, jnp.where(is_positive, weights - safe, 0.0) / safe)
+
+
+def _log(densities: Array, apart: Array) -> Array:
+    """log x, [m], from x > 0 and x - 1, to roundings of itself."""
+    is_near = jnp.abs(apart) < 0.5
+    return jnp.where(is_near, jnp.log1p(jnp.where(is_near, apart, 0.0)), jnp.log(densities))
+
+
+def divergence_up(example_weights: Array, prior: Array) -> Array:
+    """At least the divergence of the weights scaled to sum to one, []; shares may be off by their rounding."""
+    dtype = example_weights.dtype
+    eps = jnp.finfo(dtype).eps
+    error = bounds.share_rounding(prior, dtype) + 2 * (prior.shape[0] + 8) * bounds.UNIT
+
+    def relative(example_weights: Array, prior: Array) -> tuple[Array, Array]:
+        weights, true = bounds.scaled(example_weights, prior), bounds.true_shares(prior)
+        return bounds.densities(weights, true).astype(dtype), bounds.densities(weights - true, true).astype(dtype)
+
+    densities, apart = bounds.widely(relative)(example_weights, prior)
+    is_positive = densities > 0
+    logs = _log(jnp.where(is_positive, densities, 1.0), jnp.where(is_positive, apart, 0.0))
+    terms = jnp.where(is_positive, _entropy_of_log(logs), 1.0)
+    unsure = _ROUNDINGS * eps * (terms + densities * logs * logs) + 2 * error * (jnp.abs(apart) + error)
+
+    def total(terms: Array, unsure: Array, prior: Array) -> Array:
+        true = bounds.true_shares(prior)
+        return numerics.round_up(bounds.sum_up(true * (terms + unsure)) * (1 + error), dtype)
+
+    found = bounds.widely(total)(terms, unsure, prior)
+    outside = named_axis.any_true((example_weights > 0) & (prior <= 0), None)
+    return jnp.where(outside, jnp.inf, found)
 
 
 def _entropy_of_log(log: Array) -> Array:
@@ -246,11 +278,6 @@ def _unnormalised(exponents: Array, prior: Array) -> Array:
     return numerics.precise_sum(prior * _entropy_of_log(exponents))
 
 
-def _scaled(example_weights: Array, prior: Array) -> Array:
-    kept = jnp.where(prior > 0, example_weights, 0.0)
-    return kept / numerics.precise_sum(kept)
-
-
 # --- the softmax at a steepness --------------------------------------------------------------------------------------------
 
 
@@ -259,11 +286,62 @@ def _log_sum(steepness: Array, above: Array, prior: Array, axis_name: AxisName) 
     return jnp.log1p(named_axis.total(prior * jnp.expm1(-steepness * above), axis_name))
 
 
-def _log_sum_up(steepness: Array, above: Array, prior: Array) -> tuple[Array, Array]:
-    """That, and how far it may be wrong."""
-    log_sum = _log_sum(steepness, above, prior, None)
-    eps = jnp.finfo(above.dtype).eps
-    return log_sum, (_ROUNDINGS * eps + (above.shape[0] + 8) * bounds.UNIT) * jnp.abs(log_sum)
+def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: Array) -> Array:
+    """At most -(radius + log sum_i p_i exp(-b margin_i)) / b for the steepness b as it is, [].
+
+    About the mean, where the linear terms cancel, or about the least margin where exponentials
+    would be too large. Exponentials are taken in the caller's precision, sums in 64 bits.
+    """
+    dtype = margins.dtype
+    eps = float(jnp.finfo(dtype).eps)
+    clean = jnp.where(prior > 0, margins, 0.0)
+    error = bounds.share_rounding(prior, dtype)
+
+    def exponents(steepness: Array, margins: Array, prior: Array) -> tuple[Array, ...]:
+        least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+        centre = numerics.precise_sum(bounds.true_shares(prior) * margins)
+        is_near = steepness * (centre - least) <= _LARGEST_EXPONENT
+        centre = jnp.where(is_near, centre, least)
+        return (-steepness * (margins - centre)).astype(dtype), is_near
+
+    powers, is_near = bounds.widely(exponents)(steepness, clean, prior)
+    powers = jnp.where(prior > 0, powers, 0.0)
+    growth = jnp.exp(powers)
+    terms = jnp.where(is_near, _rest_of_exponential(powers), growth)
+    change = jnp.where(is_near, jnp.abs(jnp.expm1(powers)), growth)  # of the terms, by the exponents
+    doubt = _ROUNDINGS * eps * terms + 2 * eps * jnp.abs(powers) * change
+
+    def total(terms: Array, doubt: Array, prior: Array) -> Array:
+        true = bounds.true_shares(prior)
+        size = jnp.abs(terms) * (error + (prior.shape[0] + 8) * bounds.UNIT) + doubt
+        return (numerics.precise_sum(true * terms) + numerics.precise_sum(true * size) * (1 + error)).astype(dtype)
+
+    summed = bounds.widely(total)(terms, doubt, prior) * (1 + 2 * eps)
+    log_sum = jnp.where(is_near, jnp.log1p(summed), jnp.log(jnp.maximum(summed, jnp.finfo(dtype).tiny)))
+    log_sum = log_sum + 8 * eps * jnp.abs(log_sum)
+
+    def bound(steepness: Array, radius: Array, log_sum: Array, margins: Array, prior: Array) -> Array:
+        true = bounds.true_shares(prior)
+        least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+        centre = numerics.precise_sum(true * margins)
+        unsure = (error + (margins.shape[0] + 8) * bounds.UNIT) * numerics.precise_sum(true * jnp.abs(margins - centre))
+        is_near = steepness * (centre - least) <= _LARGEST_EXPONENT
+        centre = jnp.where(is_near, centre, least)
+        loss = (radius + log_sum) / steepness
+        return numerics.round_down(bounds.lowered(centre - loss, centre, loss) - jnp.where(is_near, unsure, 0.0), dtype)
+
+    return bounds.widely(bound)(steepness, radius, log_sum, clean, prior)
+
+
+def _rest_of_exponential(power: Array) -> Array:
+    """exp(y) - 1 - y, to roundings of itself."""
+    is_small = jnp.abs(power) < 0.5
+    y = jnp.where(is_small, power, 0.0)
+    term, total = y * y / 2, y * y / 2
+    for order in range(3, 14):
+        term = term * y / order
+        total = total + term
+    return jnp.where(is_small, total, jnp.expm1(power) - power)
 
 
 def _divergence_of_softmax(steepness: Array, above: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
@@ -320,11 +398,15 @@ def _at_steepness(
     smooth = 1 / jnp.where(is_smooth, strength, 1.0)
     is_within = is_smooth & (is_hard | (smooth <= own))
     used = jnp.where(is_within, smooth, own)
-    found, _ = _divergence_of_softmax(own, above, prior, axis_name)
-    radius = number(relaxation.radius, margins)
-    excess = jnp.where(is_hard, 0.0, jnp.log(jnp.where(is_hard, 1.0, found)) - jnp.log(radius))
     is_least = is_hard & ~is_smooth
-    return Point(prior * jnp.where(is_least, jnp.where(above == 0, 1.0, 0.0), jnp.exp(-used * above)), excess)
+
+    def excess() -> Array:
+        found, _ = _divergence_of_softmax(own, above, prior, axis_name)
+        radius = number(relaxation.radius, margins)
+        return jnp.where(is_hard, 0.0, jnp.log(jnp.where(is_hard, 1.0, found)) - jnp.log(radius))
+
+    densities = jnp.where(is_least, jnp.where(above == 0, 1.0, 0.0), jnp.exp(-used * above))
+    return Point(prior * densities, excess)
 
 
 _SMOOTHED = Curve(_find_steepness, _at_steepness)

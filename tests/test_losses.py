@@ -1,0 +1,465 @@
+"""Robust losses: against closed forms in extended precision and linear programs, finite differences, and on a mesh."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.optimize
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import jboost
+from jboost import losses, relaxations
+from jboost.base.status import Status
+from marks import slow_but
+from test_relaxations import FACTORIES, least, random_margins, random_parameters, random_prior
+
+SIZE = 24
+EXACT = [name for name in FACTORIES if name not in ("quadratic", "offset")]
+SMOOTH = ("penalty2", "entropy", "chi2penalty", "klball", "klpenalty", "ball2", "chi2ball")
+PARAMETERS = {
+    "hard": (),
+    "cap": (0.3,),
+    "nu": (0.4,),
+    "ball1": (1.3,),
+    "ball2": (0.5,),
+    "penalty1": (0.4,),
+    "penalty2": (0.5,),
+    "penaltyinf": (0.7,),
+    "entropy": (0.45, 0.6),
+    "chi2ball": (0.6,),
+    "chi2penalty": (0.4,),
+    "klball": (0.3,),
+    "klpenalty": (0.5,),
+}
+
+
+def relaxation_of(name, parameters):
+    return FACTORIES[name](*parameters)
+
+
+@pytest.fixture(params=[np.float32, np.float64], ids=["float32", "float64"])
+def dtype(request):
+    with jax.enable_x64(request.param is np.float64):
+        yield request.param
+
+
+# --- values ------------------------------------------------------------------------------------------------------------------
+
+
+def random_batch(name, num_cases, dtype):
+    """Losses, weights and parameters [num_cases, ...] of examples that end in padding, and the exact worst case of each."""
+    rng = np.random.default_rng(11)
+    padded, sizes, given, exact = [], [], [], []
+    for index in range(num_cases):
+        size = int(rng.integers(1, SIZE + 1))
+        margins = random_margins(rng, size, ["uniform", "equal", "ties", "close", "votes"][index % 5]).astype(dtype)
+        prior = random_prior(rng, size, rng.choice(["equal", "random", "unequal"])).astype(dtype)
+        parameters = tuple(dtype(each) for each in random_parameters(rng, name, size))
+        wide = prior.astype(np.longdouble)
+        exact.append(-least(name, tuple(map(np.longdouble, parameters)), margins.astype(np.longdouble), wide / wide.sum()))
+        padded.append(np.concatenate([-margins, np.full(SIZE - size, np.nan, dtype)]))
+        sizes.append(np.concatenate([prior, np.zeros(SIZE - size, dtype)]))
+        given.append(parameters)
+    columns = [jnp.asarray(np.array(column, dtype)) for column in zip(*given, strict=True)]
+    return jnp.asarray(np.array(padded)), jnp.asarray(np.array(sizes)), columns, np.array(exact)
+
+
+def assert_exact(name, num_cases, dtype):
+    batch, sizes, parameters, exact = random_batch(name, num_cases, dtype)
+
+    def solve(batch, sizes, *parameters):
+        found = losses.solve_worst_case(batch, relaxation_of(name, parameters), weights=sizes, mask=sizes > 0)
+        gradient = jax.grad(lambda each: losses.worst_case(each, relaxation_of(name, parameters), weights=sizes, mask=sizes > 0))(batch)
+        return found, gradient
+
+    found, gradient = jax.jit(jax.vmap(solve))(batch, sizes, *parameters)
+    is_possible = np.isfinite(exact)
+    assert (np.asarray(found.status)[is_possible] == int(Status.OPTIMAL)).all()
+    scale = np.maximum(1.0, np.asarray(parameters[-1])) if parameters and ("penalty" in name or name == "entropy") else 1.0
+    tolerance = 4e-6 if dtype == np.float32 else 1e-11
+    gap = np.abs(np.asarray(found.value, np.longdouble) - exact) / scale
+    assert gap[is_possible].max() <= tolerance
+    weights = np.asarray(found.example_weights, np.float64)[is_possible]
+    assert np.abs(weights.sum(axis=1) - 1).max() <= 100 * np.finfo(dtype).eps
+    assert (weights >= 0).all()
+    assert (weights[np.asarray(sizes)[is_possible] == 0] == 0).all()
+    np.testing.assert_array_equal(np.asarray(gradient)[is_possible], np.asarray(found.example_weights)[is_possible])
+    if name not in ("cap", "nu", "ball2"):
+        assert is_possible.all()
+
+
+@pytest.mark.parametrize("name", slow_but(EXACT, "hard", "nu", "ball2", "klball"))
+def test_worst_case_is_the_exact_maximum(name, dtype):
+    assert_exact(name, 200, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXACT)
+def test_worst_case_is_the_exact_maximum_in_ten_thousand_cases(name, dtype):
+    assert_exact(name, 10_000, dtype)
+
+
+def test_cvar_equals_a_linear_program_and_the_mean_of_the_worst(x64):
+    rng = np.random.default_rng(3)
+    for nu in (0.1, 0.37, 1.0):
+        values, sizes = rng.normal(size=12), rng.uniform(0.5, 2, 12)
+        prior = sizes / sizes.sum()
+        program = scipy.optimize.linprog(-values, A_eq=np.ones((1, 12)), b_eq=[1], bounds=[(0, p / nu) for p in prior], method="highs")
+        assert abs(float(losses.cvar(values, nu, weights=sizes)) + program.fun) <= 1e-12
+    for k in (1, 3, 12):
+        assert abs(float(losses.mean_of_worst(values, k)) - np.sort(values)[-k:].mean()) <= 1e-12
+
+
+def test_named_losses_are_worst_cases_of_their_relaxations():
+    values = jnp.asarray(np.random.default_rng(4).normal(size=SIZE), jnp.float32)
+    pairs = [
+        (losses.cvar(values, 0.3), relaxations.soft_margin(nu=0.3)),
+        (losses.chi_square_dro(values, 0.7), relaxations.chi_square_ball(0.7)),
+        (losses.kl_dro(values, 0.2), relaxations.kl_ball(0.2)),
+        (losses.kl_dro(values, scale=0.2), relaxations.kl_penalty(0.2)),
+    ]
+    for value, relaxation in pairs:
+        assert float(value) == float(losses.worst_case(values, relaxation))
+    tilted = 0.2 * np.log(np.mean(np.exp(np.asarray(values, np.float64) / 0.2)))
+    assert abs(float(pairs[3][0]) - tilted) <= 1e-6
+    spread = np.asarray(values, np.float64)
+    small = losses.chi_square_dro(values, 1e-3)
+    assert abs(float(small) - (spread.mean() + np.sqrt(1e-3) * spread.std())) <= 1e-6
+
+
+def test_the_adversary_of_a_relaxation_of_ones_own():
+    def value(scale, d, prior):
+        return scale * jnp.sum(jnp.where(prior > 0, d * d, 0.0)) / 2
+
+    def conjugate(scale, z, prior):
+        return jnp.sum(z * z) / (2 * scale)
+
+    def argmin(scale, margins, strength, prior):
+        return prior * jnp.exp((jnp.min(margins) - margins) / strength)
+
+    relaxation = relaxations.from_functions(value, conjugate, argmin, parameters=2.0)
+    values = jnp.array([0.3, 1.0, -0.5])
+    found = losses.solve_worst_case(values, relaxation)
+    theta = (1.3 - 2.0) / 2  # two are active: sum of (loss - theta) / 2 is 1
+    expected = np.array([0.3 - theta, 1.0 - theta, 0.0]) / 2
+    np.testing.assert_allclose(found.example_weights, expected, atol=2e-4)
+    assert abs(float(found.value) - (expected @ np.asarray(values) - expected @ expected)) <= 1e-6
+
+
+# --- derivatives -------------------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def derivative_functions(name, is_smoothed):
+    """Value, weights, and their derivatives in parameters, losses, smoothing and weights of the examples."""
+
+    def options(smoothing, sizes):
+        return {"weights": sizes, **({"smoothing": smoothing} if is_smoothed else {})}
+
+    def value(parameters, values, smoothing, sizes):
+        return losses.worst_case(values, relaxation_of(name, parameters), **options(smoothing, sizes))
+
+    def adversary(parameters, values, smoothing, sizes):
+        return losses.worst_case_weights(values, relaxation_of(name, parameters), **options(smoothing, sizes))
+
+    every = (0, 1, 2, 3)
+    return tuple(
+        map(
+            jax.jit,
+            (
+                value,
+                adversary,
+                jax.grad(value, every),
+                jax.jacfwd(value, every),
+                jax.jacrev(adversary, every),
+                jax.hessian(value, 1),
+                jax.vmap(jax.grad(value, 1), (None, 0, None, None)),
+            ),
+        )
+    )
+
+
+def difference(function, arguments, position, step=1e-6):
+    """Central differences of a function of one of its arguments, the last axis that of its entries."""
+    leaves, structure = jax.tree.flatten(arguments[position])
+    columns = []
+    for index, leaf in enumerate(leaves):
+        base = np.asarray(leaf, np.float64)
+        for entry in range(base.size):
+            sides = []
+            for sign in (1, -1):
+                moved = base.copy().reshape(-1)
+                moved[entry] += sign * step
+                changed = [*leaves]
+                changed[index] = jnp.asarray(moved.reshape(base.shape))
+                given = [*arguments]
+                given[position] = jax.tree.unflatten(structure, changed)
+                sides.append(np.asarray(function(*given)))
+            columns.append((sides[0] - sides[1]) / (2 * step))
+    return np.stack(columns, axis=-1) if columns else np.zeros((*np.shape(function(*arguments)), 0))
+
+
+def flat(derivative, leading=()):
+    leaves = [np.asarray(leaf).reshape(*leading, -1) for leaf in jax.tree.leaves(derivative)]
+    return np.concatenate(leaves, axis=-1) if leaves else np.zeros((*leading, 0))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3], ids=["exact", "smoothed"])
+@pytest.mark.parametrize("name", slow_but(EXACT, "nu", "chi2ball"))
+def test_derivatives_are_finite_differences(name, smoothing, x64):
+    rng = np.random.default_rng(5)
+    parameters = tuple(jnp.asarray(each) for each in PARAMETERS[name])
+    values, sizes = jnp.asarray(rng.normal(size=7)), jnp.asarray(rng.uniform(0.5, 1.5, 7))
+    arguments = (parameters, values, jnp.asarray(smoothing), sizes)
+    value, adversary, reverse, forward, jacobian, hessian, batched = derivative_functions(name, smoothing > 0)
+    backward, onward, matrices = reverse(*arguments), forward(*arguments), jacobian(*arguments)
+    for position in (0, 1, 2, 3) if smoothing else (0, 1, 3):
+        expected = difference(value, arguments, position)
+        np.testing.assert_allclose(flat(backward[position]), expected, atol=1e-7)
+        np.testing.assert_allclose(flat(onward[position]), expected, atol=1e-7)
+        np.testing.assert_allclose(flat(matrices[position], (7,)), difference(adversary, arguments, position), atol=1e-6)
+    np.testing.assert_allclose(backward[1], adversary(*arguments), atol=1e-14)
+    np.testing.assert_allclose(hessian(*arguments), difference(adversary, arguments, 1), atol=1e-6)
+    two = batched(parameters, jnp.stack([values, 2 * values]), *arguments[2:])
+    np.testing.assert_allclose(two[0], backward[1], atol=1e-12)
+
+
+@pytest.mark.parametrize("name", slow_but(SMOOTH, "klball"))
+def test_mixed_second_derivatives_are_those_of_the_gradient(name, x64):
+    parameters = tuple(jnp.asarray(each) for each in PARAMETERS[name])
+    values = jnp.asarray(np.random.default_rng(6).normal(size=7))
+
+    def value(parameters, values):
+        return losses.worst_case(values, relaxation_of(name, parameters))
+
+    gradient = jax.jit(jax.grad(value, (0, 1)))
+    both = jax.jit(jax.jacfwd(gradient, (0, 1)))(parameters, values)
+    for position in (0, 1):
+        for row, part in enumerate(both):
+            expected = difference(lambda *given, row=row: flat(gradient(*given)[row]), (parameters, values), position)
+            found = flat([each[position] for each in part], (expected.shape[0],)) if row == 0 else flat(part[position], (7,))
+            np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=2e-5)
+
+
+def test_gradient_through_scan_and_checkpoint_moves_towards_a_minimum(x64):
+    rng = np.random.default_rng(7)
+    inputs, targets = jnp.asarray(rng.normal(size=(16, 3))), jnp.asarray(rng.normal(size=16))
+
+    def loss(params):
+        return losses.cvar((inputs @ params - targets) ** 2, 0.25, smoothing=0.05)
+
+    def train(start, loss):
+        def step(params, _):
+            return params - 0.05 * jax.grad(loss)(params), loss(params)
+
+        return jax.lax.scan(step, start, length=20)
+
+    (_, plain), (_, again) = (jax.jit(functools.partial(train, loss=each))(jnp.zeros(3)) for each in (loss, jax.checkpoint(loss)))
+    assert plain[-1] < 0.9 * plain[0]
+    np.testing.assert_allclose(plain, again, rtol=1e-12)
+    slope = jax.jit(jax.grad(lambda start: train(start, loss)[1][-1]))
+    expected = difference(lambda start: train(start, loss)[1][-1], (jnp.ones(3),), 0)
+    np.testing.assert_allclose(slope(jnp.ones(3)), expected, atol=1e-5)
+
+
+# --- dtypes, padding, bad input ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["nu", "klball"])
+def test_bfloat16_losses_are_accumulated_in_float32(name):
+    rng = np.random.default_rng(8)
+    values = jnp.asarray(rng.normal(size=512), jnp.bfloat16)
+    relaxation = relaxation_of(name, PARAMETERS[name])
+    with jax.numpy_dtype_promotion("strict"):
+        value, gradient = jax.value_and_grad(lambda each: losses.worst_case(each, relaxation))(values)
+    wide = losses.solve_worst_case(values.astype(jnp.float32), relaxation)
+    assert (value.dtype, gradient.dtype) == (jnp.bfloat16, jnp.bfloat16)
+    assert value == wide.value.astype(jnp.bfloat16)
+    np.testing.assert_array_equal(gradient, wide.example_weights.astype(jnp.bfloat16))
+
+
+@pytest.mark.parametrize("name", slow_but(EXACT, "nu", "klball"))
+def test_broken_input_gives_nan_and_a_status(name):
+    relaxation = relaxation_of(name, PARAMETERS[name])
+    sound = np.array([0.5, 1.0, -0.3, 0.2], np.float32)
+
+    @jax.jit
+    @functools.partial(jax.vmap, in_axes=(0, 0, 0))
+    def solve(values, sizes, mask):
+        found = losses.solve_worst_case(values, relaxation, weights=sizes, mask=mask)
+        return found, jax.grad(lambda each: losses.worst_case(each, relaxation, weights=sizes, mask=mask))(values)
+
+    values, sizes, masks = np.tile(sound, (6, 1)), np.ones((6, 4), np.float32), np.ones((6, 4), bool)
+    values[0, 1], values[1, 1], values[2, 1] = np.nan, -np.inf, np.inf
+    sizes[3, 1], masks[4] = -1.0, False
+    values[5, 3], masks[5, 3] = np.nan, False  # padding may hold anything
+    found, gradient = solve(values, sizes, masks)
+    assert found.status.tolist() == [int(Status.INVALID_INPUT)] * 5 + [int(Status.OPTIMAL)]
+    assert np.isnan(found.value[jnp.array([0, 1, 3, 4])]).all()
+    assert found.value[2] == np.inf
+    assert np.isnan(gradient[:5]).all()
+    assert np.isfinite(found.value[5])
+    assert gradient[5, 3] == 0
+
+
+def test_a_cap_that_no_distribution_meets_is_an_error_or_nan():
+    values = jnp.array([1.0, 2.0])
+    with pytest.raises(ValueError, match=r"allows no distribution over 2 examples: raise its cap"):
+        losses.worst_case(values, relaxations.soft_margin(0.4))
+    traced = jax.jit(lambda cap: losses.solve_worst_case(values, relaxations.soft_margin(cap)))(0.4)
+    assert np.isnan(traced.value)
+    assert int(traced.status) == int(Status.INFEASIBLE)
+
+
+@pytest.mark.parametrize(
+    "message, call",
+    [
+        (r"losses has shape \[1, 2\]: expected shape \[m\]", lambda: losses.cvar(jnp.ones((1, 2)), 0.5)),
+        ("losses is empty", lambda: losses.cvar(jnp.ones(0), 0.5)),
+        ("mask is empty", lambda: losses.cvar(jnp.ones(2), 0.5, mask=jnp.zeros(2, bool))),
+        (r"weights has shape \[3\]", lambda: losses.cvar(jnp.ones(2), 0.5, weights=jnp.ones(3))),
+        (r"weights\[1\] is -1", lambda: losses.cvar(jnp.ones(2), 0.5, weights=jnp.array([1.0, -1.0]))),
+        ("nu is 0", lambda: losses.cvar(jnp.ones(2), 0.0)),
+        ("k is 3: expected at most the number of losses, 2", lambda: losses.mean_of_worst(jnp.ones(2), 3)),
+        ("radius is -1", lambda: losses.chi_square_dro(jnp.ones(2), -1.0)),
+        ("radius and scale: give exactly one", lambda: losses.kl_dro(jnp.ones(2))),
+        ("smoothing is -1", lambda: losses.cvar(jnp.ones(2), 0.5, smoothing=-1.0)),
+        ("relaxation is a float", lambda: losses.worst_case(jnp.ones(2), 0.5)),
+        ("groups holds 2: expected integers from 0 to 1", lambda: losses.group_dro(jnp.ones(2), jnp.array([0, 2]), 2, relaxations.hard_margin())),
+        ("num_groups is 0", lambda: losses.group_dro(jnp.ones(2), jnp.zeros(2, int), 0, relaxations.hard_margin())),
+        ("labels hold other numbers", lambda: losses.soft_margin_loss(jnp.ones(2), jnp.array([0, 1]), nu=0.5)),
+        ("labels hold classes out of range", lambda: losses.soft_margin_loss(jnp.ones((2, 3)), jnp.array([0, 3]), nu=0.5)),
+        ("logits has 1 columns", lambda: losses.max_of_others_margins(jnp.ones((2, 1)), jnp.zeros(2, int))),
+    ],
+)
+def test_bad_arguments_of_losses_are_named(message, call):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+# --- groups and margins ------------------------------------------------------------------------------------------------------
+
+
+def test_group_dro_is_the_worst_case_of_group_means(x64):
+    rng = np.random.default_rng(9)
+    values, groups, sizes = rng.normal(size=20), rng.integers(0, 4, 20), rng.uniform(0.5, 2, 20)
+    means = np.array([np.average(values[groups == g], weights=sizes[groups == g]) for g in range(4)])
+
+    def loss(values, relaxation):
+        return losses.group_dro(values, jnp.asarray(groups), 6, relaxation, weights=jnp.asarray(sizes))  # two groups are empty
+
+    assert abs(float(loss(values, relaxations.hard_margin())) - means.max()) <= 1e-12
+    assert abs(float(loss(values, relaxations.soft_margin(nu=0.5))) - np.sort(means)[-2:].mean()) <= 1e-12
+    gradient = jax.grad(loss)(jnp.asarray(values), relaxations.soft_margin(nu=0.5))
+    np.testing.assert_allclose(gradient, difference(lambda v: loss(v, relaxations.soft_margin(nu=0.5)), (jnp.asarray(values),), 0), atol=1e-7)
+    outside = jax.jit(lambda groups: losses.group_dro(values, groups, 4, relaxations.hard_margin()))(jnp.asarray(groups) + 1)
+    assert np.isnan(outside)
+
+
+def test_margins_of_logits_are_those_of_a_loop():
+    rng = np.random.default_rng(10)
+    logits, labels = rng.normal(size=(9, 4)).astype(np.float32), rng.integers(0, 4, 9)
+    others = [row[label] - np.delete(row, label).max() for row, label in zip(logits, labels, strict=True)]
+    each = np.array([[value if j == label else -value for j, value in enumerate(row)] for row, label in zip(logits, labels, strict=True)])
+    np.testing.assert_allclose(losses.max_of_others_margins(logits, labels), others, rtol=1e-6)
+    np.testing.assert_array_equal(losses.one_vs_rest_margins(logits, labels), each)
+    assert abs(float(losses.soft_margin_loss(logits, labels, nu=1 / 3)) + np.sort(others)[:3].mean()) <= 1e-6
+    loss = losses.soft_margin_loss(logits, labels, nu=0.25, margins=losses.one_vs_rest_margins)
+    assert abs(float(loss) + np.sort(each.ravel())[:9].mean()) <= 1e-6
+    kept = losses.soft_margin_loss(logits, labels, nu=1.0, mask=np.arange(9) < 4, margins=losses.one_vs_rest_margins)
+    assert abs(float(kept) + each[:4].mean()) <= 1e-6
+    signs = np.where(labels > 1, 1, -1)
+    binary = losses.soft_margin_loss(logits[:, 0], signs, nu=1.0, weights=np.arange(9.0))
+    assert abs(float(binary) + np.average(signs * logits[:, 0], weights=np.arange(9.0))) <= 1e-6
+    assert np.isnan(jax.jit(losses.max_of_others_margins)(logits, labels + 1)).any()
+
+
+# --- several devices ---------------------------------------------------------------------------------------------------------
+
+
+def mesh_of(kind):
+    return jax.make_mesh((8,), ("examples",), axis_types=(kind,))
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3], ids=["exact", "smoothed"])
+@pytest.mark.parametrize("name", slow_but(EXACT, "nu", "ball2"))
+def test_worst_case_in_shard_map_is_that_of_one_device(name, smoothing):
+    rng = np.random.default_rng(12)
+    values, sizes = rng.normal(size=64).astype(np.float32), rng.uniform(0.5, 1.5, 64).astype(np.float32)
+    mask = rng.random(64) < 0.9
+    relaxation = relaxation_of(name, (0.2,) if name == "ball2" else PARAMETERS[name])
+    part, whole = PartitionSpec("examples"), PartitionSpec()
+
+    def local(values, sizes, mask, axis_name=None):
+        def loss(values):
+            return losses.worst_case(values, relaxation, smoothing=smoothing, weights=sizes, mask=mask, axis_name=axis_name)
+
+        return jax.value_and_grad(loss)(values)
+
+    spread = jax.jit(
+        jax.shard_map(
+            functools.partial(local, axis_name="examples"),
+            mesh=mesh_of(AxisType.Auto),
+            in_specs=(part, part, part),
+            out_specs=(whole, part),
+        )
+    )
+    value, gradient = spread(values, sizes, mask)
+    expected, alone = jax.jit(local)(values, sizes, mask)
+    assert abs(float(value - expected)) <= 2e-6
+    np.testing.assert_allclose(gradient, alone, atol=2e-6)
+    assert "all-gather" not in spread.lower(values, sizes, mask).compile().as_text()
+
+
+def test_group_dro_in_shard_map_is_that_of_one_device():
+    rng = np.random.default_rng(13)
+    values, groups = rng.normal(size=64).astype(np.float32), rng.integers(0, 5, 64)
+    part = PartitionSpec("examples")
+    loss = functools.partial(losses.group_dro, num_groups=5, relaxation=relaxations.kl_ball(0.2))
+    spread = jax.shard_map(
+        functools.partial(loss, axis_name="examples"), mesh=mesh_of(AxisType.Auto), in_specs=(part, part), out_specs=PartitionSpec()
+    )
+    assert abs(float(jax.jit(spread)(values, groups) - loss(values, groups))) <= 1e-6
+
+
+@pytest.mark.parametrize("kind", [AxisType.Auto, AxisType.Explicit], ids=["auto", "explicit"])
+def test_sharded_losses_outside_shard_map_are_those_of_one_device(kind):
+    values = np.random.default_rng(14).normal(size=64).astype(np.float32)
+    mesh = mesh_of(kind)
+    spread = jax.device_put(values, NamedSharding(mesh, PartitionSpec("examples")))
+    for found in (losses.cvar(spread, 0.3), jax.jit(lambda each: losses.cvar(each, 0.3))(spread)):
+        assert abs(float(found) - float(losses.cvar(values, 0.3))) <= 1e-6
+
+
+def test_ones_own_relaxation_refuses_an_axis():
+    relaxation = relaxations.from_functions(lambda p, d, q: 0.0, lambda p, z, q: 0.0, lambda p, m, s, q: q)
+    run = functools.partial(losses.worst_case, relaxation=relaxation, axis_name="examples")
+    spread = jax.shard_map(run, mesh=mesh_of(AxisType.Auto), in_specs=PartitionSpec("examples"), out_specs=PartitionSpec())
+    with pytest.raises(ValueError, match="axis_name is 'examples'"):
+        spread(jnp.ones(8))
+
+
+def test_large_batches_take_sums_instead_of_a_sort():
+    """From 65,536 losses on."""
+    values = np.random.default_rng(15).normal(size=1 << 16).astype(np.float32)
+    worst = np.sort(values.astype(np.float64))[-6553:].mean()
+    assert abs(float(losses.mean_of_worst(values, 6553)) - worst) <= 1e-6
+    text = jax.jit(lambda each: losses.mean_of_worst(each, 6553)).lower(values).as_text()
+    assert "sort" not in text
+
+
+def test_exported_losses_lower_for_accelerators():
+    def loss(values):
+        return losses.worst_case(values, relaxations.soft_margin(nu=0.3))
+
+    for platform in ("cuda", "tpu"):
+        exported = jax.export.export(jax.jit(jax.grad(loss)), platforms=[platform])(jax.ShapeDtypeStruct((128,), jnp.float32))
+        assert exported.out_avals[0].shape == (128,)
+
+
+def test_public_names_of_losses_are_reachable():
+    assert jboost.losses.worst_case is losses.worst_case
+    assert math.isclose(float(losses.worst_case(jnp.array([1.0, 2.0]), relaxations.hard_margin())), 2.0)
