@@ -252,7 +252,7 @@ RELAXATIONS = {
     "largest penalty": lambda number: relaxations.norm_penalty(np.inf, number),
     "binary entropy": lambda number: relaxations.binary_entropy(number, 1.0),
 }
-EDGES = np.clip(MARGINS[:8, :4] + 0.3, -1, 1)
+EDGES = np.clip(MARGINS[:8, :4] + 0.3, -0.9, 0.9)
 
 
 def relaxed(name, margins, weights, number, strength):

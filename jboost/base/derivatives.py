@@ -6,8 +6,9 @@ has a rule instead (`define`). A result without a derivative goes through `refus
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,9 @@ from jax.interpreters import ad, batching, mlir
 from jboost.base.types import Array, PyTree
 
 Rule = Callable[[tuple[Any, ...], tuple[Any, ...], Any], PyTree]
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+_CONSTANT = "its result is a constant to derivatives; pass what it depends on, or what it returns, through jax.lax.stop_gradient"
 
 
 def define(function: Callable[..., PyTree], rule: Rule) -> Callable[..., PyTree]:
@@ -98,6 +102,41 @@ def refused(results: PyTree, tangents: PyTree, name: str, remedy: str) -> PyTree
         return refused_p.bind(tangent, message=message)
 
     return jax.tree.map(lambda leaf: of_one(leaf) if _is_float(leaf) else leaf, results)
+
+
+def without(name: str, remedy: str = _CONSTANT) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """A decorator of a public function whose results have no derivative in any of its arguments: as of `refuse`.
+
+    >>> import jax
+    >>> count = without("count", "it is an integer")(lambda x: jax.numpy.floor(x))
+    >>> jax.grad(count)(2.5)
+    Traceback (most recent call last):
+      ...
+    TypeError: count has no derivative: it is an integer
+    """
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        @functools.wraps(function)
+        def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            leaves, structure = jax.tree.flatten((args, kwargs))
+            places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer) and _is_float(leaf)]
+            if not places:
+                return function(*args, **kwargs)
+
+            def of_floats(*floats: Array) -> PyTree:
+                filled = dict(enumerate(leaves)) | dict(zip(places, floats, strict=True))
+                own_args, own_kwargs = jax.tree.unflatten(structure, filled.values())
+                return function(*own_args, **own_kwargs)
+
+            def rule(_: Any, tangents: tuple[Array, ...], results: PyTree) -> PyTree:
+                return refused(results, tangents, name, remedy)
+
+            found: _Result = define(of_floats, rule)(*(leaves[place] for place in places))  # type: ignore[assignment]
+            return found
+
+        return call
+
+    return decorate
 
 
 refused_p = Primitive("no_derivative")

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, devices, loops, meshes, numerics
+from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -422,6 +422,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.fit")
 def fit(
     dataset: Dataset,
     learner: Any,

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, meshes
+from jboost.base import boosting, check, derivatives, meshes
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -39,6 +39,7 @@ def init(
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.slipper.fit")
 def fit(
     dataset: Dataset,
     learner: Any = None,
