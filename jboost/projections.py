@@ -24,7 +24,8 @@ import numpy as np
 from jax import lax
 from optax import projections as optax_projections
 
-from jboost.base import check, loops, meshes, numerics, reduce
+from jboost.base import check, loops, meshes, named_axis, numerics, reduce
+from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
 
 __all__ = ["kl_projection_capped_simplex", "projection_capped_simplex", "projection_l1_ball", "projection_simplex"]
@@ -71,9 +72,12 @@ def kl_projection_capped_simplex(log_weights: ArrayLike, cap: ArrayLike, *, mask
     return _kl_projection(*arguments, method)
 
 
-def kl_projection_by_sums(log_weights: Array, cap: Array, mask: Array) -> Array:
-    """`kl_projection_capped_simplex` of vectors [m] by "newton", for a caller who answers for their values: these are never judged."""
-    return _kl_projection(log_weights, cap, mask, "newton")
+def kl_projection_by_sums(log_weights: Array, cap: Array, mask: Array, *, axis_name: AxisName = None) -> Array:
+    """`kl_projection_capped_simplex` of vectors [m] by "newton", without a check of their values.
+
+    With `axis_name` each device holds a part of the entries, as under `shard_map`.
+    """
+    return _kl_projection(log_weights, cap, mask, "newton", axis_name)
 
 
 @meshes.takes_sharded
@@ -201,11 +205,14 @@ def _left_of(caps: Array, counted: Array) -> Array:
     return (1 - high * counted) - (cap - high) * counted
 
 
-def _extremes(values: Array, caps: Array) -> tuple[Array, Array, Array]:
+def _extremes(values: Array, caps: Array, axis_name: AxisName = None) -> tuple[Array, Array, Array]:
     """The least and the largest of the values that are not -inf, and what the caps of these leave of 1, in 64 bits; in the 64-bit scope."""
     is_zero = values == -jnp.inf
-    least, largest, counted = reduce.several(
-        (reduce.LEAST, jnp.where(is_zero, jnp.inf, values)), (reduce.LARGEST, values), (reduce.SUM, jnp.where(is_zero, 0, _counted(caps)))
+    least, largest, counted = named_axis.several(
+        (reduce.LEAST, jnp.where(is_zero, jnp.inf, values)),
+        (reduce.LARGEST, values),
+        (reduce.SUM, jnp.where(is_zero, 0, _counted(caps))),
+        axis_name=axis_name,
     )
     return least, largest, _left_of(caps, counted)
 
@@ -221,39 +228,49 @@ class _Found(NamedTuple):
     largest: Array  # [] the largest log weight
 
 
-@functools.partial(jax.jit, static_argnames="method")
-def _kl_projection(log_weights: Array, cap: Array, mask: Array, method: str) -> Array:
-    return _kl_with_derivative(log_weights, cap, mask, method)
+@functools.partial(jax.jit, static_argnames=("method", "axis_name"))
+def _kl_projection(log_weights: Array, cap: Array, mask: Array, method: str, axis_name: AxisName = None) -> Array:
+    return _kl_with_derivative(log_weights, cap, mask, method, axis_name)
 
 
-@functools.partial(jax.custom_jvp, nondiff_argnums=(3,))
-def _kl_with_derivative(log_weights: Array, cap: Array, mask: Array, method: str) -> Array:
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
+def _kl_with_derivative(log_weights: Array, cap: Array, mask: Array, method: str, axis_name: AxisName) -> Array:
     logs, caps = _clean(log_weights, cap, mask)
-    found = _by_sort(logs, caps) if method == "sort" else numerics.in_64_bits(_by_newton)(logs, caps)
-    answer = numerics.in_64_bits(_weigh)(logs, caps, found.is_capped)
+    by_newton = functools.partial(_by_newton, axis_name=axis_name)
+    found = _by_sort(logs, caps) if method == "sort" else numerics.in_64_bits(by_newton)(logs, caps)
+    weigh = functools.partial(_weigh, axis_name=axis_name)
+    answer = numerics.in_64_bits(weigh)(logs, caps, found.is_capped)
     return _finish(answer, logs, caps, found.left_by_all, found.largest).astype(log_weights.dtype)
 
 
-def _weigh(logs: Array, caps: Array, is_capped: Array) -> Array:
+def _weigh(logs: Array, caps: Array, is_capped: Array, axis_name: AxisName) -> Array:
     """The weights [m] that capped entries [m] leave for the others; in the 64-bit scope."""
-    center = reduce.largest(jnp.where(is_capped, -jnp.inf, logs))
+    free = jnp.where(is_capped, -jnp.inf, logs)
+    center = reduce.largest(free) if axis_name is None else lax.pmax(reduce.largest(free), axis_name)
     relative = jnp.exp(logs - jnp.where(center > -jnp.inf, center, 0))
-    weight, counted = reduce.several((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, _counted(caps), 0)))
+    weight, counted = named_axis.several(
+        (reduce.SUM, jnp.where(is_capped, 0, relative)),
+        (reduce.SUM, jnp.where(is_capped, _counted(caps), 0)),
+        axis_name=axis_name,
+    )
     factor = jnp.maximum(_left_of(caps, counted).astype(logs.dtype), 0) / jnp.where(weight > 0, weight, 1)
     return jnp.where(is_capped, caps, jnp.minimum(relative * factor, caps))
 
 
 @_kl_with_derivative.defjvp
-def _kl_derivative(method: str, primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Any]) -> tuple[Array, Array]:
+def _kl_derivative(method: str, axis_name: AxisName, primals: tuple[Array, Array, Array], tangents: tuple[Array, Array, Any]) -> tuple[Array, Array]:
     log_weights, cap, mask = primals
     size = log_weights.shape[0]
-    answer = _kl_with_derivative(log_weights, cap, mask, method)
+    answer = _kl_with_derivative(log_weights, cap, mask, method, axis_name)
+
+    total = functools.partial(named_axis.linear_total, axis_name=axis_name)
     capped, free = _derivative_sets(answer, log_weights, cap, mask)
     log_tangent = jnp.where(free, tangents[0], 0)
     cap_tangent = jnp.where(capped, _each(tangents[1], size), 0)
     weight = jnp.where(free, answer, 0)
-    share = numerics.safe_divide(weight, _each(jnp.sum(weight), size))
-    return answer, cap_tangent + weight * (log_tangent - jnp.sum(share * log_tangent)) - share * jnp.sum(cap_tangent)
+    share = numerics.safe_divide(weight, _each(total(weight), size))
+    moved = weight * (log_tangent - total(share * log_tangent))
+    return answer, cap_tangent + moved - share * total(cap_tangent)
 
 
 # --- with a sort -----------------------------------------------------------------------------------------------------------
@@ -368,17 +385,17 @@ class _Cut(NamedTuple):
     tried: Array  # []
 
 
-def _by_newton(logs: Array, caps: Array, guess: Array | None = None) -> _Found:
+def _by_newton(logs: Array, caps: Array, guess: Array | None = None, *, axis_name: AxisName = None) -> _Found:
     """What is capped, by Newton's method from above, with bisection beside it; in the 64-bit scope.
 
     A set of capped entries implies a threshold that is not below the right one, and is the right one if it brings no other entry to its cap.
     Where much lies between, the middle of what is known of the threshold is the better place to look from.
     """
-    lowest, largest, left_by_all = _extremes(logs, caps)
+    lowest, largest, left_by_all = _extremes(logs, caps, axis_name)
     if logs.dtype == _WIDE:  # so that differences to the threshold are exact; numbers of 32 bits are exact enough in 64
-        origin = _search_cut(logs, caps, lowest, largest, guess).tried
+        origin = _search_cut(logs, caps, lowest, largest, guess, axis_name).tried
         logs, lowest, largest, guess = logs - origin, lowest - origin, largest - origin, None
-    found = _search_cut(logs, caps, lowest, largest, guess)
+    found = _search_cut(logs, caps, lowest, largest, guess, axis_name)
     return _Found(_decay_from(logs, found.tried) >= caps, left_by_all.astype(logs.dtype), largest)
 
 
@@ -388,8 +405,15 @@ def _decay_from(logs: Array, place: Array) -> Array:
     return jnp.exp((logs - high.astype(logs.dtype)) - (place - high).astype(logs.dtype))
 
 
-def _search_cut(logs: Array, caps: Array, lowest: Array, largest: Array, guess: Array | None) -> _Cut:
-    size, eps = logs.shape[0], jnp.finfo(logs.dtype).eps
+def _search_cut(
+    logs: Array,
+    caps: Array,
+    lowest: Array,
+    largest: Array,
+    guess: Array | None,
+    axis_name: AxisName,
+) -> _Cut:
+    size, eps = named_axis.size(logs.shape[0], axis_name), jnp.finfo(logs.dtype).eps
     underflow = size * jnp.finfo(logs.dtype).tiny / eps  # so much weight may be the rounding of what is lost below the least float
     rounding = (_ROUNDINGS + size**0.5 / 8) * eps  # of sums
     row, row_counted = _row(caps), _row(_counted(caps))
@@ -398,7 +422,11 @@ def _search_cut(logs: Array, caps: Array, lowest: Array, largest: Array, guess: 
         now, cuts = _Cut(*state), state[:2]
         relative = _decay_from(logs[None, :], cuts[:, None])
         is_capped = relative >= row
-        weight, counted = reduce.several((reduce.SUM, jnp.where(is_capped, 0, relative)), (reduce.SUM, jnp.where(is_capped, row_counted, 0)))
+        weight, counted = named_axis.several(
+            (reduce.SUM, jnp.where(is_capped, 0, relative)),
+            (reduce.SUM, jnp.where(is_capped, row_counted, 0)),
+            axis_name=axis_name,
+        )
         left = _left_of(caps, counted).astype(logs.dtype)
         factor = jnp.maximum(left, 0) / jnp.maximum(weight, underflow)
         distance = jnp.log(factor)

@@ -15,8 +15,8 @@ import pytest
 FLOORS = (
     ("base",),
     ("projections", "operators", "geometry", "search"),
-    ("lp", "monomials", "kernels", "relaxations", "losses"),
-    ("pair", "learners"),
+    ("lp", "monomials", "kernels", "relaxations"),
+    ("pair", "learners", "losses"),
     ("ensemble", "adaboost", "infoboost", "relaxed_margin", "lpboost", "l0", "slipper", "example_weights", "combine"),
     ("data", "files", "outputs", "sharding", "checkpoints", "drive"),
     ("cli", "plots", "report", "sklearn"),

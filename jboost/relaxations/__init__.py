@@ -1,25 +1,35 @@
 """Margin relaxations f: what they ask of the example weights, their conjugates, and the argmin that boosting needs (paper 004)."""
 
 from jboost.relaxations.caps import HardMargin, SoftMargin, hard_margin, num_worst, soft_margin
+from jboost.relaxations.chi_square import ChiSquareBall, ChiSquarePenalty, chi_square_ball, chi_square_penalty
 from jboost.relaxations.custom import CustomRelaxation, from_functions
 from jboost.relaxations.entropy import BinaryEntropy, binary_entropy
 from jboost.relaxations.norms import AbsoluteBall, norm_ball, norm_penalty
+from jboost.relaxations.relative_entropy import KLBall, KLPenalty, kl_ball, kl_penalty
 from jboost.relaxations.types import Relaxation
 from jboost.relaxations.votes import SquaredNorm, UnitBall, VotePenalty, squared_norm, unit_ball
 
 __all__ = [
     "AbsoluteBall",
     "BinaryEntropy",
+    "ChiSquareBall",
+    "ChiSquarePenalty",
     "CustomRelaxation",
     "HardMargin",
+    "KLBall",
+    "KLPenalty",
     "Relaxation",
     "SoftMargin",
     "SquaredNorm",
     "UnitBall",
     "VotePenalty",
     "binary_entropy",
+    "chi_square_ball",
+    "chi_square_penalty",
     "from_functions",
     "hard_margin",
+    "kl_ball",
+    "kl_penalty",
     "norm_ball",
     "norm_penalty",
     "num_worst",

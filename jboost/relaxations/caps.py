@@ -7,13 +7,26 @@ import math
 
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, reduce
+from jboost.base import check, named_axis, numerics, reduce
+from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.projections import kl_projection_by_sums
-from jboost.relaxations import bounds
+from jboost.relaxations import bounds, curves, envelope
+from jboost.relaxations.curves import Curve, Point
 from jboost.relaxations.thresholds import worst_threshold
-from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, safe_log, shares, softmax, times
+from jboost.relaxations.types import (
+    Charge,
+    is_positive,
+    least_margins,
+    lifted,
+    num_examples,
+    number,
+    safe_log,
+    shares,
+    softmax,
+    times,
+)
 
 
 @register
@@ -30,10 +43,26 @@ class HardMargin:
         falls_short = reduce.any_true((shortfalls > 0) & (shares(prior, shortfalls) > 0))
         return jnp.where(falls_short, jnp.inf, 0.0).astype(shortfalls.dtype)
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
-        """A softmax."""
-        return softmax(margins, strength, shares(prior, margins))
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """0."""
+        return jnp.zeros((), example_weights.dtype)
 
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """A softmax."""
+        return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The examples of least margin, in proportion to their shares."""
+        return least_margins(margins, shares(prior, margins, axis_name), axis_name)
+
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The least margin."""
         return numerics.masked_min(margins, shares(prior, margins) > 0, fill=jnp.inf)
@@ -43,7 +72,7 @@ class HardMargin:
         nothing = jnp.zeros((), example_weights.dtype)
         return Charge(nothing, nothing)
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Always."""
         return jnp.ones((), bool)
 
@@ -60,9 +89,12 @@ class SoftMargin:
     cap: Array | None  # [] for an example of average weight
     nu: Array | None  # [] the share of the examples whose margins are averaged: cap = 1 / (nu m)
 
-    def caps(self, prior: Array) -> Array:
+    def caps(self, prior: Array, axis_name: AxisName = None) -> Array:
         """The largest weight of each example, [m]."""
-        per_share = number(self.cap, prior) * num_examples(prior) if self.nu is None else 1 / number(self.nu, prior)
+        if self.nu is None:
+            per_share = number(self.cap, prior) * num_examples(prior, axis_name)
+        else:
+            per_share = 1 / number(self.nu, prior)
         return jnp.where(prior > 0, per_share * prior, 0.0)
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
@@ -75,13 +107,33 @@ class SoftMargin:
         caps = self.caps(shares(prior, shortfalls))
         return numerics.precise_sum(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
-        """A softmax, projected by relative entropy onto the capped simplex (Section 5.2)."""
-        prior = shares(prior, margins)
-        _, above = lifted(margins, prior)
-        logits = jnp.where(prior > 0, safe_log(prior) - above / number(strength, margins), -jnp.inf)
-        return kl_projection_by_sums(logits, self.caps(prior), prior > 0)
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """0."""
+        return jnp.zeros((), example_weights.dtype)
 
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """A softmax, projected by relative entropy onto the capped simplex (Section 5.2)."""
+        prior = shares(prior, margins, axis_name)
+        _, above = lifted(margins, prior, axis_name)
+        logits = safe_log(prior) - above / number(strength, margins)
+        caps = self.caps(prior, axis_name)
+        kept = jnp.where(prior > 0, logits, -jnp.inf)
+        return kl_projection_by_sums(kept, caps, prior > 0, axis_name=axis_name)
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The caps on the smallest margins; those at the threshold share what is left."""
+        prior = shares(prior, margins, axis_name)
+        strength = jnp.zeros((), margins.dtype)
+        return curves.argmin(_AT_CAPS, self, margins, strength, prior, axis_name)
+
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The mean of the smallest margins."""
         prior = shares(prior, margins)
@@ -108,17 +160,49 @@ class SoftMargin:
         moved = jnp.where(self.is_feasible(prior), bounds.widely(bound)(self, example_weights, prior), jnp.inf)
         return Charge(jnp.zeros_like(moved), moved)
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the caps sum to one at least, up to rounding; a `cap` asks for the prior."""
         if prior is None:
             if self.nu is None:
                 raise ValueError("prior is None: whether a cap is feasible depends on the number of examples")
             return self.nu <= 1
-        return numerics.precise_sum(self.caps(prior)) >= 1 - 16 * jnp.finfo(prior.dtype).eps
+        total = named_axis.total(self.caps(prior, axis_name), axis_name)
+        return total >= 1 - 16 * jnp.finfo(prior.dtype).eps
 
     def is_valid(self) -> Array:
         """Whether the cap is positive, or nu, which is finite."""
         return jnp.asarray(self.cap) > 0 if self.nu is None else is_positive(self.nu)
+
+
+def _find_threshold(relaxation: SoftMargin, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    """The margin below which the caps are used up."""
+    dtype = margins.dtype
+
+    def find(margins: Array, caps: Array) -> Array:
+        keys = jnp.where(caps > 0, margins, jnp.inf)
+        return worst_threshold(keys, caps, dtype, axis_name).astype(dtype)
+
+    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)  # none above 1 binds
+    return bounds.widely(find)(margins, caps)
+
+
+def _at_threshold(
+    threshold: Array,
+    relaxation: SoftMargin,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)
+    full = jnp.where(margins < threshold, caps, 0.0)
+    tied = jnp.where((margins == threshold) & (prior > 0), caps, 0.0)
+    left = jnp.maximum(1 - named_axis.total(full, axis_name), 0.0)
+    share = numerics.safe_divide(left, named_axis.total(tied, axis_name))
+    return Point(full + share * tied, jnp.zeros_like(threshold))
+
+
+_AT_CAPS = Curve(_find_threshold, _at_threshold)
 
 
 def hard_margin() -> HardMargin:

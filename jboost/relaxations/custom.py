@@ -5,11 +5,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
+from jax import lax
 
 from jboost.base import check, numerics
+from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, PyTree
+from jboost.relaxations import curves, envelope
 from jboost.relaxations.roots import best_threshold
 from jboost.relaxations.types import Charge, shares
 
@@ -35,23 +39,48 @@ class CustomRelaxation:
         positive = jnp.where(prior > 0, jnp.maximum(shortfalls, 0.0), 0.0)
         return jnp.asarray(self.conjugate_function(self.parameters, positive, prior), shortfalls.dtype)
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The user's f(d)."""
+        _refuse_axis(axis_name)
+        return self.value(example_weights, prior)
+
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
         """The user's argmin, scaled to sum to one."""
+        _refuse_axis(axis_name)
         prior = shares(prior, margins)
         clean = jnp.where(prior > 0, margins, 0.0)
         weights = jnp.where(prior > 0, self.argmin_function(self.parameters, clean, strength, prior), 0.0).astype(margins.dtype)
         return numerics.safe_divide(weights, jnp.full_like(weights, numerics.precise_sum(weights)))
 
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The derivative of the user's conjugate at the best threshold, scaled to sum to one.
+
+        With a conjugate that is twice differentiable it is so itself."""
+        _refuse_axis(axis_name)
+        prior = shares(prior, margins)
+        clean = jnp.where(prior > 0, margins, 0.0)
+        found = self._best_threshold(*lax.stop_gradient((clean, prior)))
+
+        def weights(threshold: Array) -> Array:
+            gradient = jax.grad(self.conjugate)(threshold - clean, prior)
+            return jnp.where(prior > 0, gradient, 0.0)
+
+        threshold = curves.implicit_root(lambda place: jnp.sum(weights(place)) - 1, found)
+        at_threshold = jnp.maximum(weights(threshold), 0.0)
+        return numerics.safe_divide(at_threshold, jnp.full_like(at_threshold, jnp.sum(at_threshold)))
+
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma - f*([gamma - margins]_+) at the best gamma found, rounded down."""
         prior = shares(prior, margins)
-        low = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
-
-        def gain(threshold: Array) -> Array:
-            return threshold - self.conjugate(threshold - margins, prior)
-
-        unit = jnp.maximum(numerics.masked_max(margins, prior > 0, fill=-jnp.inf) - low, 1.0)
-        threshold = best_threshold(gain, low, unit)
+        threshold = self._best_threshold(margins, prior)
         loss = self.conjugate(threshold - margins, prior)
         bound = threshold - loss
         return bound - _unit(margins) * (jnp.abs(loss) + jnp.abs(threshold)) - jnp.finfo(bound.dtype).tiny
@@ -63,13 +92,30 @@ class CustomRelaxation:
         charged = self.value(kept / numerics.precise_sum(kept), prior)
         return Charge(charged + _unit(example_weights) * jnp.abs(charged) + jnp.finfo(charged.dtype).tiny, jnp.zeros_like(charged))
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Taken on trust."""
         return jnp.ones((), bool)
 
     def is_valid(self) -> Array:
         """Taken on trust."""
         return jnp.ones((), bool)
+
+    def _best_threshold(self, margins: Array, prior: Array) -> Array:
+        low = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+
+        def gain(threshold: Array) -> Array:
+            return threshold - self.conjugate(threshold - margins, prior)
+
+        unit = jnp.maximum(numerics.masked_max(margins, prior > 0, fill=-jnp.inf) - low, 1.0)
+        return best_threshold(gain, low, unit)
+
+
+def _refuse_axis(axis_name: AxisName) -> None:
+    if axis_name is not None:
+        raise ValueError(
+            f"axis_name is {axis_name!r}: the functions of jboost.relaxations.from_functions see the examples of one device only; "
+            "use one of the relaxations of jboost.relaxations, or gather the losses with jax.lax.all_gather"
+        )
 
 
 def _unit(like: Array) -> Array:

@@ -13,10 +13,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, reduce
+from jboost.base import check, named_axis, numerics, reduce
+from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds
+from jboost.relaxations import bounds, curves, envelope
+from jboost.relaxations.curves import Curve, Point
 from jboost.relaxations.roots import bracketed_root, newton
 from jboost.relaxations.types import Charge, lifted, number, shares
 
@@ -37,10 +39,15 @@ class BinaryEntropy:
         prior = shares(prior, example_weights)
         coins = number(self.nu, prior) * numerics.safe_divide(example_weights, prior)
         beyond = reduce.any_true(coins > 1 + 16 * jnp.finfo(coins.dtype).eps)
+        return jnp.where(beyond, jnp.inf, self.penalty(example_weights, prior))
+
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """scale times the mean of what the coins lack in entropy."""
+        prior = shares(prior, example_weights, axis_name)
+        coins = number(self.nu, prior) * numerics.safe_divide(example_weights, prior)
         coins = jnp.clip(coins, 0.0, 1.0)
-        return jnp.where(
-            beyond, jnp.inf, number(self.scale, prior) * numerics.precise_sum(prior * _missing_entropy(2 * coins - 1, jnp.minimum(coins, 1 - coins)))
-        )
+        missing = _missing_entropy(2 * coins - 1, jnp.minimum(coins, 1 - coins))
+        return number(self.scale, prior) * named_axis.total(prior * missing, axis_name)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The mean log-loss of the shortfalls: scale * mean(log((1 + e^(z / (nu scale))) / 2))."""
@@ -49,17 +56,26 @@ class BinaryEntropy:
         odds = jnp.where(prior > 0, shortfalls, 0.0) / (number(self.nu, prior) * scale)
         return scale * numerics.precise_sum(prior * _log_loss(odds))
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
         """The coins at the level where the weights sum to one."""
-        prior = shares(prior, margins)
+        prior = shares(prior, margins, axis_name)
         strength = number(strength, margins)
-        slope = number(self.nu, margins) * number(self.scale, margins)
-        _, above = lifted(margins, prior)
-        ground, ease = above / (slope + strength), jnp.maximum(slope / (slope + strength), jnp.finfo(margins.dtype).tiny)
-        log_odds = _log_odds(_level(ground, ease, number(self.nu, margins), prior) - ground, ease)
-        weights = prior * jax.nn.sigmoid(log_odds)
-        return weights / numerics.precise_sum(weights)
+        return curves.argmin(_COINS, self, margins, strength, prior, axis_name)
 
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The coins of a logistic function, at the level where the weights sum to one."""
+        prior = shares(prior, margins, axis_name)
+        strength = jnp.zeros((), margins.dtype)
+        return curves.argmin(_COINS, self, margins, strength, prior, axis_name)
+
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma minus the mean log-loss of gamma - margins, at its best gamma."""
         prior = shares(prior, margins)
@@ -118,7 +134,7 @@ class BinaryEntropy:
         missing = _missing_entropy(bias, less) * (1 + 16 * jnp.finfo(dtype).eps)
         return Charge(bounds.widely(bound)(self, prior, missing), jnp.where(self.is_feasible(), moved, jnp.inf))
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the caps p_i / nu sum to one."""
         return jnp.asarray(self.nu) <= 1
 
@@ -126,6 +142,36 @@ class BinaryEntropy:
         """Whether nu and the scale are in their ranges, or nu above."""
         nu, scale = jnp.asarray(self.nu), jnp.asarray(self.scale)
         return (nu >= _LEAST) & (nu < jnp.inf) & (scale >= _LEAST) & (scale <= _MOST)
+
+
+def _ground_and_ease(relaxation: BinaryEntropy, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    slope = number(relaxation.nu, margins) * number(relaxation.scale, margins)
+    _, above = lifted(margins, prior, axis_name)
+    ease = jnp.maximum(slope / (slope + strength), jnp.finfo(margins.dtype).tiny)
+    return above / (slope + strength), ease
+
+
+def _find_level(relaxation: BinaryEntropy, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    ground, ease = _ground_and_ease(relaxation, margins, strength, prior, axis_name)
+    return _level(ground, ease, number(relaxation.nu, margins), prior, axis_name)
+
+
+def _at_level(
+    level: Array,
+    relaxation: BinaryEntropy,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    ground, ease = _ground_and_ease(relaxation, margins, strength, prior, axis_name)
+    nu = number(relaxation.nu, margins)
+    log_odds = _log_odds(level - ground, ease)
+    excess, _ = _excess_of_coins(log_odds, ease, nu, prior, axis_name)
+    return Point(prior * jax.nn.sigmoid(log_odds), excess)
+
+
+_COINS = Curve(_find_level, _at_level)
 
 
 def _missing_entropy(bias: Array, less: Array) -> Array:
@@ -151,28 +197,42 @@ def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
     return is_near, jnp.where(is_near, 0.5 * odds, jnp.maximum(odds, 0.0)), rest
 
 
-def _level(ground: Array, ease: Array, nu: Array, prior: Array) -> Array:
-    """The level at which the coins under level - ground [m], the least of which is 0, have mean nu, []."""
+def _level(ground: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName = None) -> Array:
+    """The level at which the coins under level - ground [m], the least of which is 0, have mean nu."""
     eps = jnp.finfo(ground.dtype).eps
-    total = numerics.precise_sum(prior)
-    others = jnp.maximum(1 - nu, 0.25 * eps)
-    target = jnp.log(nu) - ease * jnp.log(others)
+    total = named_axis.total(prior, axis_name)
+    target = jnp.log(nu) - ease * jnp.log(_rest_of(nu))
 
     def excess(level: Array) -> tuple[Array, Array]:
-        log_odds = _log_odds(level - ground, ease)
-        heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
-        mean, rest = numerics.precise_sum(prior * heads) / total, numerics.precise_sum(prior * tails) / total
-        growth = numerics.precise_sum(prior * heads * tails / (ease + (1 - ease) * tails)) / total
-        value = (jnp.log(mean) - jnp.log(nu)) - ease * (jnp.log(rest) - jnp.log(others))
-        return value, newton(level, value, growth * (1 / mean + ease / rest))
+        value, slope = _excess_of_coins(_log_odds(level - ground, ease), ease, nu, prior, axis_name)
+        return value, newton(level, value, slope)
 
-    by_caps = jnp.log(nu) - jnp.log(numerics.precise_sum(prior * jnp.exp(-ground)) / total)  # since no coin is above e^y
-    low = jnp.maximum(target, by_caps)
-    high = target + reduce.largest(ground)
+    mean = named_axis.total(prior * jnp.exp(-ground), axis_name) / total
+    low = jnp.maximum(target, jnp.log(nu) - jnp.log(mean))  # since no coin is above e^y
+    high = target + named_axis.largest(ground, prior > 0, axis_name)
     slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
-    return bracketed_root(excess, low - slack, high + slack, jnp.minimum(low, high), tolerance=4 * eps)
+    start = jnp.minimum(low, high)
+    return bracketed_root(excess, low - slack, high + slack, start, tolerance=4 * eps)
 
 
+def _rest_of(nu: Array) -> Array:
+    return jnp.maximum(1 - nu, 0.25 * jnp.finfo(nu.dtype).eps)
+
+
+def _excess_of_coins(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    """How far log mean - ease * log(1 - mean) of the coins is above that of nu, and its slope in the level."""
+    heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
+    total = named_axis.total(prior, axis_name)
+    mean = named_axis.total(prior * heads, axis_name) / total
+    rest = named_axis.total(prior * tails, axis_name) / total
+    moving = prior * heads * tails / (ease + (1 - ease) * tails)
+    growth = named_axis.total(moving, axis_name) / total
+    others = _rest_of(nu)
+    value = (jnp.log(mean) - jnp.log(nu)) - ease * (jnp.log(rest) - jnp.log(others))
+    return value, growth * (1 / mean + ease / rest)
+
+
+@jax.custom_jvp
 def _log_odds(y: Array, ease: Array) -> Array:
     """t with t - (1 - ease) * log(1 + e^t) = y, by Halley's iteration from a solution for e^t either small or large."""
     log_ease = jnp.log(ease)
@@ -189,6 +249,14 @@ def _log_odds(y: Array, ease: Array) -> Array:
         error = linear - y
         t = t - error / (slope + 0.5 * error * (1 - ease) * heads * tails / slope)
     return t
+
+
+@_log_odds.defjvp
+def _derivative_of_log_odds(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    _, ease = primals
+    t = _log_odds(*primals)
+    moved = tangents[0] - tangents[1] * jax.nn.softplus(t)
+    return t, moved / (ease + (1 - ease) * jax.nn.sigmoid(-t))
 
 
 def binary_entropy(nu: ArrayLike, scale: ArrayLike) -> BinaryEntropy:

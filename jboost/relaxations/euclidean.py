@@ -9,14 +9,17 @@ where m kappa |d|_2 is scale / strength. As s falls, omega becomes exp, and d th
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 
-from jboost.base import numerics
+from jboost.base import named_axis, numerics
+from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array
-from jboost.relaxations import bounds
+from jboost.relaxations import bounds, curves, envelope
+from jboost.relaxations.curves import Curve, Point
 from jboost.relaxations.roots import bracketed_root, newton
 from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, shares, times
 
@@ -37,42 +40,39 @@ class EuclideanBall:
         """radius times the norm of the shortfalls."""
         return times(number(self.radius, shortfalls), _shortfall_norm(shortfalls, shares(prior, shortfalls)))
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """0."""
+        return jnp.zeros((), example_weights.dtype)
+
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
         """The softmax with the least quadratic charge that brings it into the ball."""
-        prior = shares(prior, margins)
-        _, above = lifted(margins, prior)
-        above = above / number(strength, margins)
-        eps = jnp.finfo(margins.dtype).eps
-        wanted = jnp.maximum(self._variance(prior), eps * eps)
+        prior = shares(prior, margins, axis_name)
+        strength = number(strength, margins)
+        weights = curves.argmin(CHARGED_BALL, self, margins, strength, prior, axis_name)
+        if axis_name is not None:
+            return weights
+        return curves.with_derivative_of(self._pulled_inside(weights, prior), weights)
 
-        def excess(log_charge: Array) -> tuple[Array, Array]:
-            """How far log variance is below the wanted, along log(1 + omega(s))."""
-            charged = _charged(jnp.expm1(log_charge), above)
-            total = numerics.precise_sum(prior * charged.weights)
-            spread = jnp.where(prior > 0, charged.weights / total - 1, 0.0)
-            damping = 1 / (1 + charged.omega)
-            moment = prior * spread * (spread + 1)
-            slope = 2 * (numerics.precise_sum(moment * damping) - numerics.precise_sum(moment) * numerics.precise_sum(prior * (spread + 1) * damping))
-            variance = jnp.maximum(numerics.precise_sum(prior * spread * spread), jnp.finfo(margins.dtype).tiny)
-            growth = jnp.exp(log_charge) * (1 + 1 / jnp.expm1(log_charge))  # of s
-            value = jnp.log(wanted) - jnp.log(variance)
-            return value, newton(log_charge, value, -slope / variance * growth)
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """In proportion to p_i [threshold - margin_i]_+, at the threshold where the norm is the radius."""
+        prior = shares(prior, margins, axis_name)
+        strength = jnp.zeros((), margins.dtype)
+        return curves.argmin(BALL, self, margins, strength, prior, axis_name)
 
-        mean = numerics.precise_sum(prior * above)
-        deviation = jnp.sqrt(numerics.precise_sum(prior * (above - mean) ** 2))
-        enough = jnp.log1p(jnp.maximum(mean + _level_of(deviation / jnp.sqrt(wanted)), 1.0))
-        free, _ = excess(jnp.zeros_like(mean))
-        high = jnp.where(free >= 0, 0.0, enough)
-        log_charge = bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=16 * eps)
-        weights = prior * _charged(jnp.expm1(log_charge), above).weights
-        return self._pulled_inside(weights / numerics.precise_sum(weights), prior)
-
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma - radius * |[gamma - margins]_+|_2 at its best gamma, or the bound by Cauchy and Schwarz, which does not know that d >= 0."""
         prior = shares(prior, margins)
         dtype = margins.dtype
         _, above = lifted(margins, prior)
-        reach = self._best_reach(above, prior)
+        reach = _best_reach(self.variance(prior), above, prior)
         is_apart = reach > 0
         reach = jnp.where(is_apart, reach, 1.0)
         size = num_examples(prior)
@@ -114,29 +114,31 @@ class EuclideanBall:
         moved = jnp.where(self.is_feasible(prior), moved, jnp.inf)
         return Charge(jnp.zeros_like(moved), moved)
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the radius is m ** -0.5 at least, up to rounding."""
         if prior is None:
             raise ValueError("prior is None: whether a radius is feasible depends on the number of examples")
-        return self._variance(prior) >= -32 * jnp.finfo(prior.dtype).eps
+        return self.variance(prior) >= -32 * jnp.finfo(prior.dtype).eps
 
     def is_valid(self) -> Array:
         """Whether the radius is positive."""
         return jnp.asarray(self.radius) > 0
 
-    def _variance(self, prior: Array) -> Array:
+    def variance(self, prior: Array, axis_name: AxisName = None) -> Array:
         """m radius^2 - 1, without loss: the variance that the densities may have."""
         dtype = prior.dtype
 
-        def variance(radius: Array, prior: Array) -> Array:
-            return (num_examples(prior) * radius * radius - 1).astype(dtype)
+        def exact(radius: Array, size: Array) -> Array:
+            return (size * radius * radius - 1).astype(dtype)
 
-        return bounds.widely(variance)(self.radius, prior)
+        radius, size = number(self.radius, prior), num_examples(prior, axis_name)
+        found = bounds.widely(exact)(self.radius, size)
+        return curves.with_derivative_of(found, size * radius * radius - 1)
 
     def _deviation(self, prior: Array) -> Array:
         """The root of that, or the nearest to it whose square is positive and finite."""
         limits = jnp.finfo(prior.dtype)
-        return jnp.sqrt(jnp.clip(self._variance(prior), limits.eps**2, limits.max))
+        return jnp.sqrt(jnp.clip(self.variance(prior), limits.eps**2, limits.max))
 
     def _pulled_inside(self, weights: Array, prior: Array) -> Array:
         """Weights a hair outside the ball, moved so far inside by mixing in the prior that their own rounding does not move them out."""
@@ -149,26 +151,6 @@ class EuclideanBall:
 
         return bounds.widely(mix)(self, weights, prior, self._deviation(prior))
 
-    def _best_reach(self, above: Array, prior: Array) -> Array:
-        """The threshold of the best lower bound, above the least margin, []: there the weights p_i [threshold - margin_i]_+ have norm radius."""
-        eps = jnp.finfo(above.dtype).eps
-        wanted = jnp.maximum(self._variance(prior), eps)
-
-        def excess(reach: Array) -> tuple[Array, Array]:
-            count, mean, variance = _below(reach, above, prior)
-            height = jnp.maximum(reach - mean, 0.0)
-            square = variance / (count * height * height)  # relative, in the active set
-            value = (1 + wanted) * count - 1 - square
-            room = (1 + wanted) * count - 1
-            proposal = jnp.where(room > 0, mean + jnp.sqrt(variance / (count * jnp.where(room > 0, room, 1.0))), jnp.nan)
-            return jnp.where(height > 0, value, -1.0), proposal
-
-        _, mean, variance = _below(jnp.asarray(jnp.inf, above.dtype), above, prior)
-        high = (mean + jnp.sqrt(variance / wanted)) * (1 + 8 * eps)
-        free, _, _ = _below(jnp.zeros_like(high), above, prior)
-        high = jnp.where((1 + wanted) * free >= 1, 0.0, high)
-        return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=4 * eps, floor=0.0)
-
 
 @register
 @dataclasses.dataclass(frozen=True)
@@ -179,56 +161,44 @@ class EuclideanPenalty:
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
         """scale * |d|_2."""
-        return number(self.scale, example_weights) * _norm(example_weights, shares(prior, example_weights))
+        return self.penalty(example_weights, prior)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """0 where the norm of the shortfalls is the scale at most, else inf."""
         beyond = _shortfall_norm(shortfalls, shares(prior, shortfalls)) > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """scale * |d|_2."""
+        prior = shares(prior, example_weights, axis_name)
+        return number(self.scale, example_weights) * _norm(example_weights, prior, axis_name)
+
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
         """The softmax with the quadratic charge whose slope is that of the norm."""
-        prior = shares(prior, margins)
-        _, above = lifted(margins, prior)
-        above = above / number(strength, margins)
-        wanted = number(self.scale, margins) / number(strength, margins) / jnp.sqrt(num_examples(prior))
-        wanted = jnp.minimum(wanted, jnp.sqrt(jnp.finfo(margins.dtype).max) / 16)  # there the weights are the prior
+        prior = shares(prior, margins, axis_name)
+        strength = number(strength, margins)
+        return curves.argmin(_CHARGED_PENALTY, self, margins, strength, prior, axis_name)
 
-        def excess(level: Array) -> tuple[Array, Array]:
-            """Of the level at which equal margins would have this norm."""
-            charged = _charged_at(level, above)
-            square = numerics.precise_sum(prior * charged.weights**2)
-            slope = numerics.precise_sum(prior * charged.weights**2 / (1 + charged.omega)) / square
-            log_norm = charged.log_unit + 0.5 * jnp.log(square)
-            norm = jnp.exp(log_norm)
-            value = (log_norm - jnp.log(wanted)) + (norm - wanted)
-            return value, newton(level, value, (1 + norm) * slope)
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """In proportion to p_i [threshold - margin_i]_+, where the norm of these is the scale."""
+        prior = shares(prior, margins, axis_name)
+        strength = jnp.zeros((), margins.dtype)
+        return curves.argmin(_PENALTY, self, margins, strength, prior, axis_name)
 
-        low = _level_of(wanted)
-        by_one = jnp.where(prior > 0, wanted / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), 1.0)
-        high = numerics.masked_min(above + _level_of(by_one), prior > 0, fill=jnp.inf)
-        high = jnp.minimum(high, low + numerics.precise_sum(prior * above))
-        slack = 8 * jnp.finfo(margins.dtype).eps * (1 + jnp.abs(low) + jnp.abs(high))
-        level = bracketed_root(excess, low - slack, high + slack, high, tolerance=4 * jnp.finfo(margins.dtype).eps)
-        weights = prior * _charged_at(level, above).weights
-        return weights / numerics.precise_sum(weights)
-
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The greatest threshold below which the norm of the shortfalls is the scale."""
         prior = shares(prior, margins)
         dtype = margins.dtype
         _, above = lifted(margins, prior)
-        unit = number(self.scale, margins) / jnp.sqrt(num_examples(prior))
-
-        def excess(reach: Array) -> tuple[Array, Array]:
-            count, mean, variance = _below(reach, above, prior)
-            height, spread = jnp.maximum(reach - mean, 0.0), jnp.sqrt(variance)
-            value = jnp.hypot(spread, jnp.sqrt(count) * height) / unit - 1
-            return value, mean + jnp.sqrt(jnp.maximum(unit - spread, 0.0)) * jnp.sqrt((unit + spread) / count)
-
-        high = numerics.masked_min(above + unit / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), prior > 0, fill=jnp.inf)
-        eps = jnp.finfo(dtype).eps
-        reach = bracketed_root(excess, unit * (1 - 8 * eps), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
+        reach = _penalised_reach(number(self.scale, margins), above, prior)
         reach = jnp.maximum(reach, jnp.finfo(dtype).tiny)
 
         def bound(relaxation: EuclideanPenalty, margins: Array, prior: Array, reach: Array) -> Array:
@@ -260,7 +230,7 @@ class EuclideanPenalty:
         value = bounds.widely(bound)(self, example_weights, prior, guess)
         return Charge(value, jnp.zeros_like(value))
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Always."""
         return jnp.ones((), bool)
 
@@ -272,9 +242,9 @@ class EuclideanPenalty:
 # --- norms -----------------------------------------------------------------------------------------------------------------
 
 
-def _norm(example_weights: Array, prior: Array) -> Array:
-    square = numerics.precise_sum(jnp.where(prior > 0, numerics.safe_divide(example_weights**2, num_examples(prior) * prior), 0.0))
-    return numerics.root(square)
+def _norm(example_weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
+    squares = numerics.safe_divide(example_weights**2, num_examples(prior, axis_name) * prior)
+    return numerics.root(named_axis.total(jnp.where(prior > 0, squares, 0.0), axis_name))
 
 
 def _shortfall_norm(shortfalls: Array, prior: Array) -> Array:
@@ -310,12 +280,117 @@ def _cauchy(radius: Array, margins: Array, prior: Array, dtype: jnp.dtype) -> tu
     return mean - 2 * rounding - error * bounds.sum_up(prior * deviations), bounds.sum_up(prior * deviations**2) * (1 + error) * allowed
 
 
-def _below(reach: Array, above: Array, prior: Array) -> tuple[Array, Array, Array]:
+def _below(reach: Array, above: Array, prior: Array, axis_name: AxisName = None) -> tuple[Array, Array, Array]:
     """Of the margins below a threshold, the least always among them: their share, their mean, and the sum of squares about it."""
     active = jnp.where((above < reach) | (above == 0), prior, 0.0)
-    count = numerics.precise_sum(active)
-    mean = numerics.precise_sum(active * above) / count
-    return count, mean, numerics.precise_sum(active * (above - mean) ** 2)
+    count = named_axis.total(active, axis_name)
+    mean = named_axis.total(active * above, axis_name) / count
+    return count, mean, named_axis.total(active * (above - mean) ** 2, axis_name)
+
+
+# --- without smoothing -----------------------------------------------------------------------------------------------------
+
+
+def _best_reach(variance: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
+    """The threshold above the least margin, [], where the weights p_i [threshold - margin_i]_+ have norm radius; 0 where none has."""
+    eps = jnp.finfo(above.dtype).eps
+    wanted = jnp.maximum(variance, eps)
+
+    def excess(reach: Array) -> tuple[Array, Array]:
+        count, mean, variance = _below(reach, above, prior, axis_name)
+        height = jnp.maximum(reach - mean, 0.0)
+        square = variance / (count * height * height)  # relative, in the active set
+        value = (1 + wanted) * count - 1 - square
+        room = (1 + wanted) * count - 1
+        proposal = jnp.where(room > 0, mean + jnp.sqrt(variance / (count * jnp.where(room > 0, room, 1.0))), jnp.nan)
+        return jnp.where(height > 0, value, -1.0), proposal
+
+    everything = jnp.asarray(jnp.inf, above.dtype)
+    _, mean, spread = _below(everything, above, prior, axis_name)
+    high = (mean + jnp.sqrt(spread / wanted)) * (1 + 8 * eps)
+    free, _, _ = _below(jnp.zeros_like(high), above, prior, axis_name)
+    high = jnp.where((1 + wanted) * free >= 1, 0.0, high)
+    return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=4 * eps, floor=0.0)
+
+
+def _find_reach(relaxation: Any, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    _, above = lifted(margins, prior, axis_name)
+    return _best_reach(relaxation.variance(prior, axis_name), above, prior, axis_name)
+
+
+def _at_reach(
+    reach: Array,
+    relaxation: EuclideanBall,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    """Where all examples are active, the weights are linear in the margins, without a search."""
+    _, above = lifted(margins, prior, axis_name)
+    variance = jnp.maximum(relaxation.variance(prior, axis_name), 0.0)
+    linear = prior * _standardised(numerics.root(variance), above, prior, axis_name)
+    is_linear = named_axis.least(linear, prior > 0, axis_name) >= 0
+    gaps = jnp.maximum(reach - above, 0.0)
+    first, second = (named_axis.total(prior * gaps**power, axis_name) for power in (1, 2))
+    is_apart = reach > 0
+    excess = (1 + variance) * numerics.safe_divide(first * first, second) - 1
+    curved = prior * jnp.where(is_apart, gaps, jnp.where(above == 0, 1.0, 0.0))
+    return Point(
+        jnp.where(is_linear, linear, curved),
+        jnp.where(is_linear | ~is_apart, jnp.zeros_like(reach), excess),
+    )
+
+
+def _standardised(deviation: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
+    """Densities [m] of mean 1 and of a standard deviation [], which fall as margins rise."""
+    total = named_axis.total(prior, axis_name)
+    apart = above - named_axis.total(prior * above, axis_name) / total
+    spread = numerics.root(named_axis.total(prior * apart * apart, axis_name) / total)
+    return jnp.where(prior > 0, 1 - deviation * numerics.safe_divide(apart, spread), 0.0)
+
+
+BALL = Curve(_find_reach, _at_reach)
+
+
+def _penalised_reach(scale: Array, above: Array, prior: Array, axis_name: AxisName = None) -> Array:
+    """The threshold above the least margin, [], below which the norm of the shortfalls is the scale."""
+    unit = scale / jnp.sqrt(num_examples(prior, axis_name))
+
+    def excess(reach: Array) -> tuple[Array, Array]:
+        count, mean, variance = _below(reach, above, prior, axis_name)
+        height, spread = jnp.maximum(reach - mean, 0.0), jnp.sqrt(variance)
+        value = jnp.hypot(spread, jnp.sqrt(count) * height) / unit - 1
+        return value, mean + jnp.sqrt(jnp.maximum(unit - spread, 0.0)) * jnp.sqrt((unit + spread) / count)
+
+    by_one = above + unit / jnp.sqrt(jnp.where(prior > 0, prior, 1.0))
+    high = named_axis.least(by_one, prior > 0, axis_name)
+    eps = jnp.finfo(above.dtype).eps
+    low, top = unit * (1 - 8 * eps), high * (1 + 8 * eps)
+    return bracketed_root(excess, low, top, high, tolerance=4 * eps, floor=0.0)
+
+
+def _find_penalised_reach(relaxation: EuclideanPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    _, above = lifted(margins, prior, axis_name)
+    return _penalised_reach(number(relaxation.scale, margins), above, prior, axis_name)
+
+
+def _at_penalised_reach(
+    reach: Array,
+    relaxation: EuclideanPenalty,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    _, above = lifted(margins, prior, axis_name)
+    unit = number(relaxation.scale, margins) / jnp.sqrt(num_examples(prior, axis_name))
+    gaps = jnp.where((above < reach) | (above == 0), (reach - above) / unit, 0.0)
+    square = named_axis.total(prior * gaps * gaps, axis_name)
+    return Point(prior * gaps, unit * (numerics.root(square) - 1))
+
+
+_PENALTY = Curve(_find_penalised_reach, _at_penalised_reach)
 
 
 # --- the curve -------------------------------------------------------------------------------------------------------------
@@ -346,6 +421,7 @@ def _level_of(omega: Array) -> Array:
     return omega + jnp.log(jnp.maximum(omega, jnp.finfo(omega.dtype).tiny))
 
 
+@jax.custom_jvp
 def _omega(t: Array) -> Array:
     """The solution of omega + log omega = t, by two steps of Fritsch, Shafer and Crowley (1973), of fourth order each."""
     eps, tiny = jnp.finfo(t.dtype).eps, jnp.finfo(t.dtype).tiny
@@ -359,3 +435,163 @@ def _omega(t: Array) -> Array:
         cube = one * (one + rest * (2 / 3))
         omega = omega * (1 + rest / one * (cube - 0.5 * rest) / (cube - rest))
     return jnp.where(t < jnp.log(eps) - 1, growth, omega)
+
+
+@_omega.defjvp
+def _derivative_of_omega(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    omega = _omega(*primals)
+    return omega, tangents[0] * omega / (1 + omega)
+
+
+def _spread(charged: _Charged, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    """The densities less 1 [m], and their variance [], at least the least normal float."""
+    total = named_axis.total(prior * charged.weights, axis_name)
+    spread = jnp.where(prior > 0, charged.weights / total - 1, 0.0)
+    variance = named_axis.total(prior * spread * spread, axis_name)
+    return spread, jnp.maximum(variance, jnp.finfo(prior.dtype).tiny)
+
+
+def _find_charge(relaxation: Any, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    """log(1 + omega(s)), 0 where the softmax is in the ball."""
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    eps = jnp.finfo(margins.dtype).eps
+    wanted = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
+
+    def excess(log_charge: Array) -> tuple[Array, Array]:
+        """How far log variance is below the wanted."""
+        charged = _charged(jnp.expm1(log_charge), above)
+        spread, variance = _spread(charged, prior, axis_name)
+        damping = 1 / (1 + charged.omega)
+        moment = prior * spread * (spread + 1)
+        moments = named_axis.total(moment, axis_name)
+        dampings = named_axis.total(prior * (spread + 1) * damping, axis_name)
+        slope = 2 * (named_axis.total(moment * damping, axis_name) - moments * dampings)
+        growth = jnp.exp(log_charge) * (1 + 1 / jnp.expm1(log_charge))  # of s
+        value = jnp.log(wanted) - jnp.log(variance)
+        return value, newton(log_charge, value, -slope / variance * growth)
+
+    mean = named_axis.total(prior * above, axis_name)
+    deviation = jnp.sqrt(named_axis.total(prior * (above - mean) ** 2, axis_name))
+    enough = jnp.log1p(jnp.maximum(mean + _level_of(deviation / jnp.sqrt(wanted)), 1.0))
+    free, _ = excess(jnp.zeros_like(mean))
+    high = jnp.where(free >= 0, 0.0, enough)
+    return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=16 * eps)
+
+
+def _at_charge(
+    log_charge: Array,
+    relaxation: EuclideanBall,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    eps = jnp.finfo(margins.dtype).eps
+    wanted = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
+    is_charged = log_charge > 0
+    charged = _charged(jnp.where(is_charged, jnp.expm1(log_charge), 1.0), above)
+    _, variance = _spread(charged, prior, axis_name)
+    return Point(
+        prior * jnp.where(is_charged, charged.weights, jnp.exp(-above)),
+        jnp.where(is_charged, jnp.log(wanted) - jnp.log(variance), 0.0),
+    )
+
+
+CHARGED_BALL = Curve(_find_charge, _at_charge)
+
+
+def _wanted_norm(relaxation: EuclideanPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    wanted = number(relaxation.scale, margins) / strength / jnp.sqrt(num_examples(prior, axis_name))
+    largest = jnp.sqrt(jnp.finfo(margins.dtype).max) / 16  # from there on the weights are the prior
+    return jnp.minimum(wanted, largest)
+
+
+def _excess_of_norm(charged: _Charged, wanted: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    """How far the level is above that at which equal margins would have this norm, and its slope."""
+    square = named_axis.total(prior * charged.weights**2, axis_name)
+    damped = prior * charged.weights**2 / (1 + charged.omega)
+    slope = named_axis.total(damped, axis_name) / square
+    log_norm = charged.log_unit + 0.5 * jnp.log(square)
+    norm = jnp.exp(log_norm)
+    return (log_norm - jnp.log(wanted)) + (norm - wanted), (1 + norm) * slope
+
+
+def _find_charged_level(relaxation: EuclideanPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    wanted = _wanted_norm(relaxation, margins, strength, prior, axis_name)
+
+    def excess(level: Array) -> tuple[Array, Array]:
+        charged = _charged_at(level, above)
+        value, slope = _excess_of_norm(charged, wanted, prior, axis_name)
+        return value, newton(level, value, slope)
+
+    low = _level_of(wanted)
+    by_one = jnp.where(prior > 0, wanted / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), 1.0)
+    high = named_axis.least(above + _level_of(by_one), prior > 0, axis_name)
+    high = jnp.minimum(high, low + named_axis.total(prior * above, axis_name))
+    eps = jnp.finfo(margins.dtype).eps
+    slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
+    return bracketed_root(excess, low - slack, high + slack, high, tolerance=4 * eps)
+
+
+def _at_charged_level(
+    level: Array,
+    relaxation: EuclideanPenalty,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    _, above = lifted(margins, prior, axis_name)
+    charged = _charged_at(level, above / strength)
+    wanted = _wanted_norm(relaxation, margins, strength, prior, axis_name)
+    excess, _ = _excess_of_norm(charged, wanted, prior, axis_name)
+    return Point(prior * charged.weights, excess)
+
+
+_CHARGED_PENALTY = Curve(_find_charged_level, _at_charged_level)
+
+
+def _find_density_level(relaxation: Any, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    """s where omega(s - margin_i / strength) / kappa has mean 1 under the prior, for a charge kappa that is known."""
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    charge = relaxation.density_charge(strength)
+
+    def excess(level: Array) -> tuple[Array, Array]:
+        value, slope = _excess_of_mean(_charged_at(level, above), charge, prior, axis_name)
+        return value, newton(level, value, slope)
+
+    low = _level_of(charge)
+    high = low + named_axis.largest(above, prior > 0, axis_name)
+    eps = jnp.finfo(margins.dtype).eps
+    slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
+    return bracketed_root(excess, low - slack, high + slack, low, tolerance=4 * eps)
+
+
+def _excess_of_mean(charged: _Charged, charge: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    total = named_axis.total(prior * charged.weights, axis_name)
+    slope = named_axis.total(prior * charged.weights / (1 + charged.omega), axis_name) / total
+    return jnp.log(total) + charged.log_unit - jnp.log(charge), slope
+
+
+def _at_density_level(
+    level: Array,
+    relaxation: Any,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    _, above = lifted(margins, prior, axis_name)
+    charged = _charged_at(level, above / strength)
+    charge = relaxation.density_charge(strength)
+    excess, _ = _excess_of_mean(charged, charge, prior, axis_name)
+    return Point(prior * charged.weights, excess)
+
+
+CHARGED = Curve(_find_density_level, _at_density_level)

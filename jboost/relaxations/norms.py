@@ -12,14 +12,27 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jboost.base import check, numerics, reduce
+from jboost.base import check, named_axis, numerics, reduce
+from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds
+from jboost.relaxations import bounds, curves, envelope
 from jboost.relaxations.caps import HardMargin, SoftMargin
+from jboost.relaxations.curves import Curve, Point
 from jboost.relaxations.euclidean import EuclideanBall, EuclideanPenalty
-from jboost.relaxations.roots import bracketed_root
-from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, positive, shares, softmax, times
+from jboost.relaxations.types import (
+    Charge,
+    is_positive,
+    least_margins,
+    lifted,
+    num_examples,
+    number,
+    positive,
+    shares,
+    softmax,
+    times,
+)
+from jboost.relaxations.water import water_level
 
 
 def norm_ball(order: float, radius: ArrayLike) -> Any:
@@ -92,10 +105,26 @@ class AbsoluteBall:
         """radius times the largest shortfall."""
         return times(number(self.radius, shortfalls), numerics.masked_max(jnp.maximum(shortfalls, 0.0), shares(prior, shortfalls) > 0, fill=0.0))
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
-        """A softmax."""
-        return softmax(margins, strength, shares(prior, margins))
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """0."""
+        return jnp.zeros((), example_weights.dtype)
 
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """A softmax."""
+        return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The examples of least margin, in proportion to their shares."""
+        return least_margins(margins, shares(prior, margins, axis_name), axis_name)
+
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The least margin."""
         return HardMargin().lower_bound(margins, prior)
@@ -105,7 +134,7 @@ class AbsoluteBall:
         value = jnp.where(self.is_feasible(), 0.0, jnp.inf).astype(example_weights.dtype)
         return Charge(value, jnp.zeros_like(value))
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Whether the radius is 1 at least."""
         return jnp.asarray(self.radius) >= 1
 
@@ -130,10 +159,26 @@ class AbsolutePenalty:
         beyond = reduce.any_true((shortfalls > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)) & (shares(prior, shortfalls) > 0))
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
-        """A softmax."""
-        return softmax(margins, strength, shares(prior, margins))
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The scale."""
+        return number(self.scale, example_weights)
 
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """A softmax."""
+        return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The examples of least margin, in proportion to their shares."""
+        return least_margins(margins, shares(prior, margins, axis_name), axis_name)
+
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The least margin plus the scale."""
         least = HardMargin().lower_bound(margins, prior)
@@ -148,7 +193,7 @@ class AbsolutePenalty:
         value = bounds.widely(lambda scale: numerics.round_up(scale, example_weights.dtype))(self.scale)
         return Charge(value, jnp.zeros_like(value))
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Always."""
         return jnp.ones((), bool)
 
@@ -177,22 +222,40 @@ class LargestPenalty:
         beyond = total > self.scale * (1 + 16 * jnp.finfo(shortfalls.dtype).eps)
         return jnp.where(beyond, jnp.inf, 0.0).astype(shortfalls.dtype)
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
-        """A softmax whose densities are cut at the level where what is cut, in logs, is worth scale / strength."""
-        prior = shares(prior, margins)
-        strength = number(strength, margins)
-        _, above = lifted(margins, prior)
-        above = above / strength
-        level = _water_level(number(self.scale, margins) / strength, above, prior)
-        weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
-        return weights / numerics.precise_sum(weights)
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """scale * the largest density."""
+        prior = shares(prior, example_weights, axis_name)
+        density = numerics.safe_divide(example_weights, prior)
+        largest = named_axis.largest(density, prior > 0, axis_name)
+        return number(self.scale, example_weights) * largest / num_examples(prior, axis_name)
 
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """A softmax whose densities are cut at the level where what is cut, in logs, is worth
+        scale / strength."""
+        prior = shares(prior, margins, axis_name)
+        strength = number(strength, margins)
+        return curves.argmin(_CUT_SOFTMAX, self, margins, strength, prior, axis_name)
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """Equal densities on the margins below the water level."""
+        prior = shares(prior, margins, axis_name)
+        strength = jnp.zeros((), margins.dtype)
+        return curves.argmin(_BELOW_WATER, self, margins, strength, prior, axis_name)
+
+    @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """The greatest threshold below which the shortfalls sum to the scale: water poured on the margins."""
         prior = shares(prior, margins)
         dtype = margins.dtype
         _, above = lifted(margins, prior)
-        reach = jnp.maximum(_water_level(number(self.scale, margins), above, prior), jnp.finfo(dtype).tiny)
+        reach = jnp.maximum(water_level(number(self.scale, margins), above, prior), jnp.finfo(dtype).tiny)
 
         def bound(relaxation: LargestPenalty, margins: Array, prior: Array, reach: Array) -> Array:
             """In units of the reach, which may be far below the rounding of the margins, or far above them."""
@@ -222,7 +285,7 @@ class LargestPenalty:
         value = bounds.widely(bound)(self, example_weights, shares(prior, example_weights))
         return Charge(value, jnp.zeros_like(value))
 
-    def is_feasible(self, prior: Array | None = None) -> Array:
+    def is_feasible(self, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """Always."""
         return jnp.ones((), bool)
 
@@ -231,17 +294,49 @@ class LargestPenalty:
         return is_positive(self.scale)
 
 
-def _water_level(volume: Array, ground: Array, prior: Array) -> Array:
-    """Where water of a volume stands on the ground [m], whose lowest place is 0 and whose areas are m p_i, by Newton from above."""
-    target = volume / num_examples(prior)
+def _find_cut(relaxation: LargestPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    _, above = lifted(margins, prior, axis_name)
+    volume = number(relaxation.scale, margins) / strength
+    return water_level(volume, above / strength, prior, axis_name)
 
-    def excess(level: Array) -> tuple[Array, Array]:
-        under = jnp.where((ground < level) | (ground == 0), prior, 0.0)
-        area = numerics.precise_sum(under)
-        proposal = (target + numerics.precise_sum(under * ground)) / area
-        return (level - proposal) * area / target, proposal
 
-    by_one = numerics.masked_min(ground + target / jnp.where(prior > 0, prior, 1.0), prior > 0, fill=jnp.inf)
-    high = jnp.minimum(by_one, (target + numerics.precise_sum(prior * ground)) / numerics.precise_sum(prior))
-    eps = jnp.finfo(ground.dtype).eps
-    return bracketed_root(excess, jnp.zeros_like(high), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
+def _at_cut(
+    level: Array,
+    relaxation: LargestPenalty,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    volume = number(relaxation.scale, margins) / strength
+    weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
+    return Point(weights, _water_above(level, volume, above, prior, axis_name))
+
+
+def _find_water(relaxation: LargestPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
+    _, above = lifted(margins, prior, axis_name)
+    return water_level(number(relaxation.scale, margins), above, prior, axis_name)
+
+
+def _at_water(
+    level: Array,
+    relaxation: LargestPenalty,
+    margins: Array,
+    strength: Array,
+    prior: Array,
+    axis_name: AxisName,
+) -> Point:
+    _, above = lifted(margins, prior, axis_name)
+    weights = jnp.where((above < level) | (above == 0), prior, 0.0)
+    return Point(weights, jnp.zeros_like(level))
+
+
+_CUT_SOFTMAX, _BELOW_WATER = Curve(_find_cut, _at_cut), Curve(_find_water, _at_water)
+
+
+def _water_above(level: Array, volume: Array, ground: Array, prior: Array, axis_name: AxisName) -> Array:
+    """How much more water than the volume stands below a level, [], for areas m p_i."""
+    filled = named_axis.total(prior * jnp.maximum(level - ground, 0.0), axis_name)
+    return filled - volume / num_examples(prior, axis_name)

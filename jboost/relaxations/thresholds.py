@@ -7,23 +7,25 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, meshes, reduce
+from jboost.base import loops, meshes, named_axis, reduce
+from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
 
 _SIZE_FOR_SUMS = 1 << 16  # examples from which on sums take no longer than a sort; also without a mesh, as `jit` cannot tell
 _PROBES = 3  # thresholds in one pass over the examples: two bits of the answer
 
 
-def worst_threshold(keys: Array, caps: Array, dtype: Any) -> Array:
+def worst_threshold(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -> Array:
     """The greatest key such that the caps of all lesser ones sum to less than 1, [].
 
     Args:
       keys: [m] margins, inf for examples that do not count, in 64 bits.
       caps: [m] not negative, 0 for those, in 64 bits.
       dtype: of the margins before they were widened; all keys are exact in it.
+      axis_name: of `shard_map`, where each device holds a part of the keys.
     """
-    if meshes.is_set() or keys.shape[0] >= _SIZE_FOR_SUMS:
-        return _by_sums(keys, caps, dtype)
+    if axis_name is not None or meshes.is_set() or keys.shape[0] >= _SIZE_FOR_SUMS:
+        return _by_sums(keys, caps, dtype, axis_name)
     return _by_sort(keys, caps)
 
 
@@ -34,7 +36,7 @@ def _by_sort(keys: Array, caps: Array) -> Array:
     return ordered[jnp.maximum(place, 0)]
 
 
-def _by_sums(keys: Array, caps: Array, dtype: Any) -> Array:
+def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName) -> Array:
     """The bits of the answer from the highest down, two for each pass over the keys, which are compared as integers."""
     words = _ascending_words(jnp.where(caps > 0, keys, jnp.inf).astype(dtype))
     unsigned = words.dtype
@@ -44,11 +46,12 @@ def _by_sums(keys: Array, caps: Array, dtype: Any) -> Array:
     def two_bits(index: Array, word: Array) -> Array:
         shift = (num_bits - 2 - 2 * index).astype(unsigned)
         tried = word | (probes << shift)
-        below = reduce.total(jnp.where(words[None, :] < tried[:, None], caps[None, :], 0.0))
+        is_below = words[None, :] < tried[:, None]
+        below = named_axis.total(jnp.where(is_below, caps[None, :], 0.0), axis_name)
         return word | (jnp.sum(below < 1).astype(unsigned) << shift)
 
     word = loops.fori_loop(jnp.int32(0), jnp.int32(num_bits // 2), two_bits, jnp.zeros((), unsigned))
-    largest = reduce.largest(jnp.where(caps > 0, keys, -jnp.inf))
+    (largest,) = named_axis.several((reduce.LARGEST, jnp.where(caps > 0, keys, -jnp.inf)), axis_name=axis_name)
     found = _floats_of_words(jnp.minimum(word, _ascending_words(largest.astype(dtype))), dtype)
     return found.astype(keys.dtype)
 

@@ -11,8 +11,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple, Protocol
 
 import jax.numpy as jnp
+from jax import lax
 
-from jboost.base import check, numerics, reduce
+from jboost.base import check, named_axis
+from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
 
 
@@ -32,11 +34,36 @@ class Relaxation(Protocol):
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The maximum over d >= 0 of <d, shortfalls> - f(d), [], where shortfalls [m] are gamma 1 - A w."""
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None) -> Array:
-        """The d [m] in the simplex of least <margins, d> + f(d) + strength * sum d log(d / prior)."""
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """f(d), [], of a distribution d that is allowed: the value without the test for that."""
+
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """The d [m] in the simplex of least <margins, d> + f(d) + strength * sum d log(d / prior).
+
+        Differentiable in margins, strength, prior and the numbers of the relaxation. With
+        `axis_name` each device of that axis of `shard_map` holds a part of the examples.
+        """
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The d [m] of least <margins, d> + f(d).
+
+        Of several the one of least norm, where equal margins tie. Differentiable likewise, almost
+        everywhere: that of a hard or soft margin is piecewise constant in the margins.
+        """
 
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
-        """The minimum over the simplex of <margins, d> + f(d), [], never rounded up: the value that these margins prove."""
+        """The minimum over the simplex of <margins, d> + f(d), [], never rounded up.
+
+        It is the value that these margins prove. Its derivative is that of the minimum (Danskin
+        1966): the minimiser `argmin` in the margins.
+        """
 
     def charge(self, example_weights: Array, prior: Array | None = None) -> Charge:
         """That of some allowed d', where d is `example_weights` scaled to sum to one; inf if no distribution is allowed."""
@@ -48,9 +75,12 @@ class Relaxation(Protocol):
         """Whether f is one at all, its parameters being what its factory would take, [] bool."""
 
 
-def shares(prior: Array | None, like: Array) -> Array:
+def shares(prior: Array | None, like: Array, axis_name: AxisName = None) -> Array:
     """The prior, or equal shares of the length of `like`; in its dtype."""
-    return jnp.full(like.shape, 1.0 / like.shape[0], like.dtype) if prior is None else prior.astype(like.dtype)
+    if prior is not None:
+        return prior.astype(like.dtype)
+    size = named_axis.size(like.shape[0], axis_name)
+    return jnp.full(like.shape, 1.0 / size, like.dtype)
 
 
 def number(value: Any, like: Array) -> Array:
@@ -75,9 +105,9 @@ def times(rate: Array, amount: Array) -> Array:
     return jnp.where(amount > 0, rate * amount, 0.0)
 
 
-def num_examples(prior: Array) -> Array:
+def num_examples(prior: Array, axis_name: AxisName = None) -> Array:
     """How many examples have a share, [] in the dtype of the prior."""
-    return reduce.count(prior > 0, dtype=prior.dtype)
+    return named_axis.count(prior > 0, axis_name, prior.dtype)
 
 
 def safe_log(values: Array) -> Array:
@@ -86,14 +116,21 @@ def safe_log(values: Array) -> Array:
     return jnp.where(is_positive, jnp.log(jnp.where(is_positive, values, 1.0)), -jnp.inf)
 
 
-def lifted(margins: Array, prior: Array) -> tuple[Array, Array]:
-    """The least margin [], and the margins above it [m]; 0 on padding."""
-    least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
+def lifted(margins: Array, prior: Array, axis_name: AxisName = None) -> tuple[Array, Array]:
+    """The least margin [], a constant to derivatives, and the margins above it [m]; 0 on padding."""
+    least = named_axis.least(lax.stop_gradient(margins), prior > 0, axis_name)
     return least, jnp.where(prior > 0, margins - least, 0.0)
 
 
-def softmax(margins: Array, strength: Array, prior: Array) -> Array:
+def softmax(margins: Array, strength: Array, prior: Array, axis_name: AxisName = None) -> Array:
     """The distribution proportional to prior * exp(-margins / strength), [m]."""
-    _, above = lifted(margins, prior)
+    _, above = lifted(margins, prior, axis_name)
     weights = prior * jnp.exp(-above / number(strength, margins))
-    return weights / numerics.precise_sum(weights)
+    return weights / named_axis.total(weights, axis_name)
+
+
+def least_margins(margins: Array, prior: Array, axis_name: AxisName = None) -> Array:
+    """The distribution over the examples of least margin, in proportion to the prior, [m]."""
+    least, _ = lifted(margins, prior, axis_name)
+    weights = jnp.where(margins == least, prior, 0.0)
+    return weights / named_axis.total(weights, axis_name)

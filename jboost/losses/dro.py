@@ -1,0 +1,192 @@
+"""Distributionally robust losses by the names of the literature: special cases of `worst_case`."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import jax.numpy as jnp
+from jax import lax
+
+from jboost.base import check, labelled
+from jboost.base.named_axis import AxisName
+from jboost.base.types import Array, ArrayLike
+from jboost.losses.robust import validate_losses, worst_case
+from jboost.relaxations import chi_square_ball, kl_ball, kl_penalty, soft_margin
+
+
+def cvar(
+    losses: ArrayLike,
+    nu: ArrayLike,
+    *,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """The conditional value at risk, []: the mean of the worst share nu of the losses [m].
+
+    nu is 1 - alpha of the finance literature: 1 for the mean, towards 0 the maximum. Where nu m is no
+    integer, the example at the threshold counts in part. Arguments after `*` and errors as of
+    `solve_worst_case`; the same as `worst_case` with `jboost.relaxations.soft_margin(nu=nu)`.
+
+    Source: Rockafellar and Uryasev, Optimization of conditional value-at-risk (2000).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> float(jboost.losses.cvar(jnp.array([1.0, 3.0, 2.0, 0.0]), 0.5))
+    2.5
+    """
+    relaxation = soft_margin(nu=nu)
+    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+
+
+def mean_of_worst(
+    losses: ArrayLike,
+    k: ArrayLike,
+    *,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """The mean of the k largest losses, []: the average top-k loss.
+
+    Args:
+      losses: [m].
+      k: [] at least 1 and at most the number of examples; with a fraction, an example counts in part.
+      smoothing, weights, mask, axis_name: as of `solve_worst_case`. With unequal weights an example
+        weighs at most m / k times its share.
+
+    Raises:
+      ValueError: naming the argument, where k is known and out of range. Traced, that is NaN.
+
+    Source: Fan, Lyu, Ying and Hu, Learning with average top-k loss (2017).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> float(jboost.losses.mean_of_worst(jnp.array([1.0, 3.0, 2.0, 0.0]), 2))
+    2.5
+    """
+    number = check.number("k", k, low=1)
+    size = jnp.shape(losses)[0] if jnp.ndim(losses) else 0
+    if axis_name is None and not check.are_traced(number) and float(number) > size > 0:
+        raise ValueError(f"k is {float(number):g}: expected at most the number of losses, {size}")
+    relaxation = soft_margin(1 / number.astype(float))
+    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+
+
+def chi_square_dro(
+    losses: ArrayLike,
+    radius: ArrayLike,
+    *,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """The worst expectation of losses [m] over distributions within a chi-square divergence, [].
+
+    The divergence is sum_i (d_i - p_i)^2 / p_i. While no weight reaches 0 it is the mean plus
+    sqrt(radius) standard deviations: variance regularization. Arguments after `*` and errors as of
+    `solve_worst_case`; the same as `worst_case` with `jboost.relaxations.chi_square_ball(radius)`.
+
+    Source: Duchi and Namkoong (2019), with radius = 2 rho; Hashimoto et al. (2018).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> round(float(jboost.losses.chi_square_dro(jnp.array([1.0, 3.0]), 0.25)), 4)
+    2.5
+    """
+    relaxation = chi_square_ball(radius)
+    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+
+
+def kl_dro(
+    losses: ArrayLike,
+    radius: ArrayLike | None = None,
+    *,
+    scale: ArrayLike | None = None,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """The worst expectation of losses [m] by relative entropy, []: within a radius, or at a price.
+
+    Args:
+      losses: [m].
+      radius: [] positive, in nats: distributions d with KL(d || prior) <= radius.
+      scale: [] positive, instead of the radius: all distributions, less scale * KL(d || prior). That
+        is scale * log mean exp(losses / scale), tilted empirical risk.
+      smoothing, weights, mask, axis_name: as of `solve_worst_case`.
+
+    Raises:
+      ValueError: unless exactly one of radius and scale is given, and as of `solve_worst_case`.
+
+    Source: Hu and Hong (2013); Li, Beirami, Sanjabi and Smith, Tilted empirical risk (2021).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> round(float(jboost.losses.kl_dro(jnp.array([0.0, 1.0]), scale=1.0)), 4)
+    0.6201
+    """
+    if (radius is None) == (scale is None):
+        raise ValueError("radius and scale: give exactly one of them")
+    relaxation: Any = kl_penalty(scale) if scale is not None else kl_ball(cast("ArrayLike", radius))
+    return worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name)
+
+
+def group_dro(
+    losses: ArrayLike,
+    groups: ArrayLike,
+    num_groups: int,
+    relaxation: Any,
+    *,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """The worst expectation over groups of their mean losses, [].
+
+    Args:
+      losses: [m].
+      groups: [m] integers from 0 to num_groups - 1, the group of each example.
+      num_groups: how many groups there are, static. Groups without an example do not count.
+      relaxation: of the distribution over the groups, which count alike:
+        `jboost.relaxations.hard_margin()` for the worst group.
+      smoothing: as of `solve_worst_case`.
+      weights: [m] importance of each example within its group, not negative.
+      mask: [m] bool, False for examples that only pad.
+      axis_name: of `jax.shard_map`, where each device holds a part of the examples: two numbers a
+        group cross the devices.
+
+    Raises:
+      ValueError: naming the argument, for wrong shapes and kinds; where values are known, also for a
+        group out of range. Traced, that gives NaN.
+
+    Source: Sagawa, Koh, Hashimoto and Liang, Distributionally robust neural networks (2020).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> hard = jboost.relaxations.hard_margin()
+    >>> float(jboost.losses.group_dro(jnp.array([1.0, 3.0, 2.5]), jnp.array([0, 0, 1]), 2, hard))
+    2.5
+    """
+    values = validate_losses(losses)
+    size = values.shape[0]
+    group_of = check.numeric("groups", groups, shape=(size,), kinds="iu")
+    check.count("num_groups", num_groups, low=1)
+    shares_given, kept = labelled.validate_weights(weights, mask, size)
+    is_outside = kept & ((group_of < 0) | (group_of >= num_groups))
+    if check.are_known(is_outside) and bool(is_outside.any()):
+        wrong = int(group_of[jnp.argmax(is_outside)])
+        raise ValueError(f"groups holds {wrong}: expected integers from 0 to {num_groups - 1}")
+    dtype = jnp.promote_types(values.dtype, jnp.float32)
+    members = kept[None, :] & (group_of[None, :] == jnp.arange(num_groups, dtype=group_of.dtype)[:, None])
+    shares = jnp.where(members, shares_given.astype(dtype)[None, :], 0.0)
+    clean = jnp.where(kept, values.astype(dtype), 0.0)
+    masses, sums = jnp.sum(shares, axis=1), shares @ clean
+    is_wrong = jnp.any(is_outside)
+    if axis_name is not None:
+        masses, sums = lax.psum((masses, sums), axis_name)
+        is_wrong = lax.pmax(is_wrong.astype(jnp.int32), axis_name) > 0
+    exists = masses > 0
+    means = jnp.where(exists, sums / jnp.where(exists, masses, 1.0), 0.0)
+    means = means * jnp.where(is_wrong, jnp.nan, 1.0).astype(dtype)
+    return worst_case(means, relaxation, smoothing=smoothing, mask=exists).astype(values.dtype)

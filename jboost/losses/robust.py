@@ -1,0 +1,199 @@
+"""The worst expectation of the losses of a batch over distributions of the examples.
+
+With a relaxation f it is max over d of <d, losses> - f(d) - smoothing * KL(d || prior), where d is a
+distribution over the examples and the prior their weights (Shalev-Shwartz and Singer 2008, Theorem
+7, with margins of the opposite sign). Its gradient in the losses is the maximiser d* (Danskin 1966).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import check, labelled, meshes, named_axis
+from jboost.base.named_axis import AxisName
+from jboost.base.status import Status
+from jboost.base.types import Array, ArrayLike
+from jboost.relaxations import envelope
+
+
+class WorstCase(NamedTuple):
+    """The worst expectation, and the distribution that attains it."""
+
+    value: Array  # [] NaN unless the status is OPTIMAL; inf where a loss is
+    example_weights: Array  # [m] d*, 0 on padding; NaN unless the status is OPTIMAL
+    status: Array  # [] int32: OPTIMAL, INFEASIBLE or INVALID_INPUT
+
+
+@meshes.takes_sharded
+def solve_worst_case(
+    losses: ArrayLike,
+    relaxation: Any,
+    *,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> WorstCase:
+    """The worst expectation of losses under a relaxation, the distribution that attains it, and a status.
+
+    Args:
+      losses: [m] real numbers, such as the cross-entropy of each example. Accumulated in float32 or
+        wider; results have the dtype of the losses.
+      relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`; its numbers may be traced.
+      smoothing: [] the strength of an entropy that makes d* unique and smooth in the losses; 0 for
+        none. A traced one must be positive.
+      weights: [m] importance of each example, not negative; the prior in proportion to it. None for
+        equal weights. Caps and radii are relative to the prior.
+      mask: [m] bool, False for examples that only pad, which may hold anything.
+      axis_name: of `jax.shard_map`, where each device holds a part of the examples. A few numbers
+        cross the devices (`psum`); the losses do not. The value is the same on all devices.
+
+    Returns:
+      A `WorstCase`. Traced, a cap below 1 / m has status INFEASIBLE; NaN or -inf among the losses,
+      an empty mask and a negative weight have status INVALID_INPUT; both give NaN.
+
+    Raises:
+      ValueError: naming the argument, for wrong shapes; where values are known, also for an empty
+        mask, negative weights, and a relaxation that allows no distribution. Outside `shard_map`
+        with a relaxation of one's own (`from_functions`) `axis_name` must be None.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> found = jboost.losses.solve_worst_case(jnp.array([1.0, 3.0, 2.0, 0.0]), jboost.relaxations.soft_margin(nu=0.5))
+    >>> float(found.value), found.example_weights.tolist()
+    (2.5, [0.0, 0.5, 0.5, 0.0])
+    """
+    values = validate_losses(losses)
+    if not hasattr(relaxation, "argmin"):
+        raise ValueError(f"relaxation is a {type(relaxation).__name__}: expected one of jboost.relaxations")
+    sizes, kept = labelled.validate_weights(weights, mask, values.shape[0])
+    strength = check.number("smoothing", smoothing, low=0)
+    is_exact = not isinstance(strength, jax.core.Tracer) and float(strength) == 0
+    found = _solve(values, relaxation, None if is_exact else strength, sizes, kept, axis_name)
+    if check.are_known(found) and axis_name is None:
+        _raise_known(found, relaxation, kept)
+    return found
+
+
+def worst_case(
+    losses: ArrayLike,
+    relaxation: Any,
+    *,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """The worst expectation of losses under a relaxation, []: the value of `solve_worst_case`, whose arguments these are.
+
+    Its gradient in the losses is `worst_case_weights`, so that an optimizer steps on the examples
+    that the adversary chose. Derivatives of second order are those of the weights.
+
+    >>> import jax, jax.numpy as jnp, jboost
+    >>> loss = lambda losses: jboost.losses.worst_case(losses, jboost.relaxations.soft_margin(nu=0.5))
+    >>> jax.grad(loss)(jnp.array([1.0, 3.0, 2.0, 0.0])).tolist()
+    [0.0, 0.5, 0.5, 0.0]
+    """
+    return solve_worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name).value
+
+
+def worst_case_weights(
+    losses: ArrayLike,
+    relaxation: Any,
+    *,
+    smoothing: ArrayLike = 0.0,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+    axis_name: AxisName = None,
+) -> Array:
+    """The distribution d* [m] that attains the worst expectation; arguments as of `solve_worst_case`.
+
+    Differentiable almost everywhere; that of a hard or soft margin is piecewise constant in the
+    losses unless `smoothing` is positive.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> jboost.losses.worst_case_weights(jnp.array([1.0, 3.0]), jboost.relaxations.hard_margin()).tolist()
+    [0.0, 1.0]
+    """
+    return solve_worst_case(losses, relaxation, smoothing=smoothing, weights=weights, mask=mask, axis_name=axis_name).example_weights
+
+
+def validate_losses(losses: ArrayLike) -> Array:
+    """Losses [m] as floats. Raises ValueError, naming them, for another shape or kind, or for none."""
+    array = check.numeric("losses", losses, shape=("m",), kinds="fiu")
+    if array.shape[0] == 0:
+        raise ValueError("losses is empty: expected one example at least")
+    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
+
+
+@functools.partial(jax.jit, static_argnames=("axis_name",))
+def _solve(
+    losses: Array,
+    relaxation: Any,
+    strength: Array | None,
+    weights: Array,
+    mask: Array,
+    axis_name: AxisName,
+) -> WorstCase:
+    dtype = jnp.promote_types(losses.dtype, jnp.float32)
+    wide = losses.astype(dtype)
+    prior, is_valid = _prior_of(weights.astype(dtype), mask, axis_name)
+    is_counted = prior > 0
+    broken = is_counted & (jnp.isnan(wide) | (wide == -jnp.inf))
+    is_valid &= ~named_axis.any_true(broken, axis_name) & relaxation.is_valid()
+    if strength is not None:
+        strength = strength.astype(dtype)
+        is_valid &= strength > 0
+    is_infinite = named_axis.any_true(is_counted & (wide == jnp.inf), axis_name)
+    is_feasible = relaxation.is_feasible(prior, axis_name=axis_name)
+    margins = jnp.where(is_counted & jnp.isfinite(wide), -wide, 0.0)
+    value = -envelope.minimum(relaxation, margins, strength, prior, axis_name)
+    found = envelope.minimiser(relaxation, margins, strength, prior, axis_name)
+    is_fine = is_valid & is_feasible
+    other = jnp.where(is_fine & is_infinite, jnp.inf, jnp.nan).astype(dtype)
+    is_fine &= ~is_infinite
+    status = jnp.where(is_feasible, int(Status.OPTIMAL), int(Status.INFEASIBLE))
+    status = jnp.where(is_valid & ~is_infinite, status, int(Status.INVALID_INPUT))
+    return WorstCase(
+        _replaced(value, is_fine, other).astype(losses.dtype),
+        _replaced(found, is_fine, jnp.full((), jnp.nan, dtype)).astype(losses.dtype),
+        status.astype(jnp.int32),
+    )
+
+
+def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    """The weights as a distribution [m], and whether they are one; else equal shares of all examples."""
+    kept = jnp.where(mask, weights, 0.0)
+    total = named_axis.total(kept, axis_name)
+    broken = named_axis.any_true(mask & ~((weights >= 0) & (weights < jnp.inf)), axis_name)
+    is_valid = ~broken & (total > 0) & (total < jnp.inf)
+    equal = jnp.full_like(kept, 1 / named_axis.size(kept.shape[0], axis_name))
+    return jnp.where(is_valid, kept / jnp.where(is_valid, total, 1.0), equal), is_valid
+
+
+@jax.custom_jvp
+def _replaced(values: Array, is_fine: Array, other: Array) -> Array:
+    """The values, or `other` unless they are fine; then derivatives are NaN."""
+    return jnp.where(is_fine, values, other)
+
+
+@_replaced.defjvp
+def _derivative_of_replaced(primals: tuple[Array, Array, Array], tangents: tuple[Array, Any, Any]) -> tuple[Array, Array]:
+    values, is_fine, _ = primals
+    spoiled = jnp.where(is_fine, 1.0, jnp.nan).astype(values.dtype)
+    return _replaced(*primals), tangents[0] * spoiled
+
+
+def _raise_known(found: WorstCase, relaxation: Any, mask: Array) -> None:
+    """Raises ValueError for what the status says of arguments that are known."""
+    num_examples = int(mask.sum())
+    if num_examples == 0:
+        raise ValueError("mask is empty: keep one example at least")
+    if int(found.status) == int(Status.INFEASIBLE):
+        raise ValueError(
+            f"relaxation {relaxation} allows no distribution over {num_examples} examples: "
+            "raise its cap to 1 / m at least (nu to at most 1), or the radius to m ** -0.5 for order 2"
+        )

@@ -1,0 +1,119 @@
+"""The least value over the simplex, with the derivative of its minimiser (Danskin 1966).
+
+phi(margins) = min over d of <margins, d> + f(d) + strength * KL(d || prior). At the minimiser d* the
+derivative in the margins is d* itself. The numbers of f, the strength and the prior move d*, so that
+their part comes from the chain rule through d*. Second derivatives are those of d*.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.custom_derivatives import SymbolicZero
+
+from jboost.base import named_axis
+from jboost.base.named_axis import AxisName
+from jboost.base.types import Array
+from jboost.relaxations.types import number, shares
+
+
+def minimiser(relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName) -> Array:
+    """d* [m]: the exact one where `strength` is None, else the smoothed one."""
+    if strength is None:
+        return relaxation.argmin(margins, prior, axis_name=axis_name)
+    return relaxation.smoothed_argmin(margins, strength, prior, axis_name=axis_name)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(4,))
+def minimum(relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName) -> Array:
+    """phi [], to rounding; `minimiser` as it is."""
+    weights = minimiser(relaxation, margins, strength, prior, axis_name)
+    return _objective(weights, relaxation, margins, strength, prior, axis_name)
+
+
+def _objective(
+    weights: Array,
+    relaxation: Any,
+    margins: Array,
+    strength: Array | None,
+    prior: Array,
+    axis_name: AxisName,
+) -> Array:
+    value = named_axis.total(jnp.where(weights > 0, weights * margins, 0.0), axis_name)
+    value = value + relaxation.penalty(weights, prior, axis_name=axis_name)
+    if strength is None:
+        return value
+    return value + number(strength, value) * relative_entropy(weights, prior, axis_name)
+
+
+def relative_entropy(weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
+    """KL(weights || prior), [], of weights that are 0 where the prior is."""
+    is_positive = weights > 0
+    ratio = jnp.where(is_positive, weights, 1.0) / jnp.where(is_positive, prior, 1.0)
+    return named_axis.total(jnp.where(is_positive, weights * jnp.log(ratio), 0.0), axis_name)
+
+
+def _derivative(axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    relaxation, margins, strength, prior = primals
+    weights = minimiser(relaxation, margins, strength, prior, axis_name)
+    value = _objective(weights, relaxation, margins, strength, prior, axis_name)
+    tangent = jnp.zeros_like(value)
+    if not _is_zero(tangents[1]):
+        tangent = named_axis.linear_total(weights * tangents[1], axis_name)
+    others = (relaxation, strength, prior)
+    moves = (tangents[0], *tangents[2:])
+    if _is_zero(moves):
+        return value, tangent
+
+    def of_others(relaxation: Any, strength: Array | None, prior: Array) -> Array:
+        weights = minimiser(relaxation, margins, strength, prior, axis_name)
+        return _objective(weights, relaxation, margins, strength, prior, axis_name)
+
+    _, moved = jax.jvp(of_others, others, jax.tree.map(_instantiated, moves, is_leaf=_is_symbolic))
+    return value, tangent + moved
+
+
+minimum.defjvp(_derivative, symbolic_zeros=True)
+
+
+def certified(method: Callable[..., Array]) -> Callable[..., Array]:
+    """A method (margins, prior) -> lower bound of phi, with the derivative of phi."""
+
+    @functools.wraps(method)
+    def lower_bound(self: Any, margins: Array, prior: Array | None = None) -> Array:
+        return _certified(method, self, margins, shares(prior, margins))
+
+    return lower_bound
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _certified(method: Callable[..., Array], relaxation: Any, margins: Array, prior: Array) -> Array:
+    return method(relaxation, margins, prior)
+
+
+def _derivative_of_bound(method: Callable[..., Array], primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    relaxation, margins, prior = primals
+    clean = jnp.where(prior > 0, margins, 0.0)
+    moves = (tangents[0], tangents[1], None, tangents[2])
+    _, tangent = _derivative(None, (relaxation, clean, None, prior), moves)
+    return _certified(method, *primals), tangent
+
+
+_certified.defjvp(_derivative_of_bound, symbolic_zeros=True)
+
+
+def _is_symbolic(leaf: Any) -> bool:
+    return isinstance(leaf, SymbolicZero)
+
+
+def _is_zero(tangents: Any) -> bool:
+    """Whether all tangents are known to be 0 while the program is traced."""
+    return all(_is_symbolic(leaf) for leaf in jax.tree.leaves(tangents, is_leaf=_is_symbolic))
+
+
+def _instantiated(tangent: Any) -> Any:
+    return jnp.zeros(tangent.shape, tangent.dtype) if _is_symbolic(tangent) else tangent

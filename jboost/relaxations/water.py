@@ -1,0 +1,28 @@
+"""Water poured on the margins: the level below which the shortfalls have a given sum."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+
+from jboost.base import named_axis
+from jboost.base.named_axis import AxisName
+from jboost.base.types import Array
+from jboost.relaxations.roots import bracketed_root
+from jboost.relaxations.types import num_examples
+
+
+def water_level(volume: Array, ground: Array, prior: Array, axis_name: AxisName = None) -> Array:
+    """Where water of a volume stands on the ground [m], whose lowest place is 0 and whose areas are m p_i, by Newton from above."""
+    target = volume / num_examples(prior, axis_name)
+
+    def excess(level: Array) -> tuple[Array, Array]:
+        under = jnp.where((ground < level) | (ground == 0), prior, 0.0)
+        area = named_axis.total(under, axis_name)
+        proposal = (target + named_axis.total(under * ground, axis_name)) / area
+        return (level - proposal) * area / target, proposal
+
+    by_one = named_axis.least(ground + target / jnp.where(prior > 0, prior, 1.0), prior > 0, axis_name)
+    mean = named_axis.total(prior * ground, axis_name)
+    high = jnp.minimum(by_one, (target + mean) / named_axis.total(prior, axis_name))
+    eps = jnp.finfo(ground.dtype).eps
+    return bracketed_root(excess, jnp.zeros_like(high), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
