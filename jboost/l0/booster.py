@@ -360,6 +360,7 @@ def constant_cost_of(learner: Any) -> Array:
 
 
 @meshes.takes_gathered
+@derivatives.without("init of a booster")
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own: `step(state, dataset)`, `finish(state, dataset)`. Takes what `fit` takes."""
     booster, dataset = begin_fit(dataset, learner, max_rounds=max_rounds, **options)

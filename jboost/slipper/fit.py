@@ -17,6 +17,7 @@ from jboost.slipper.rules import rules
 
 
 @meshes.takes_sharded
+@derivatives.without("init of a booster")
 def init(
     dataset: Dataset,
     learner: Any = None,
