@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from jboost.base import check, labelled, meshes, named_axis
 from jboost.base.named_axis import AxisName
@@ -71,7 +72,7 @@ def solve_worst_case(
         raise ValueError(f"relaxation is a {type(relaxation).__name__}: expected one of jboost.relaxations")
     sizes, kept = labelled.validate_weights(weights, mask, values.shape[0])
     strength = check.number("smoothing", smoothing, low=0)
-    is_exact = not isinstance(strength, jax.core.Tracer) and float(strength) == 0
+    is_exact = not isinstance(smoothing, jax.core.Tracer) and float(np.asarray(smoothing)) == 0  # under `jit` a 0 is traced once it is an array
     found = _solve(values, relaxation, None if is_exact else strength, sizes, kept, axis_name)
     if check.are_known(found) and axis_name is None:
         _raise_known(found, relaxation, kept)

@@ -56,10 +56,11 @@ def solve(
       initial: for the first-order method, the solution of a program like this one, with as many rows and columns or fewer.
 
       derivative: static; of which equations `primal` and `dual` are differentiated where they are
-        degenerate. "vertex": those of as many active bounds as there are variables, the derivative
-        of one neighbouring vertex. "least_norm": those of all bounds whose multiplier exceeds their
-        slack, by least squares of least norm: the mean of neighbouring vertices where bounds
-        coincide, and no move along a face of optimal points.
+        degenerate. "vertex": those of as many active bounds as there are variables, with the least
+        slack for their multiplier; which ones is arbitrary where more are active. "least_norm": those
+        of all bounds whose multiplier exceeds their slack, each beside the largest of its kind, by
+        least squares of least norm: the mean of its neighbours where two bounds coincide, and no move
+        along a face of optimal points.
 
     Returns:
       An `LPSolution`. Bounds are never NaN, and cross only where `lower_bound` is inf, as of a program proven infeasible. Of status
