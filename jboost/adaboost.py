@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from jboost import losses
-from jboost.base import boosting, brackets, check, meshes, numerics
+from jboost.base import boosting, brackets, check, derivatives, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -154,6 +154,7 @@ def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.adaboost.fit")
 def fit(
     dataset: Dataset,
     learner: Any,

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jboost import learners, losses
-from jboost.base import boosting, check, meshes, reduce
+from jboost.base import boosting, check, derivatives, meshes, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -135,6 +135,7 @@ def init(
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.infoboost.fit")
 def fit(
     dataset: Dataset,
     learner: Any,

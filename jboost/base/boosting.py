@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, devices, labelled, loops, meshes, numerics, reduce
+from jboost.base import batching, check, derivatives, devices, labelled, loops, meshes, numerics, reduce
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset, PyTree
@@ -277,6 +277,7 @@ def initial_distribution(dataset: Dataset) -> Array:
 
 
 @meshes.takes_sharded
+@derivatives.without("init of a booster")
 def start(booster: Booster, learner: Learner, dataset: Dataset, *, key: Array | None, max_rounds: int) -> State:
     """The state before the first round, with room for `max_rounds`.
 
@@ -374,6 +375,7 @@ def judge_outputs(proposal: Proposal, num_examples: int) -> None:
 
 
 @meshes.takes_sharded
+@derivatives.without("step of a booster")
 def step(state: State, dataset: Dataset) -> tuple[State, Info]:
     """One round, for a loop of one's own, `jax.jit` or `lax.scan`; a state that is not UNFINISHED is returned as it is.
 
@@ -428,6 +430,7 @@ def advance(state: State, dataset: Dataset) -> State:
 
 
 @meshes.takes_sharded
+@derivatives.without("finish of a booster")
 def finish(state: State, dataset: Dataset | None = None) -> Fit:
     """What a state has come to; UNFINISHED becomes ROUND_LIMIT once all rounds are used. A booster's own `finish` may look at the data."""
     del dataset

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, meshes
+from jboost.base import check, derivatives, meshes
 from jboost.base.types import Array, ArrayLike
 from jboost.combine import agglomerate, strategies
 from jboost.combine.strategies import Found
@@ -16,6 +16,7 @@ _MOST_PENALTY = 1e30  # beyond it coefficients are 0 to any float
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.combine.best_single")
 def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None) -> LinearVote:
     """The classifier that alone, or against its word, loses the least at its best threshold; ties by margin.
 
@@ -30,6 +31,7 @@ def best_single(scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | No
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.combine.stacking")
 def stacking(
     scores: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None, penalty: ArrayLike = 1.0
 ) -> LinearVote:
@@ -48,6 +50,7 @@ def stacking(
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.combine.random_pairing")
 def random_pairing(
     scores: ArrayLike, labels: ArrayLike, *, key: Array, weights: ArrayLike | None = None, mask: ArrayLike | None = None
 ) -> LinearVote:

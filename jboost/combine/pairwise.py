@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost.adaboost import AdaBoost
-from jboost.base import boosting, meshes, numerics, reduce
+from jboost.base import boosting, derivatives, meshes, numerics, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -147,6 +147,7 @@ def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.combine.pairwise.fit")
 def fit(
     dataset: Dataset,
     learner: Any,

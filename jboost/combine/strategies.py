@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, labelled, meshes, numerics
+from jboost.base import check, derivatives, labelled, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.combine import agglomerate, bounds, coordinate, stacking, votes
@@ -43,6 +43,7 @@ Strategy = Callable[..., Found]  # (examples, arithmetic, arrays from outside th
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.combine.fit")
 def fit(
     scores: ArrayLike,
     labels: ArrayLike,

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import numerics, reduce
+from jboost.base import derivatives, numerics, reduce
 from jboost.base.brackets import along, round_outwards, sum_and_slack, widen
 from jboost.base.types import Array
 from jboost.example_weights import certify
@@ -17,6 +17,7 @@ _ENTRIES_AT_ONCE = 1 << 22
 
 
 @jax.jit
+@derivatives.without("jboost.example_weights.recompute_bounds")
 def recompute_bounds(model: ExampleWeightModel) -> tuple[Array, Array]:
     """The bounds that the arrays of a model prove, made anew from these alone: lower and upper, [] each.
 

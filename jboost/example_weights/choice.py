@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, folds, loops, meshes, numerics, reduce
+from jboost.base import check, derivatives, folds, loops, meshes, numerics, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import game
@@ -29,6 +29,7 @@ class PenaltyChoice(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.example_weights.choose_penalty")
 def choose_penalty(
     points: ArrayLike,
     labels: ArrayLike,

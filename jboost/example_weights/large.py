@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, devices, loops, meshes, numerics
+from jboost.base import check, derivatives, devices, loops, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -51,6 +51,7 @@ class State(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.example_weights.fit_large")
 def fit_large(
     points: ArrayLike,
     labels: ArrayLike,

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, labelled, meshes, reduce
+from jboost.base import batching, check, derivatives, labelled, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.example_weights import certify, game, working_set
@@ -110,6 +110,7 @@ def _judge(lower: Array, upper: Array, tolerance: Array, floor: Array, nothing: 
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.example_weights.fit")
 def fit(
     points: ArrayLike,
     labels: ArrayLike,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, devices, loops, meshes, numerics
+from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Ensemble, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -360,6 +360,7 @@ def constant_cost_of(learner: Any) -> Array:
 
 
 @meshes.takes_gathered
+@derivatives.without("init of a booster")
 def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds: int = 100, **options: Any) -> State:
     """The state before the first round, for a loop of one's own: `step(state, dataset)`, `finish(state, dataset)`. Takes what `fit` takes."""
     booster, dataset = begin_fit(dataset, learner, max_rounds=max_rounds, **options)
@@ -422,6 +423,7 @@ def finish(state: State, dataset: Dataset) -> Fit:
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.fit")
 def fit(
     dataset: Dataset,
     learner: Any,

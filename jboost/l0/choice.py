@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 from jax.tree_util import Partial
 
-from jboost.base import boosting, check, folds, loops, meshes
+from jboost.base import boosting, check, derivatives, folds, loops, meshes
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
@@ -51,6 +51,7 @@ class Choice(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.choose")
 def choose(
     dataset: Dataset,
     make_learner: MakeLearner,

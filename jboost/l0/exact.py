@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, devices, loops, meshes
+from jboost.base import batching, check, derivatives, devices, loops, meshes
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -115,6 +115,7 @@ class Info(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.solve_exact")
 def solve_exact(
     outputs: ArrayLike,
     labels: ArrayLike,

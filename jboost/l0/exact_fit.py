@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, devices, loops, meshes, numerics
+from jboost.base import boosting, check, derivatives, devices, loops, meshes, numerics
 from jboost.base.boosting import Ensemble, Everything, Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -44,6 +44,7 @@ class ExactFitState(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.fit_exact")
 def fit_exact(
     dataset: Dataset,
     learner: Any,

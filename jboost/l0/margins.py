@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, loops, meshes, paths
+from jboost.base import boosting, check, derivatives, loops, meshes, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset, PyTree
@@ -22,6 +22,7 @@ from jboost.l0.types import RelaxationConfig
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.path")
 def path(
     dataset: Dataset,
     learner: Any,
@@ -116,6 +117,7 @@ class _State(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.search_margin")
 def search_margin(
     dataset: Dataset,
     learner: Any,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import batching, check, labelled, loops, meshes, reduce
+from jboost.base import batching, check, derivatives, labelled, loops, meshes, reduce
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import all_pairs, certify, first_order, interior
@@ -34,6 +34,7 @@ _FEW_ENTRIES = 1 << 17  # numbers in the rows of cuts that cost next to nothing
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.solve_relaxation")
 def solve_relaxation(
     outputs: ArrayLike,
     labels: ArrayLike,

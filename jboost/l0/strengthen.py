@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check, loops, meshes
+from jboost.base import brackets, check, derivatives, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation, row_cuts
@@ -76,6 +76,7 @@ class _State(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.strengthen")
 def strengthen(
     outputs: ArrayLike,
     labels: ArrayLike,

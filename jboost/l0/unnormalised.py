@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import brackets, check, meshes
+from jboost.base import brackets, check, derivatives, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.l0 import relaxation
@@ -38,6 +38,7 @@ class Unnormalised(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.solve_unnormalised")
 def solve_unnormalised(
     outputs: ArrayLike,
     labels: ArrayLike,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import boosting, brackets, numerics, reduce
+from jboost.base import boosting, brackets, derivatives, numerics, reduce
 from jboost.base.boosting import Certificate
 from jboost.base.types import Array, Dataset
 
@@ -38,6 +38,7 @@ def start_exponential(dataset: Dataset) -> ExponentialLoss:
     return ExponentialLoss(jnp.log(boosting.initial_distribution(dataset)), jnp.full((), 4.0))
 
 
+@derivatives.without("jboost.losses.certify_nothing_voted")
 def certify_nothing_voted(dataset: Dataset) -> Certificate:
     """What is certified of the vote that is 0 everywhere: its training error, and that its mean exponential loss is 1.
 
@@ -111,6 +112,7 @@ def _mean_exponential_jvp(primals: tuple[ExponentialLoss], tangents: tuple[Expon
     return mean_exponential(loss), jnp.sum(losses * jnp.where(is_finite, change.log_losses, 0.0))
 
 
+@derivatives.without("jboost.losses.training_error", "differentiate jboost.losses.mean_exponential, which bounds it")
 def training_error(dataset: Dataset, scores: Array) -> Array:
     """The share of the user's weight on examples that the sign of `scores` [m] gets wrong, [], rounded down; a score of 0 predicts -1.
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, meshes
+from jboost.base import check, derivatives, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp import certify, repair, tighten
+from jboost.lp.derivatives import change_of_objective
 from jboost.lp.problem import LinearProgram, is_valid, prepare
 from jboost.lp.types import LPSolution, ProofConfig, judge_proof
 
@@ -27,6 +29,10 @@ def recompute_bounds(problem: LinearProgram, solution: LPSolution, *, proof: Pro
     Returns:
       The lower bound [] that the dual proves with the bounds of the variables, those included that rows imply, and the upper bound [] of a feasible
       point next to the primal. They are those of the solution, or better.
+
+      Finite bounds have the derivative of the optimal value in the numbers of the program (envelope
+      theorem), infinite ones NaN; the points are constants, in which the value does not change to
+      first order where they are optimal.
 
     Raises:
       ValueError: at trace time, naming the argument.
@@ -53,6 +59,17 @@ def recompute_bounds(problem: LinearProgram, solution: LPSolution, *, proof: Pro
 
 @functools.partial(jax.jit, static_argnames=("proof",))
 def _recompute(problem: LinearProgram, primal: Array, dual: Array, status: Array, *, proof: ProofConfig) -> tuple[Array, Array]:
+    return derivatives.define(functools.partial(_bounds, proof), _envelope)(problem, primal, dual, status)
+
+
+def _envelope(arguments: tuple[Any, ...], tangents: tuple[Any, ...], bounds: tuple[Array, Array]) -> tuple[Array, Array]:
+    problem, primal, dual, _ = arguments
+    change = change_of_objective(problem, tangents[0], primal, dual)
+    lower, upper = (derivatives.where(jnp.isfinite(bound), change) for bound in bounds)
+    return lower, upper
+
+
+def _bounds(proof: ProofConfig, problem: LinearProgram, primal: Array, dual: Array, status: Array) -> tuple[Array, Array]:
     lower, is_refuted = certify.prove_lower(tighten.tighten(problem, proof.num_tightenings), dual)
     lower = jnp.where((status == int(Status.PRIMAL_INFEASIBLE)) & is_refuted, jnp.inf, lower)
     upper = repair.prove_upper(problem, primal, max_rows=proof.max_repaired_rows)

@@ -1,30 +1,33 @@
-"""The derivative of a solution with respect to the numbers of its program, by the equations of its vertex.
+"""The derivative of a solution with respect to the numbers of its program, by the equations of the bounds that hold it.
 
-Where the solution is unique and not degenerate, the variables at a bound follow it, the rows with a dual follow theirs, and what is left
-solves A_RB x_B = b_R - A_RN x_N and A_RB' y_R = c_B (R the active rows, B the variables between their bounds). Elsewhere no derivative exists: what
-comes out is one of a neighbouring vertex, or infinite; NaN where there is no solution, as the status says.
+The objective has the derivative of the Lagrangian (envelope theorem), at degenerate solutions too. Where the solution is unique and not
+degenerate, the variables at a bound follow it, the rows with a dual follow theirs, and what is left solves A_RB x_B = b_R - A_RN x_N and
+A_RB' y_R = c_B (R the active rows, B the variables between their bounds). Elsewhere no derivative exists, and these equations have many
+solutions or none: taken is the least-norm one of least squares, either of a neighbouring vertex or of all bounds that are active.
 """
 
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
-from jboost.base import numerics
+from jboost.base import derivatives, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array
 from jboost.lp.problem import LinearProgram
-from jboost.lp.scaling import equilibrate
+from jboost.lp.scaling import Scaling, equilibrate
 from jboost.lp.types import LPSolution
 
 _SCALING_ROUNDS = 8
-_WITHOUT_SOLUTION = (Status.PRIMAL_INFEASIBLE, Status.DUAL_INFEASIBLE, Status.INVALID_INPUT)
+_MEASURED = ("primal_residual", "dual_residual", "duality_gap", "history")
+_REMEDY = "it measures the error of the iterations; differentiate the points, an objective or a bound"
 
 
-class Vertex(NamedTuple):
+class Active(NamedTuple):
     """Which bounds hold the solution."""
 
     at_lower: Array  # [n] bool
@@ -33,62 +36,121 @@ class Vertex(NamedTuple):
     row_upper: Array  # [m] bool, active
 
 
-def find_vertex(problem: LinearProgram, solution: LPSolution) -> Vertex:
+def find_vertex(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
     """As many bounds are active as there are variables: equalities, and those with the least slack for their multiplier.
 
     By strict complementarity these quotients lie far apart, in units in which rows and columns are of one size.
     """
-    num_columns = problem.objective.shape[0]
-    scaling = equilibrate(problem, _SCALING_ROUNDS)
+    slacks, multipliers, is_equality = _slacks_and_multipliers(problem, primal, dual, scaling)
+    quotients = jnp.where(multipliers == 0, jnp.inf, slacks / jnp.where(multipliers == 0, 1.0, multipliers))
+    quotients = jnp.where(is_equality, -1.0, quotients)
+    is_first = jnp.argsort(jnp.argsort(quotients)) < problem.objective.shape[0]
+    return _active(problem, dual, is_first & (quotients < jnp.inf))
+
+
+def find_face(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> Active:
+    """Every bound is active whose multiplier is larger than its slack, each beside the largest of its kind: more than variables, or fewer."""
+    slacks, multipliers, _ = _slacks_and_multipliers(problem, primal, dual, scaling)
+    shares = (numerics.safe_divide(part, jnp.full_like(part, jnp.max(part))) for part in (_finite(slacks), multipliers))
+    slack, multiplier = shares
+    return _active(problem, dual, (multiplier > slack) & jnp.isfinite(slacks))
+
+
+def _finite(values: Array) -> Array:
+    return jnp.where(jnp.isfinite(values), values, 0.0)
+
+
+def _slacks_and_multipliers(problem: LinearProgram, primal: Array, dual: Array, scaling: Scaling) -> tuple[Array, Array, Array]:
+    """Of variables, then rows, [n + m]: how far they are from the bound of their multiplier, its size, and whether both bounds are one."""
     units = jnp.concatenate([numerics.safe_divide(1.0, scaling.columns), scaling.rows])
-    values = jnp.concatenate([solution.primal, problem.operator.matvec(solution.primal)])
-    multipliers = jnp.concatenate([solution.reduced_costs, solution.dual])
+    values = jnp.concatenate([primal, problem.operator.matvec(primal)])
+    multipliers = _multipliers(problem, dual)
     low = jnp.concatenate([problem.lower, problem.row_lower])
     high = jnp.concatenate([problem.upper, problem.row_upper])
-    quotients = _slack_per_multiplier(values, multipliers, low, high, units)
-    is_active = (jnp.argsort(jnp.argsort(quotients)) < num_columns) & (quotients < jnp.inf)
-    is_active = is_active | (low == high)
-    at_low, at_high = is_active & ((multipliers > 0) | (low == high)), is_active & (multipliers < 0) & (low < high)
-    return Vertex(at_low[:num_columns], at_high[:num_columns], at_low[num_columns:], at_high[num_columns:])
-
-
-def _slack_per_multiplier(values: Array, multipliers: Array, low: Array, high: Array, units: Array) -> Array:
-    """-1 for equalities, +inf where the multiplier is 0; slacks are multiplied by the units, multipliers divided."""
     slacks = units * jnp.maximum(jnp.where(multipliers > 0, values - low, high - values), 0.0)
-    quotients = jnp.where(multipliers == 0, jnp.inf, slacks * (units / jnp.where(multipliers == 0, 1.0, jnp.abs(multipliers))))
-    return jnp.where(low == high, -1.0, quotients)
+    return slacks, numerics.safe_divide(jnp.abs(multipliers), units), low == high
 
 
-def differentiate(problem: LinearProgram, tangent: LinearProgram, solution: LPSolution) -> LPSolution:
-    """The tangent of a solution along the tangent of its program; bounds and residuals are taken as constants."""
-    vertex = find_vertex(problem, solution)
-    num_columns = problem.operator.shape[1]
-    matrix = problem.operator.to_dense()
-    is_held, is_active = vertex.at_lower | vertex.at_upper, vertex.row_lower | vertex.row_upper
+def _multipliers(problem: LinearProgram, dual: Array) -> Array:
+    """Of the bounds of variables, then rows, [n + m]; positive for lower ones."""
+    return jnp.concatenate([problem.objective - problem.operator.rmatvec(dual), dual])
 
-    def products(operator: object) -> tuple[Array, Array]:
-        return operator.matvec(solution.primal), operator.rmatvec(solution.dual)  # type: ignore[attr-defined]
 
-    _, (reached_change, priced_change) = jax.jvp(products, (problem.operator,), (tangent.operator,))
-    held = jnp.where(vertex.at_lower, tangent.lower, tangent.upper)
-    bound = jnp.where(vertex.row_lower, tangent.row_lower, tangent.row_upper)
-    right = jnp.concatenate(
-        [
-            jnp.where(is_held, held, tangent.objective - priced_change),
-            jnp.where(is_active, bound - reached_change, 0.0),
-        ]
+def _active(problem: LinearProgram, dual: Array, is_active: Array) -> Active:
+    """These bounds [n + m], and all equalities."""
+    num_columns = problem.objective.shape[0]
+    multipliers = _multipliers(problem, dual)
+    is_equality = jnp.concatenate([problem.lower == problem.upper, problem.row_lower == problem.row_upper])
+    at_low = (is_active & (multipliers > 0)) | is_equality
+    at_high = is_active & (multipliers < 0) & ~is_equality
+    return Active(at_low[:num_columns], at_high[:num_columns], at_low[num_columns:], at_high[num_columns:])
+
+
+def differentiate(problem: LinearProgram, tangent: LinearProgram, solution: LPSolution, *, choice: str = "vertex") -> LPSolution:
+    """The tangent of a solution along the tangent of its program: NaN without a solution."""
+    is_known = solution.status == int(Status.OPTIMAL)
+    tangent = derivatives.where(is_known, tangent)
+    primal, dual = move_points(problem, tangent, solution.primal, solution.dual, choice)
+    _, priced = _changed_products(problem, tangent, solution.primal, solution.dual)
+    reduced_costs = tangent.objective - priced - problem.operator.rmatvec(dual)
+    objective = change_of_objective(problem, tangent, solution.primal, solution.dual)
+    change = derivatives.no_change(solution)._replace(
+        primal=primal,
+        dual=dual,
+        reduced_costs=reduced_costs,
+        primal_objective=objective,
+        dual_objective=objective,
+        lower_bound=derivatives.where(jnp.isfinite(solution.lower_bound), objective),
+        upper_bound=derivatives.where(jnp.isfinite(solution.upper_bound), objective),
     )
-    upper_rows = jnp.concatenate([jnp.diag(is_held.astype(matrix.dtype)), jnp.where(is_held[:, None], 0.0, matrix.T)], axis=1)
-    lower_rows = jnp.concatenate([jnp.where(is_active[:, None], matrix, 0.0), jnp.diag((~is_active).astype(matrix.dtype))], axis=1)
-    change = jnp.linalg.solve(jnp.concatenate([upper_rows, lower_rows]), right)
-    primal, dual = change[:num_columns], change[num_columns:]
-    reduced_costs = tangent.objective - priced_change - problem.operator.rmatvec(dual)
-    objective = jnp.sum(tangent.objective * solution.primal + problem.objective * primal)
-    constants = jax.tree.map(_no_change, solution)
-    has_none = functools.reduce(jnp.logical_or, [solution.status == int(status) for status in _WITHOUT_SOLUTION])
-    primal, dual, reduced_costs, objective = (jnp.where(has_none, jnp.nan, part) for part in (primal, dual, reduced_costs, objective))
-    return constants._replace(primal=primal, dual=dual, reduced_costs=reduced_costs, primal_objective=objective, dual_objective=objective)
+    change = derivatives.where(is_known, change)  # here too: a NaN may be masked on the way, in either direction
+    refused = {name: derivatives.refused(getattr(solution, name), tangent, f"jboost.lp.solve(...).{name}", _REMEDY) for name in _MEASURED}
+    return change._replace(**refused)
 
 
-def _no_change(leaf: Array) -> Array:
-    return jnp.zeros(leaf.shape, jax.dtypes.float0) if not jnp.issubdtype(leaf.dtype, jnp.floating) else jnp.zeros_like(leaf)
+def _changed_products(problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array) -> tuple[Array, Array]:
+    """dA x [m] and dA'y [n]."""
+
+    def products(operator: Any) -> tuple[Array, Array]:
+        return operator.matvec(primal), operator.rmatvec(dual)
+
+    _, changes = jax.jvp(products, (problem.operator,), (tangent.operator,))
+    return changes
+
+
+def change_of_objective(problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array) -> Array:
+    """The tangent [] of the optimal value, by the envelope theorem: that of the Lagrangian at a primal [n] and a dual [m] that are optimal.
+
+    Where they are not unique the value has a derivative in each direction, and this one belongs to these points.
+    """
+    reached, _ = _changed_products(problem, tangent, primal, dual)
+    reduced_costs = problem.objective - problem.operator.rmatvec(dual)
+    of_rows = _on_bounds(dual, problem.row_lower, problem.row_upper, tangent.row_lower, tangent.row_upper)
+    of_columns = _on_bounds(reduced_costs, problem.lower, problem.upper, tangent.lower, tangent.upper)
+    return jnp.sum(tangent.objective * primal) + jnp.sum(of_rows - dual * reached) + jnp.sum(of_columns)
+
+
+def _on_bounds(multipliers: Array, low: Array, high: Array, low_change: Array, high_change: Array) -> Array:
+    """Multipliers times the changes of the bounds that they belong to, 0 for infinite ones."""
+    is_low = multipliers > 0
+    counts = jnp.isfinite(jnp.where(is_low, low, high)) & (multipliers != 0)
+    return jnp.where(counts, multipliers, 0.0) * jnp.where(counts, jnp.where(is_low, low_change, high_change), 0.0)
+
+
+def move_points(problem: LinearProgram, tangent: LinearProgram, primal: Array, dual: Array, choice: str) -> tuple[Array, Array]:
+    """The tangents of an optimal primal [n] and dual [m], by the least-norm solution of the equations of the bounds that are active."""
+    reached, priced = _changed_products(problem, tangent, primal, dual)
+    scaling = equilibrate(problem, _SCALING_ROUNDS)
+    find = find_vertex if choice == "vertex" else find_face
+    active = find(problem, primal, dual, scaling)
+    is_held, is_active = active.at_lower | active.at_upper, active.row_lower | active.row_upper
+    rows, columns = (scaling.rows, scaling.columns) if choice == "vertex" else (jnp.ones_like(reached), jnp.ones_like(priced))
+    matrix = rows[:, None] * problem.operator.to_dense() * columns[None, :]
+    matrix = jnp.where(is_active[:, None] & ~is_held[None, :], matrix, 0.0)
+    inverse = jnp.linalg.pinv(matrix)
+    held = jnp.where(active.at_lower, tangent.lower, jnp.where(active.at_upper, tangent.upper, 0.0))
+    bound = jnp.where(active.row_lower, tangent.row_lower, tangent.row_upper)
+    missed = jnp.where(is_active, bound - reached - problem.operator.matvec(held), 0.0)
+    unpriced = jnp.where(is_held, 0.0, tangent.objective - priced)
+    product = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
+    return held + columns * product(inverse, rows * missed), rows * product(columns * unpriced, inverse)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
 
-from jboost.base import batching, check, meshes
+from jboost.base import batching, check, derivatives, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
-from jboost.lp import derivatives, first_order, interior_point
+from jboost.lp import first_order, interior_point
+from jboost.lp.derivatives import differentiate
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.margin_simplex import SimplexConfig
@@ -29,6 +30,7 @@ def solve(
     tolerance: ArrayLike | None = None,
     config: InteriorPointConfig | FirstOrderConfig | None = None,
     initial: Any = None,
+    derivative: Literal["vertex", "least_norm"] = "vertex",
 ) -> LPSolution:
     """Solves a linear program: minimise objective . x  s.t.  row_lower <= A x <= row_upper, lower <= x <= upper.
 
@@ -36,10 +38,15 @@ def solve(
     next to `primal` attains, both in exact arithmetic for the numbers of the program as they are; where a variable without bounds, or rounding,
     leaves nothing proven they are infinite.
 
-    Derivatives: `primal`, `dual`, `reduced_costs` and the objectives may be differentiated, in both modes, with respect to objective, row bounds,
-    finite variable bounds and the entries of the operator, where the solution is unique and not degenerate (strict complementarity, as many active
-    rows as variables between their bounds). At a degenerate or non-unique solution no derivative exists, and what is returned means nothing; without
-    a solution it is NaN. Bounds, residuals and status have derivative 0. Memory: (m + n)^2.
+    Derivatives, in both modes and of any order, with respect to objective, row bounds, finite
+    variable bounds and the entries of the operator; tolerance and `initial` are constants.
+    Objectives and finite bounds have that of the optimal value by the envelope theorem, which at
+    degenerate solutions is the one for the points returned. `primal`, `dual` and `reduced_costs`
+    have theirs where the solution is unique and not degenerate (strict complementarity, as many
+    active rows as variables between their bounds); elsewhere see `derivative`. Of another status
+    than OPTIMAL, and of an infinite bound, it is NaN. Residuals, gap and history have none:
+    TypeError in reverse mode, NaN in forward mode. Memory: m n, and a singular value decomposition
+    of the matrix of active rows and free variables.
 
     Args:
       problem: m rows, n variables; arrays, with a matrix or any operator of `jboost.operators`.
@@ -47,6 +54,13 @@ def solve(
       config: an `InteriorPointConfig` or a `FirstOrderConfig`, which choose the method and hold its static sizes. None: interior point where the
         smaller side of the matrix is at most 600 and all of it at most 4 million entries, else first order.
       initial: for the first-order method, the solution of a program like this one, with as many rows and columns or fewer.
+
+      derivative: static; of which equations `primal` and `dual` are differentiated where they are
+        degenerate. "vertex": those of as many active bounds as there are variables, with the least
+        slack for their multiplier; which ones is arbitrary where more are active. "least_norm": those
+        of all bounds whose multiplier exceeds their slack, each beside the largest of its kind, by
+        least squares of least norm: the mean of its neighbours where two bounds coincide, and no move
+        along a face of optimal points.
 
     Returns:
       An `LPSolution`. Bounds are never NaN, and cross only where `lower_bound` is inf, as of a program proven infeasible. Of status
@@ -84,7 +98,8 @@ def solve(
     if initial is not None:
         num_rows, num_columns = problem.operator.shape
         initial = first_order.extend(initial, num_columns=num_columns, num_rows=num_rows)
-    return _solve(problem, tolerance, initial, config=config)
+    check.choice("derivative", derivative, ("vertex", "least_norm"))
+    return _solve(problem, tolerance, initial, config=config, derivative=derivative)
 
 
 def _default_config(problem: LinearProgram) -> InteriorPointConfig | FirstOrderConfig:
@@ -93,14 +108,14 @@ def _default_config(problem: LinearProgram) -> InteriorPointConfig | FirstOrderC
     return InteriorPointConfig() if is_small else FirstOrderConfig()
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
-def _solve(problem: LinearProgram, tolerance: Array, initial: Any, *, config: InteriorPointConfig | FirstOrderConfig) -> LPSolution:
-    return _differentiable(config, problem, tolerance, initial)
+@functools.partial(jax.jit, static_argnames=("config", "derivative"))
+def _solve(problem: LinearProgram, tolerance: Array, initial: Any, *, config: InteriorPointConfig | FirstOrderConfig, derivative: str) -> LPSolution:
+    def rule(arguments: tuple[Any, ...], tangents: tuple[Any, ...], solution: LPSolution) -> LPSolution:
+        return differentiate(arguments[0], tangents[0], solution, choice=derivative)
 
-
-@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _differentiable(config: InteriorPointConfig | FirstOrderConfig, problem: LinearProgram, tolerance: Array, initial: Any) -> LPSolution:
-    return batching.in_chunks(functools.partial(_solve_one, config))(problem, tolerance, initial)
+    run = derivatives.define(batching.in_chunks(functools.partial(_solve_one, config)), rule)
+    solution: LPSolution = run(problem, tolerance, initial)
+    return solution
 
 
 def _solve_one(config: InteriorPointConfig | FirstOrderConfig, problem: LinearProgram, tolerance: Array, initial: Any) -> LPSolution:
@@ -116,11 +131,3 @@ def _settled(solution: LPSolution, tolerance: Array) -> LPSolution:
     are_close = jnp.isfinite(lower) & jnp.isfinite(upper) & (upper - lower <= tolerance * (1 + jnp.abs(lower) + jnp.abs(upper)))
     is_optimal = ended_short & are_close & (solution.error <= _NEARLY * tolerance)
     return solution._replace(status=jnp.where(is_optimal, int(Status.OPTIMAL), solution.status).astype(jnp.int32))
-
-
-@_differentiable.defjvp
-def _jvp(
-    config: InteriorPointConfig | FirstOrderConfig, primals: tuple[LinearProgram, Array, Any], tangents: tuple[LinearProgram, Array, Any]
-) -> tuple[LPSolution, LPSolution]:
-    solution = _differentiable(config, *primals)
-    return solution, derivatives.differentiate(primals[0], tangents[0], solution)

@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, devices, loops, meshes, reduce
+from jboost.base import boosting, check, derivatives, devices, loops, meshes, reduce
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Everything, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -296,6 +296,7 @@ def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.lpboost.fit", "differentiate the bounds of jboost.lpboost.solve over the outputs of its hypotheses")
 def fit(
     dataset: Dataset,
     learner: Any,

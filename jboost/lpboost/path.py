@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, meshes, paths
+from jboost.base import boosting, check, derivatives, meshes, paths
 from jboost.base.boosting import Fit, State
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -18,6 +18,7 @@ from jboost.lpboost.master import Config
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.lpboost.path")
 def path(
     dataset: Dataset,
     learner: Any,

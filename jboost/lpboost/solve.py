@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from jboost import operators
-from jboost.base import batching, boosting, check, devices, labelled, meshes
+from jboost.base import batching, boosting, check, derivatives, devices, labelled, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.lp.first_order import FirstOrderConfig
 from jboost.lp.interior_point import InteriorPointConfig
 from jboost.lp.margin_simplex import SimplexConfig
 from jboost.lpboost import master, value
+from jboost.lpboost.derivatives import differentiate, game_of
 from jboost.lpboost.master import Config, Solved, Warm, judge_config
 from jboost.relaxations import certify
 from jboost.relaxations.margins import are_in_range, checked_margins
@@ -47,11 +48,19 @@ def solve(
     mask: ArrayLike | None = None,
     initial: LPBoostSolution | None = None,
     config: Config | None = None,
+    derivative: Literal["vertex", "least_norm"] = "vertex",
 ) -> LPBoostSolution:
     """The votes of largest soft margin over the columns of a matrix, between certified bounds (paper 001, formulation (3)).
 
     Maximises rho - D sum_i xi_i s.t. (A lambda)_i + xi_i >= rho, sum lambda = 1, lambda, xi >= 0 with D = 1 / (nu m), by its dual. It may be jitted,
     and vmapped over matrices and nus.
+
+    Derivatives, in both modes and of any order, with respect to the entries of the margins, nu and
+    the weights; tolerance and `initial` are constants. Finite bounds have that of the optimal value
+    by the envelope theorem: in the margins, example weights times votes. `coefficients` and
+    `example_weights` have those of the linear program that they solve, as `jboost.lp.solve` says,
+    where they are unique and not degenerate; NaN of another status than OPTIMAL and
+    PRECISION_LIMIT. `warm` has none.
 
     Args:
       margins: A [m, n], entries y_i h_j(x_i) in [-1, 1]. A hypothesis whose negation counts has two columns. A matrix, or an operator such as
@@ -65,6 +74,8 @@ def solve(
         without that the first-order method for an operator, the simplex method for small matrices on a CPU, and else the interior point method;
         for margins that are sharded over devices `jboost.relaxed_margin.SolverConfig()`, the first-order method for games, which gathers no
         examples.
+      derivative: static; as of `jboost.lp.solve`, of which equations votes and example weights are
+        differentiated where they are degenerate.
 
     Returns:
       An `LPBoostSolution`. `lower_bound` follows from `coefficients` alone and `upper_bound` from `example_weights` alone, in exact arithmetic.
@@ -94,7 +105,8 @@ def solve(
     config = _choose(config, initial, margins)
     initial = None if initial is None else _grown(initial, margins, config)
     rows = Dataset(margins, jnp.ones(margins.shape[:1]), weights, mask)
-    return _solve(rows, nu, tolerance, initial, config=config)
+    check.choice("derivative", derivative, ("vertex", "least_norm"))
+    return _solve(rows, nu, tolerance, initial, config=config, derivative=derivative)
 
 
 def _choose(config: Config | None, initial: LPBoostSolution | None, margins: Any) -> Config:
@@ -138,24 +150,19 @@ def _grown(initial: LPBoostSolution, margins: Any, config: Config) -> LPBoostSol
     return jax.tree.map(lambda leaf: leaf.astype(dtype) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf, grown)
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
-def _solve(examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None, *, config: Config) -> LPBoostSolution:
+@functools.partial(jax.jit, static_argnames=("config", "derivative"))
+def _solve(examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None, *, config: Config, derivative: str) -> LPBoostSolution:
     """`examples` are the rows of the matrix, all labelled +1."""
     at_once = 1 if isinstance(config, SimplexConfig) else None  # members of unlike lengths, and a table that is read again and again
-    return batching.in_chunks(functools.partial(_solve_one, config), at_once=at_once)(examples, nu, tolerance, initial)
+    run = batching.in_chunks(functools.partial(_solve_one, config), at_once=at_once)
+    return derivatives.define(run, functools.partial(differentiate, derivative))(examples, nu, tolerance, initial)
 
 
 def _solve_one(config: Config, examples: Dataset, nu: Array, tolerance: Array, initial: LPBoostSolution | None) -> LPBoostSolution:
     dtype = jnp.result_type(float)
     nu, tolerance = nu.astype(dtype), tolerance.astype(dtype)
     is_valid = boosting.is_valid(examples) & are_in_range(examples)
-    is_real = examples.mask & is_valid
-    columns: Any = examples.features
-    if operators.is_operator(columns):  # rows that only pad have caps of 0, whatever they hold
-        columns = operators.transposed(columns)
-    else:
-        columns = jnp.where(is_real[:, None], columns.astype(dtype), 0.0).T
-    prior = boosting.initial_distribution(examples._replace(mask=is_real))
+    columns, prior = game_of(examples._replace(mask=examples.mask & is_valid))
     relaxation = value.relaxation(nu)
     is_feasible = ((nu > 0) & relaxation.is_feasible(prior)) | ~is_valid
 

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, devices, labelled, meshes, numerics
+from jboost.base import check, derivatives, devices, labelled, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.monomials import instance, integers, search, singles
@@ -65,6 +65,7 @@ class _Problem(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.monomials.maximum_agreement")
 def maximum_agreement(
     features: ArrayLike,
     labels: ArrayLike,
@@ -118,6 +119,7 @@ def maximum_agreement(
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.monomials.greedy")
 def greedy(features: ArrayLike, labels: ArrayLike, example_weights: ArrayLike, *, max_order: int | None, **options: Any) -> MonomialSolution:
     """What a beam search finds, without proof: `maximum_agreement` with no step of branch and bound, for a quick first column.
 

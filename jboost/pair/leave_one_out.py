@@ -23,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jboost.base import check, labelled, loops, meshes, numerics
+from jboost.base import check, derivatives, labelled, loops, meshes, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.geometry.exact import Wide, wide_where
@@ -53,6 +53,7 @@ class _Tally(NamedTuple):
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.pair.leave_one_out")
 def leave_one_out(
     points: ArrayLike,
     labels: ArrayLike,

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, labelled, meshes, numerics
+from jboost.base import check, derivatives, labelled, meshes, numerics
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -31,6 +31,7 @@ _Config = TypeVar("_Config")
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.pair.optimal_separator")
 def optimal_separator(
     points: ArrayLike,
     labels: ArrayLike,

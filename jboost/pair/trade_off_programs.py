@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jboost import lp
-from jboost.base import check, labelled, loops, meshes, numerics
+from jboost.base import check, derivatives, labelled, loops, meshes, numerics
 from jboost.base.predict import scores_of, unless_invalid
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -49,6 +49,7 @@ def _scores(normal: Array, anchor: Array, bias: Array, points: Array) -> Array:
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.pair.least_distance_separator")
 def least_distance_separator(
     points: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None
 ) -> DistanceSeparator:
@@ -138,6 +139,7 @@ def _solve(points: Array, labels: Array, weights: Array, mask: Array) -> Distanc
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.pair.least_squared_distance_separator")
 def least_squared_distance_separator(
     points: ArrayLike, labels: ArrayLike, *, weights: ArrayLike | None = None, mask: ArrayLike | None = None, ridge: ArrayLike = 1e-3
 ) -> DistanceSeparator:

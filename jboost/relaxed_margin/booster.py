@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, loops, meshes, numerics
+from jboost.base import boosting, check, derivatives, loops, meshes, numerics
 from jboost.base.boosting import Absorbed, Certificate, Ensemble, Fit, Proposal, State, finish, step
 from jboost.base.loops import OnStep
 from jboost.base.records import register
@@ -158,6 +158,7 @@ def init(dataset: Dataset, learner: Any, *, key: Array | None = None, max_rounds
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.relaxed_margin.fit", "differentiate the bounds of jboost.relaxed_margin.solve over the outputs of its hypotheses")
 def fit(
     dataset: Dataset,
     learner: Any,

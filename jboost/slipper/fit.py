@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, meshes
+from jboost.base import boosting, check, derivatives, meshes
 from jboost.base.boosting import Fit, State
 from jboost.base.loops import OnStep
 from jboost.base.types import Array, ArrayLike, Dataset
@@ -17,6 +17,7 @@ from jboost.slipper.rules import rules
 
 
 @meshes.takes_sharded
+@derivatives.without("init of a booster")
 def init(
     dataset: Dataset,
     learner: Any = None,
@@ -39,6 +40,7 @@ def init(
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.slipper.fit")
 def fit(
     dataset: Dataset,
     learner: Any = None,

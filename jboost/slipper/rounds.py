@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from jboost.base import boosting, check, folds, loops, meshes
+from jboost.base import boosting, check, derivatives, folds, loops, meshes
 from jboost.base.boosting import State
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
@@ -25,6 +25,7 @@ class Rounds(NamedTuple):
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.slipper.choose_rounds")
 def choose_rounds(dataset: Dataset, learner: Any = None, *, key: Array | None, max_rounds: int = 100, num_folds: int = 5) -> Rounds:
     """The number of rounds of least cross-validated error, the smallest of equals: all folds and all numbers in one pass.
 

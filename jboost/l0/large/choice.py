@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, folds, loops, meshes
+from jboost.base import check, derivatives, folds, loops, meshes
 from jboost.base.boosting import Fit
 from jboost.base.loops import OnStep
 from jboost.base.predict import predict_scores
@@ -53,6 +53,7 @@ class _Grid:
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.choose_large")
 def choose_large(
     dataset: Dataset,
     make_learner: Callable[[int, float], Monomials],

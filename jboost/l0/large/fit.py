@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, meshes
+from jboost.base import check, derivatives, meshes
 from jboost.base.boosting import Ensemble, Fit, Trace
 from jboost.base.loops import OnStep
 from jboost.base.status import Status
@@ -52,6 +52,7 @@ class LargeCertificate(NamedTuple):
 
 
 @meshes.takes_gathered
+@derivatives.without("jboost.l0.fit_large")
 def fit_large(
     dataset: Dataset,
     learner: Monomials,

@@ -23,7 +23,7 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from jboost.base import check, labelled, meshes, numerics
+from jboost.base import check, derivatives, labelled, meshes, numerics
 from jboost.base.types import Array, ArrayLike
 from jboost.pair.encoding import encode, pad_rows
 from jboost.pair.pareto import by_cells
@@ -36,6 +36,7 @@ _LARGEST_SWEEP = 1000  # points; beyond it cells are ten times faster, though th
 
 
 @meshes.takes_sharded
+@derivatives.without("jboost.pair.pareto_front")
 def pareto_front(
     points: ArrayLike,
     labels: ArrayLike,
