@@ -38,13 +38,13 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
 
     Args:
       ensemble: of capacity T.
-      features: [k, N], as the ensemble was fitted on.
+      features: [k, N] or [k, ...], rows of the shape that the ensemble was fitted on.
 
     Returns:
       [k] scores in the default float type.
 
     Raises:
-      ValueError: at trace time, if `features` is no matrix of numbers; where the ensemble's values are known also if it has too few columns.
+      ValueError: at trace time, if `features` is no array of numbers with rows of a shape that the learner takes; where the ensemble's values are known also if it has too few columns.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -53,7 +53,7 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
     [False, True, True]
     """
     if not is_packed(features):
-        features = check.numeric("features", features, shape=("k", "N"), kinds="fiub")
+        features = check.numeric("features", features, shape=("k", "N", "..."), kinds="fiub")
     _judge_width(ensemble, features.shape[1])
     capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
     block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))
