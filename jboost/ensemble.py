@@ -44,7 +44,8 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
       [k] scores in the default float type.
 
     Raises:
-      ValueError: at trace time, if `features` is no array of numbers with rows of a shape that the learner takes; where the ensemble's values are known also if it has too few columns.
+      ValueError: at trace time, if `features` is no array of numbers, or its rows have a shape that the learner does not
+        take; where the ensemble's values are known also if it has too few columns.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])

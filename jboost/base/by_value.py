@@ -1,9 +1,10 @@
 """Functions compared by what they hold.
 
-`jax.jit` keeps a program for each static argument. Functions compare by identity, so that a fresh `optax.adam(0.05)`,
-a pair of closures, costs a compilation although an equal one was compiled. `ByValue` compares functions by their
-code and by the values of their cells, defaults and globals. Two wrappers are equal only if the functions were made by
-the same `def` or `lambda`, run again with equal values. What cannot be compared by value is compared by identity.
+`jax.jit` keeps a program for each static argument. Functions compare by identity, so that a fresh
+`optax.adam(0.05)`, a pair of closures, costs a compilation although an equal one was compiled.
+`ByValue` compares functions by their code and by the values of their cells, defaults and globals.
+Two wrappers are equal only if the functions were made by the same `def` or `lambda`, run again with
+equal values. What cannot be compared by value is compared by identity.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-_MOST_BYTES = 1 << 20  # of an array that is compared by its entries: a larger one takes long to copy from a device
+_MOST_BYTES = 1 << 20  # of an array that is compared by its entries: more takes long to copy
 
 
 class _Identity:
@@ -42,7 +43,8 @@ class ByValue:
 
     >>> def multiplier(factor):
     ...     return lambda number: factor * number
-    >>> ByValue(multiplier(2.0)) == ByValue(multiplier(2.0)), ByValue(multiplier(2.0)) == ByValue(multiplier(3.0))
+    >>> one, same, other = (ByValue(multiplier(factor)) for factor in (2.0, 2.0, 3.0))
+    >>> one == same, one == other
     (True, False)
     """
 
@@ -59,6 +61,17 @@ class ByValue:
 
     def __repr__(self) -> str:
         return repr(self.value)
+
+    @property
+    def holds_traced(self) -> bool:
+        """Whether an array that the functions hold is traced."""
+        return _holds_traced(self._signature)  # type: ignore[attr-defined]
+
+
+def _holds_traced(signature: Hashable) -> bool:
+    if isinstance(signature, tuple):
+        return any(map(_holds_traced, signature))
+    return isinstance(signature, _Identity) and isinstance(signature.value, jax.core.Tracer)
 
 
 def _signature(value: Any, above: Mapping[int, int]) -> Hashable:
@@ -93,7 +106,7 @@ def _signature(value: Any, above: Mapping[int, int]) -> Hashable:
 
 
 def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
-    """What a function does depends on: its code, defaults, cells, attributes, and the globals that it names."""
+    """What decides a function's results: code, defaults, cells, attributes, and globals by name."""
     yield _Identity(function.__code__)
     yield _Identity(function.__globals__)
     yield function.__defaults__
@@ -113,18 +126,20 @@ def _names_in(code: types.CodeType) -> set[str]:
 
 
 def _signature_of_array(array: Any) -> Hashable:
-    is_here = not isinstance(array, jax.core.Tracer) and (not isinstance(array, jax.Array) or array.is_fully_addressable)
-    if not is_here or array.dtype == object or array.size * array.dtype.itemsize > _MOST_BYTES:
+    if isinstance(array, jax.core.Tracer) or getattr(array, "is_fully_addressable", True) is False:
+        return _Identity(array)
+    is_subclass = isinstance(array, np.ndarray) and type(array) is not np.ndarray  # it may hold more, as a mask
+    if is_subclass or array.dtype == object or array.size * array.dtype.itemsize > _MOST_BYTES:
         return _Identity(array)
     is_key = jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
     host = np.asarray(jax.random.key_data(array) if is_key else array)
-    kind = np.ndarray if isinstance(array, np.ndarray) else np.generic if isinstance(array, np.generic) else jax.Array
-    return kind, str(array.dtype), array.shape, getattr(array, "weak_type", False), host.tobytes()
+    return type(array), str(array.dtype), array.shape, getattr(array, "weak_type", False), host.tobytes()
 
 
 def _signature_of_object(value: Any) -> Hashable:
-    """The object itself where its class says what is equal and it can be hashed, else its identity."""
-    if type(value).__eq__ is object.__eq__ or isinstance(value, types.CodeType):
+    """The object itself where its class compares by value and it can be hashed; else its identity."""
+    compares: Any = type(value).__eq__
+    if compares is object.__eq__:
         return _Identity(value)
     try:
         hash(value)

@@ -143,19 +143,14 @@ def _fits(found: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
     if shape[-1:] == ("...",):
         shape = shape[:-1]
         found = found[: len(shape)]
-    return len(found) == len(shape) and all(
-        isinstance(want, str) or size == want for size, want in zip(found, shape, strict=True)
-    )
+    return len(found) == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(found, shape, strict=True))
 
 
 def matrix(name: str, value: Any) -> None:
     """Raises ValueError for features that are not rows of columns, as images [m, H, W, C]."""
     shape = value.shape if hasattr(value, "shape") else np.shape(value)
     if len(shape) != 2:
-        raise ValueError(
-            f"{name} has shape {list(shape)}: expected [m, N], one number a column; "
-            "jboost.learners.trained takes rows of any shape"
-        )
+        raise ValueError(f"{name} has shape {list(shape)}: expected [m, N], one number a column; jboost.learners.trained takes rows of any shape")
 
 
 def rows_alike(mask: Any, features: Any) -> Any:

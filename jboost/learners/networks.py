@@ -34,9 +34,7 @@ class Network(abc.ABC):
         """Parameters and state."""
 
     @abc.abstractmethod
-    def evaluate(
-        self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool
-    ) -> tuple[Array, PyTree]:
+    def evaluate(self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool) -> tuple[Array, PyTree]:
         """Scores [k] of features [k, ...], and the state after them."""
 
 
@@ -48,9 +46,7 @@ class PlainNetwork(Network):
         """The parameters, and no state."""
         return self.functions.value[0](key, features), ()
 
-    def evaluate(
-        self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool
-    ) -> tuple[Array, PyTree]:
+    def evaluate(self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool) -> tuple[Array, PyTree]:
         """The scores, and no state."""
         del key, is_training
         return self.functions.value[1](params, features), state
@@ -68,9 +64,7 @@ class StatefulNetwork(Network):
         params, state = _pair("init", self.functions.value[0](key, features), expected=_STATEFUL_INIT)
         return params, state
 
-    def evaluate(
-        self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool
-    ) -> tuple[Array, PyTree]:
+    def evaluate(self, params: PyTree, state: PyTree, features: Array, *, key: Array | None, is_training: bool) -> tuple[Array, PyTree]:
         """What the model's own `apply` returns."""
         result = self.functions.value[1](params, state, features, key=key, is_training=is_training)
         scores, state = _pair("apply", result, expected=_STATEFUL_APPLY)
@@ -83,9 +77,7 @@ def _pair(name: str, result: Any, *, expected: str) -> tuple[Any, Any]:
     return result
 
 
-def check_network(
-    network: Network, params: PyTree, state: PyTree, features: Array, key: Array
-) -> None:
+def check_network(network: Network, params: PyTree, state: PyTree, features: Array, key: Array) -> None:
     """Raises ValueError, at trace time, unless `apply` returns a score a row and a state like the one it took."""
 
     def training(params: PyTree, state: PyTree, features: Array, key: Array) -> tuple[Array, PyTree]:
@@ -95,14 +87,10 @@ def check_network(
     wanted = features.shape[:1]
     if not isinstance(scores, jax.ShapeDtypeStruct) or scores.shape != wanted:
         what = list(scores.shape) if isinstance(scores, jax.ShapeDtypeStruct) else scores
-        raise ValueError(
-            f"apply returns {what} on features {list(features.shape)}: expected one score a row, {list(wanted)}"
-        )
+        raise ValueError(f"apply returns {what} on features {list(features.shape)}: expected one score a row, {list(wanted)}")
     before, found = (_kinds_of(tree) for tree in (state, after))
     if found != before:
-        raise ValueError(
-            f"apply changes its state from {before} to {found}: keep the structure, shapes and dtypes"
-        )
+        raise ValueError(f"apply changes its state from {before} to {found}: keep the structure, shapes and dtypes")
 
 
 def _kinds_of(tree: PyTree) -> PyTree:

@@ -107,19 +107,14 @@ class Trained:
         except jax.errors.JAXTypeError:
             raise
         except TypeError as error:
-            raise ValueError(
-                f"features has shape {list(jnp.shape(features))}, which `apply` does not take with "
-                f"these params: {error}"
-            ) from error
+            raise ValueError(f"features has shape {list(jnp.shape(features))}, which `apply` does not take with these params: {error}") from error
         return hypothesis.sign * jnp.tanh(scores)
 
     def _scores(self, params: PyTree, model_state: PyTree, features: Array) -> Array:
         """The scores [k] of a model that is not in training, a block of rows at a time if it was trained so."""
 
         def of_rows(rows: Array) -> Array:
-            scores, _ = self.network.evaluate(
-                params, model_state, _as_floats(rows), key=None, is_training=False
-            )
+            scores, _ = self.network.evaluate(params, model_state, _as_floats(rows), key=None, is_training=False)
             return _as_floats(scores)
 
         num_rows, block = features.shape[0], max(self.batch_size or 0, _LEAST_ROWS_AT_ONCE)
@@ -130,9 +125,7 @@ class Trained:
         _, scores = loops.scan(lambda carry, rows: (carry, of_rows(rows)), None, blocks)
         return scores.reshape(-1)[:num_rows]
 
-    def _fit(
-        self, params: PyTree, model_state: PyTree, state: TrainedState, example_weights: Array, key: Array
-    ) -> tuple[PyTree, PyTree]:
+    def _fit(self, params: PyTree, model_state: PyTree, state: TrainedState, example_weights: Array, key: Array) -> tuple[PyTree, PyTree]:
         """Parameters and state of the model after all steps."""
         key_draws, key_steps = jax.random.split(key)
         optimizer = optax.with_extra_args_support(self.optimizer.value)
@@ -154,8 +147,8 @@ class Trained:
             return (optax.apply_updates(params, updates), model_state, memory), None
 
         items = jax.random.split(key_steps, self.num_steps), self._draws(state, example_weights, key_draws)
-        memory = _with_hyperparams(optimizer.init(params), self.hyperparams)
-        (params, model_state, _), _ = loops.scan(step, (params, model_state, memory), items)
+        first = params, model_state, _with_hyperparams(optimizer.init(params), self.hyperparams)
+        (params, model_state, _), _ = loops.scan(step, _settled(step, first, items), items)
         return params, model_state
 
     def _draws(self, state: TrainedState, example_weights: Array, key: Array) -> Draws | None:
@@ -165,14 +158,10 @@ class Trained:
         shape = self.num_steps, self.batch_size
         return draws.draw(key, example_weights, state.labels != 0, sampling=self.sampling, shape=shape)
 
-    def _objective(
-        self, params: PyTree, *, model_state: PyTree, batch: tuple[Array, Array, Array], key: Array
-    ) -> tuple[Array, PyTree]:
+    def _objective(self, params: PyTree, *, model_state: PyTree, batch: tuple[Array, Array, Array], key: Array) -> tuple[Array, PyTree]:
         """The weighted loss of a batch, and the state of the model after it."""
         features, labels, weights = batch
-        scores, model_state = self.network.evaluate(
-            params, model_state, _as_floats(features), key=key, is_training=True
-        )
+        scores, model_state = self.network.evaluate(params, model_state, _as_floats(features), key=key, is_training=True)
         scores = _as_floats(scores)
         losses = jax.nn.softplus(-labels * scores) if self.loss == "logistic" else -labels * jnp.tanh(scores)
         return jnp.sum(weights * losses), model_state
@@ -281,13 +270,12 @@ def trained(
     """
     for name, function in (("init", init), ("apply", apply)):
         if not callable(function):
-            raise ValueError(
-                f"{name} is {function!r}: expected a function, such as those of jboost.learners.mlp((16,))"
-            )
+            raise ValueError(f"{name} is {function!r}: expected a function, such as those of jboost.learners.mlp((16,))")
     if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
-        raise ValueError(
-            f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as optax.adam(1e-2)"
-        )
+        raise ValueError(f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as optax.adam(1e-2)")
+    held = ByValue(optimizer)
+    if held.holds_traced:
+        raise ValueError("optimizer holds a traced number: pass it as one of `hyperparams`, to an optimizer that is made by optax.inject_hyperparams")
     check.count("num_steps", num_steps, low=1)
     if batch_size is not None:
         check.count("batch_size", batch_size, low=1)
@@ -299,7 +287,7 @@ def trained(
     numbers = _check_hyperparams(hyperparams)
     return Trained(
         form(ByValue((init, apply))),
-        ByValue(optimizer),
+        held,
         numbers,
         num_steps,
         batch_size,
@@ -314,13 +302,8 @@ def _check_hyperparams(hyperparams: Any) -> dict[str, Array]:
     if hyperparams is None:
         return {}
     if not isinstance(hyperparams, Mapping) or not all(isinstance(name, str) for name in hyperparams):
-        raise ValueError(
-            f"hyperparams is {hyperparams!r}: expected numbers by name, such as {{'learning_rate': 1e-2}}"
-        )
-    return {
-        name: _as_floats(check.numeric(f"hyperparams[{name!r}]", value, shape=(), kinds="fiu"))
-        for name, value in sorted(hyperparams.items())
-    }
+        raise ValueError(f"hyperparams is {hyperparams!r}: expected numbers by name, such as {{'learning_rate': 1e-2}}")
+    return {name: _as_floats(check.numeric(f"hyperparams[{name!r}]", value, shape=(), kinds="fiu")) for name, value in sorted(hyperparams.items())}
 
 
 def _with_hyperparams(memory: PyTree, hyperparams: Mapping[str, Array]) -> PyTree:
@@ -354,6 +337,12 @@ def _with_hyperparams(memory: PyTree, hyperparams: Mapping[str, Array]) -> PyTre
 def _is_injected(part: Any) -> bool:
     """Whether a part of an optimizer's state is one of `optax.inject_hyperparams`."""
     return hasattr(part, "hyperparams") and hasattr(part, "inner_state")
+
+
+def _settled(step: Callable[[PyTree, PyTree], tuple[PyTree, None]], carry: PyTree, items: PyTree) -> PyTree:
+    """What a loop begins with, of the dtypes that it has after a step: float32 numbers widen the state of an optimizer of bfloat16."""
+    after, _ = jax.eval_shape(step, carry, jax.tree.map(lambda leaf: leaf[0], items))
+    return jax.tree.map(lambda leaf, kind: leaf if leaf.dtype == kind.dtype else leaf.astype(kind.dtype), carry, after)
 
 
 def _batch(state: TrainedState, example_weights: Array, drawn: Draws | None) -> tuple[Array, Array, Array]:
