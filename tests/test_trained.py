@@ -287,7 +287,8 @@ def apply_bfloat16(params, features):
     return linear(params, features.astype(jnp.bfloat16))
 
 
-BFLOAT16 = learners.trained(init_bfloat16, apply_bfloat16, optax.adam(0.05), num_steps=5)
+WIDENED = optax.inject_hyperparams(optax.adam, hyperparam_dtype=jnp.float32)(learning_rate=0.05)  # its state widens in a step
+BFLOAT16 = learners.trained(init_bfloat16, apply_bfloat16, WIDENED, num_steps=5)
 
 
 ROUNDING = 2.0**-6  # of bfloat16 scores, which two programs round in two ways

@@ -137,7 +137,7 @@ def _signature_of_array(array: Any) -> Hashable:
 
 
 def _signature_of_object(value: Any) -> Hashable:
-    """The object itself where its class compares by value and it can be hashed; else its identity."""
+    """The object itself where its class compares by value, else its identity."""
     compares: Any = type(value).__eq__
     if compares is object.__eq__:
         return _Identity(value)

@@ -1,4 +1,4 @@
-"""Minibatches under example weights: rows drawn at random, and weights that make a sum over them right on average.
+"""Minibatches under example weights: random rows, and weights that make sums right on average.
 
 For any terms g_i, a draw of b rows by chances q_i, each with the weight d_i / (b q_i), has the
 expected sum sum_i d_i g_i (importance sampling: Kahn and Marshall 1953; Zhao and Zhang 2015 for
@@ -45,7 +45,7 @@ def draw(key: Array, example_weights: Array, counts: Array, *, sampling: str, sh
 
 
 def _inverse_transform(chances: Array, bits: Array) -> Array:
-    """Rows [...] by chances [m], from bits [2, ...]: 53 of them, as 24 would leave out rows of small chances."""
+    """Rows [...] by chances [m], from bits [2, ...]: by 53, as 24 would leave out small chances."""
     cumulative = lax.cumsum(chances.astype(jnp.float64))
     high, low = bits[0].astype(jnp.float64), (bits[1] >> 11).astype(jnp.float64)
     uniform = (high * 2.0**21 + low) * 2.0**-53

@@ -1,4 +1,4 @@
-"""The two forms of a model that `trained` takes, as one; and a multilayer perceptron of the first form.
+"""The two forms of a model that `trained` takes, as one, and a multilayer perceptron.
 
 Everything behind `trained` sees a `Network`: parameters and a state in, scores and a state out.
 """
@@ -78,7 +78,7 @@ def _pair(name: str, result: Any, *, expected: str) -> tuple[Any, Any]:
 
 
 def check_network(network: Network, params: PyTree, state: PyTree, features: Array, key: Array) -> None:
-    """Raises ValueError, at trace time, unless `apply` returns a score a row and a state like the one it took."""
+    """Raises ValueError unless `apply` returns a score a row and a state like the one it took."""
 
     def training(params: PyTree, state: PyTree, features: Array, key: Array) -> tuple[Array, PyTree]:
         return network.evaluate(params, state, features, key=key, is_training=True)
@@ -123,14 +123,14 @@ def apply_mlp(params: PyTree, features: Array) -> Array:
 
 
 def mlp(hidden_sizes: tuple[int, ...]) -> tuple[MLPInit, Callable[[PyTree, Array], Array]]:
-    """A multilayer perceptron for `trained`: the pair (init, apply), with tanh between layers and one score a row.
+    """A multilayer perceptron for `trained`, (init, apply): tanh between layers, one score a row.
 
     Args:
       hidden_sizes: of the layers between the features and the score; () for a linear model.
 
     Returns:
-      init: (key, features [m, ...]) -> parameters; apply: (parameters, features [k, ...]) -> scores [k]. Rows of more
-        axes are flattened. Equal sizes give equal pairs.
+      init: (key, features [m, ...]) -> parameters; apply: (parameters, features [k, ...]) -> scores
+        [k]. Rows of more axes are flattened. Equal sizes give equal pairs.
 
     Raises:
       ValueError: naming `hidden_sizes`, if it is no tuple of integers of at least 1.

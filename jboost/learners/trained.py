@@ -1,8 +1,8 @@
 """A learner that trains a differentiable model with an optax optimizer under the example weights.
 
-Boosting asks for a hypothesis of large edge under a distribution of the examples (Freund and Schapire
-1997); here gradient descent looks for one. It promises nothing about the other hypotheses, so that its
-`upper_bound` is +inf.
+Boosting asks for a hypothesis of large edge under a distribution of the examples (Freund and
+Schapire 1997); here gradient descent looks for one. It promises nothing about the other hypotheses,
+so that its `upper_bound` is +inf.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jboost.learners.draws import Draws
 from jboost.learners.networks import Network, PlainNetwork, StatefulNetwork
 
 LOSSES = ("logistic", "edge")
-_LEAST_ROWS_AT_ONCE = 1024  # in evaluation: fewer rows leave a device idle, by trial on a small network
+_LEAST_ROWS_AT_ONCE = 1024  # in evaluation; blocks of 64 to 8,192 images took a CPU the same time
 
 
 class Model(NamedTuple):
@@ -111,7 +111,8 @@ class Trained:
         return hypothesis.sign * jnp.tanh(scores)
 
     def _scores(self, params: PyTree, model_state: PyTree, features: Array) -> Array:
-        """The scores [k] of a model that is not in training, a block of rows at a time if it was trained so."""
+        """The scores [k] in evaluation; in blocks of rows if the model is trained in
+        minibatches."""
 
         def of_rows(rows: Array) -> Array:
             scores, _ = self.network.evaluate(params, model_state, _as_floats(rows), key=None, is_training=False)
@@ -186,16 +187,20 @@ def trained(
     stateful: bool = False,
     warm_start: bool = False,
 ) -> Trained:
-    """A learner that trains a differentiable model under the example weights; its outputs are tanh of its scores.
+    """A learner that trains a differentiable model under the example weights by an optax optimizer.
 
-    Each proposal is one model: parameters drawn anew (or the last ones), `num_steps` steps of the optimizer
-    on the weighted loss, and a change of sign if the edge comes out negative. The same key gives the same
-    models. `upper_bound` is +inf: it proves nothing.
+    Its outputs are tanh of the model's scores. Each proposal is one model: parameters drawn anew
+    (or the last ones), `num_steps` steps of the optimizer on the weighted loss, and a change of
+    sign if the edge comes out negative. The same key gives the same models. `upper_bound` is +inf:
+    it proves nothing.
 
-    Models and dtypes. Features reach the model as floats of the default type. Parameters may be bfloat16
-    and so may scores: losses, edges and outputs are of the default float type. A model that keeps a state
-    (batch norm) or draws random numbers in training (dropout) is of the second form, `stateful=True`. With
-    flax::
+    Models and dtypes. Features reach the model as floats of the default type. Parameters may be
+    bfloat16 and so may scores: losses, edges and outputs are of the default float type, and bounds
+    hold for the outputs of the training program. Another program may round bfloat16 scores in
+    another way, by 2^-8 of their terms, and so may predictions. `optax.inject_hyperparams` rounds
+    numbers to the type of the parameters (0.999 to 1): give it
+    `hyperparam_dtype=jax.numpy.float32`. A model that keeps a state (batch norm) or draws random
+    numbers in training (dropout) is of the second form, `stateful=True`. With flax::
 
         def init(key, features):
             variables = net.init({"params": key}, features, train=False)
@@ -218,44 +223,46 @@ def trained(
         def apply(params, features):
             return jax.vmap(eqx.combine(params, static))(features)
 
-    A layer that mixes the rows of a batch, as batch norm does, also sees rows of padding unless there is a
-    `batch_size`: minibatches hold examples alone.
+    A layer that mixes the rows of a batch, as batch norm does, also sees rows of padding unless
+    there is a `batch_size`: minibatches hold examples alone.
 
-    Compilation. `init`, `apply` and `optimizer` are compared by value: functions that the same code made
-    from equal numbers are equal, so that a fresh `optax.adam(0.05)` compiles nothing anew. Another number
-    does, except in `hyperparams`, whose numbers may also be traced: one program, mapped over learning rates by
-    `jax.vmap`, say.
+    Compilation. `init`, `apply` and `optimizer` are compared by value: functions that the same code
+    made from equal numbers are equal, so that a fresh `optax.adam(0.05)` compiles nothing anew.
+    Another number does, except in `hyperparams`, whose numbers may also be traced: one program,
+    mapped over learning rates by `jax.vmap`, say.
 
     Args:
       init: (key, features [m, ...]) -> parameters, any pytree of float arrays. With `stateful`,
         -> (parameters, state), and the state is any pytree of arrays.
       apply: (parameters, features [k, ...]) -> [k] scores, any real numbers. With `stateful`,
-        (parameters, state, features, *, key, is_training) -> (scores, state); in evaluation `key` is None,
-        `is_training` is False, and the state that comes back is ignored.
-      optimizer: any optax.GradientTransformation. Each update also gets `value`, `grad` and `value_fn`
-        of its batch, for transformations that take them, as `optax.lbfgs`.
-      hyperparams: numbers by name, each in place of the one that `optimizer` was made with; it is made by
-        `optax.inject_hyperparams`, itself or within `optax.chain`. A schedule cannot be replaced.
+        (parameters, state, features, *, key, is_training) -> (scores, state); in evaluation `key`
+        is None, `is_training` is False, and the state that comes back is ignored.
+      optimizer: any optax.GradientTransformation. Each update also gets `value`, `grad` and
+        `value_fn` of its batch, for transformations that take them, as `optax.lbfgs`.
+      hyperparams: numbers by name, each in place of the one that `optimizer` was made with; it is
+        made by `optax.inject_hyperparams`, itself or within `optax.chain`. A schedule cannot be
+        replaced.
       num_steps: steps a proposal.
-      batch_size: examples a step, drawn with replacement; None for all of them. Also, from 1,024 on, the
-        rows that are evaluated at a time.
-      sampling: how they are drawn. "weighted": by the example weights, all losses alike; every draw counts
-        in full, also late in boosting, when a few examples have most of the weight. "uniform": all examples
-        alike, losses multiplied by m d_i; the batches look like the data, as batch norm needs them, but
-        the variance of a gradient grows with m sum_i d_i^2. Both gradients are right on average. (To reject
-        uniform draws by d_i is right on average too, and varies more than "uniform".)
+      batch_size: examples a step, drawn with replacement; None for all of them. Also, from 1,024
+        on, the rows that are evaluated at a time.
+      sampling: how they are drawn. "weighted": by the example weights, all losses alike; every draw
+        counts in full, also late in boosting, when a few examples have most of the weight.
+        "uniform": all examples alike, losses multiplied by m d_i; the batches look like the data,
+        as batch norm needs them, but the variance of a gradient grows with m sum_i d_i^2. Both
+        gradients are right on average. (To reject uniform draws by d_i is right on average too, and
+        varies more than "uniform".)
       loss: "logistic", sum_i d_i log(1 + exp(-y_i score_i)); "edge", -sum_i d_i y_i tanh(score_i).
       stateful: whether `init` and `apply` are of the second form.
-      warm_start: whether a proposal goes on from the parameters, and the state of the model, of the one
-        before; the optimizer starts anew.
+      warm_start: whether a proposal goes on from the parameters, and the state of the model, of the
+        one before; the optimizer starts anew.
 
     Returns:
-      A learner for features [m, N] or [m, ...] that are finite where not padding; a hypothesis is a `Model`:
-      params, sign [], state. It needs a `key`.
+      A learner for features [m, N] or [m, ...] that are finite where not padding; a hypothesis is a
+      `Model`: params, sign [], state. It needs a `key`.
 
     Raises:
-      ValueError: naming the argument; for `key` None, scores or a state of a wrong shape, and names in
-        `hyperparams` that `optimizer` does not have, once the data are seen.
+      ValueError: naming the argument; for `key` None, scores or a state of a wrong shape, and names
+        in `hyperparams` that `optimizer` does not have, once the data are seen.
 
     Freund and Schapire 1997, Section 4: the weak learner, here by gradients.
 
@@ -298,7 +305,7 @@ def trained(
 
 
 def _check_hyperparams(hyperparams: Any) -> dict[str, Array]:
-    """The numbers as arrays of the default float type. Raises ValueError, naming the one that is none."""
+    """The numbers as arrays of the default float type. Raises ValueError for one that is none."""
     if hyperparams is None:
         return {}
     if not isinstance(hyperparams, Mapping) or not all(isinstance(name, str) for name in hyperparams):
@@ -340,7 +347,8 @@ def _is_injected(part: Any) -> bool:
 
 
 def _settled(step: Callable[[PyTree, PyTree], tuple[PyTree, None]], carry: PyTree, items: PyTree) -> PyTree:
-    """What a loop begins with, of the dtypes that it has after a step: float32 numbers widen the state of an optimizer of bfloat16."""
+    """What a loop begins with, in the dtypes of after a step: an optimizer's state may widen
+    there."""
     after, _ = jax.eval_shape(step, carry, jax.tree.map(lambda leaf: leaf[0], items))
     return jax.tree.map(lambda leaf, kind: leaf if leaf.dtype == kind.dtype else leaf.astype(kind.dtype), carry, after)
 
