@@ -11,7 +11,7 @@ import pytest
 
 from jboost.base.by_value import ByValue
 
-SCALE = 2.0
+SCALE, SETTINGS = 2.0, {"scale": 2.0}
 
 
 def holding(value):
@@ -34,7 +34,7 @@ def calling_itself(value):
 
 
 def naming_a_global():
-    return lambda: SCALE
+    return lambda: (SCALE, SETTINGS)
 
 
 VALUES = [
@@ -89,9 +89,17 @@ def test_by_value_falls_back_to_identity_for_what_it_cannot_compare():
         assert ByValue(holding(value)) != ByValue(holding(make()))
 
 
-def test_by_value_sees_another_global_and_another_definition():
+def test_by_value_sees_another_global_and_another_definition(monkeypatch):
     before = ByValue(naming_a_global())
     assert before == ByValue(naming_a_global())
+    for name, value in (("SCALE", 3.0), ("SETTINGS", {"scale": 3.0})):
+        with monkeypatch.context() as patch:
+            patch.setitem(globals(), name, value)
+            assert ByValue(naming_a_global()) != before
+    monkeypatch.setitem(SETTINGS, "scale", 4.0)
+    assert ByValue(naming_a_global()) != before
+    monkeypatch.undo()
+    assert ByValue(naming_a_global()) == before
     sources = ["def helper(): return 1.0\ndef make(): return lambda: helper()"] * 2
     spaces = [{"__name__": "cells"} for _ in sources]
     for source, space in zip(sources, spaces, strict=True):
@@ -100,11 +108,6 @@ def test_by_value_sees_another_global_and_another_definition():
     first = ByValue(spaces[0]["make"]())
     exec("def helper(): return 2.0", spaces[0])  # as a cell of a notebook that is run again
     assert ByValue(spaces[0]["make"]()) != first
-    global SCALE
-    SCALE = 3.0
-    assert ByValue(naming_a_global()) != before
-    SCALE = 2.0
-    assert ByValue(naming_a_global()) == before
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,15 @@ class ByValue:
     value: Any
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_signature", _signature(self.value, {}))
+        signature = _signature(self.value, {})
+        object.__setattr__(self, "_signature", signature)
+        object.__setattr__(self, "_hash", hash(signature))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ByValue) and self._signature == other._signature  # type: ignore[attr-defined]
 
     def __hash__(self) -> int:
-        return hash(self._signature)  # type: ignore[attr-defined]
+        return int(self._hash)  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -116,7 +118,7 @@ def _parts_of_function(function: types.FunctionType) -> Iterator[Any]:
         yield cell.cell_contents if cell != types.CellType() else _Identity(cell)
     for name in sorted(_names_in(function.__code__)):
         held = function.__globals__.get(name)
-        yield held if isinstance(held, bool | int | float | str) else _Identity(held)
+        yield _Identity(held) if isinstance(held, types.FunctionType) else held
 
 
 def _names_in(code: types.CodeType) -> set[str]:

@@ -111,8 +111,7 @@ class Trained:
         return hypothesis.sign * jnp.tanh(scores)
 
     def _scores(self, params: PyTree, model_state: PyTree, features: Array) -> Array:
-        """The scores [k] in evaluation; in blocks of rows if the model is trained in
-        minibatches."""
+        """The scores [k] in evaluation, in blocks of rows if there are minibatches in training."""
 
         def of_rows(rows: Array) -> Array:
             scores, _ = self.network.evaluate(params, model_state, _as_floats(rows), key=None, is_training=False)
