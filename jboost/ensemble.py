@@ -56,6 +56,12 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
     if not is_packed(features):
         features = check.numeric("features", features, shape=("k", "N", "..."), kinds="fiub")
     _judge_width(ensemble, features.shape[1])
+    return _sum_of_votes(ensemble, features)
+
+
+@jax.jit
+def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
+    """The scores [k], in one program: a loop outside of one compiles anew in every call."""
     capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
     block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))
     padding = -capacity % block

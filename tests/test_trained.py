@@ -189,6 +189,15 @@ def test_images_over_a_mesh_and_in_folds_give_the_fits_of_one_device():
 # --- optimizers: compilation, hyperparameters, extra arguments -------------------------------------------------------------------
 
 
+def test_predict_compiles_once_for_ensembles_of_one_shape(compilations):
+    features, labels = images()
+    ensembles = [jboost.adaboost.fit(jboost.make_dataset(features, sign * labels), CONVOLUTION, key=KEY, max_rounds=3).ensemble for sign in (1, -1)]
+    jboost.predict(ensembles[0], features)
+    before = compilations()
+    jboost.predict(ensembles[1], features)
+    assert compilations() == before
+
+
 def scaled_model(scale):
     """A pair (init, apply) of closures."""
     return zeros, lambda params, features: scale * linear(params, features)
