@@ -236,8 +236,9 @@ def trained(
       apply: (parameters, features [k, ...]) -> [k] scores, any real numbers. With `stateful`,
         (parameters, state, features, *, key, is_training) -> (scores, state); in evaluation `key`
         is None, `is_training` is False, and the state that comes back is ignored.
-      optimizer: any optax.GradientTransformation. Each update also gets `value`, `grad` and
-        `value_fn` of its batch, for transformations that take them, as `optax.lbfgs`.
+      optimizer: an optax.GradientTransformation. Each update also gets `value`, `grad` and
+        `value_fn` of its batch, for transformations that take them, as `optax.lbfgs`; those that
+        need more (`obj_fn` of `optax.contrib.sophia`) raise their own errors.
       hyperparams: numbers by name, each in place of the one that `optimizer` was made with; it is
         made by `optax.inject_hyperparams`, itself or within `optax.chain`. A schedule cannot be
         replaced.
