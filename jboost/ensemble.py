@@ -38,13 +38,14 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
 
     Args:
       ensemble: of capacity T.
-      features: [k, N], as the ensemble was fitted on.
+      features: [k, N] or [k, ...], rows of the shape that the ensemble was fitted on.
 
     Returns:
       [k] scores in the default float type.
 
     Raises:
-      ValueError: at trace time, if `features` is no matrix of numbers; where the ensemble's values are known also if it has too few columns.
+      ValueError: at trace time, if `features` is no array of numbers, or its rows have a shape that the learner does not
+        take; where the ensemble's values are known also if it has too few columns.
 
     >>> import jboost
     >>> dataset = jboost.make_dataset([[0.0], [1.0], [2.0]], [-1, 1, 1])
@@ -53,8 +54,14 @@ def scores(ensemble: Ensemble, features: Any) -> Array:
     [False, True, True]
     """
     if not is_packed(features):
-        features = check.numeric("features", features, shape=("k", "N"), kinds="fiub")
+        features = check.numeric("features", features, shape=("k", "N", "..."), kinds="fiub")
     _judge_width(ensemble, features.shape[1])
+    return _sum_of_votes(ensemble, features)
+
+
+@jax.jit
+def _sum_of_votes(ensemble: Ensemble, features: Any) -> Array:
+    """The scores [k], in one program: a loop outside of one compiles anew in every call."""
     capacity, num_rows = ensemble.votes.shape[0], features.shape[0]
     block = max(1, min(capacity, _OUTPUTS_AT_ONCE // max(1, num_rows)))
     padding = -capacity % block

@@ -52,6 +52,7 @@ FORMAT = "jboost-model"
 FORMAT_VERSION = 1
 _HEADER = "header.json"
 _LEARNER = "learner"  # the field of an ensemble that is no array
+_BFLOAT16 = np.dtype(jnp.bfloat16)  # which NumPy does not know: a file holds its bits, as uint16
 _TYPES: dict[str, Any] = {}
 _RECORDS: dict[str, Any] = {}
 _CONTAINERS: dict[str, Any] = {kind.__name__: kind for kind in (dict, list, tuple)}
@@ -178,11 +179,11 @@ def _describe(model: Any, prefix: str, arrays: dict[str, np.ndarray]) -> dict[st
 
 def _describe_array(value: Any, name: str, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     array = np.asarray(value)
-    if array.dtype.kind not in "biuf":
+    if array.dtype.kind not in "biuf" and array.dtype != _BFLOAT16:
         raise ValueError(f"model.{name} is a {type(value).__name__} of dtype {array.dtype}: expected an array of numbers")
     if name in arrays:
         raise ValueError(f"model holds two arrays by the name {name}: change a key of a dict that has a dot in it")
-    arrays[name] = array
+    arrays[name] = array.view(np.uint16) if array.dtype == _BFLOAT16 else array
     return {"dtype": str(array.dtype), "shape": list(array.shape)}
 
 
@@ -359,6 +360,8 @@ def _read_array(archive: zipfile.ZipFile, path: str | os.PathLike[str], name: st
         array = np.lib.format.read_array(io.BytesIO(archive.read(f"{name}.npy")), allow_pickle=False)
     except (KeyError, ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path}: the array {name} of the model file is missing or damaged ({error})") from None
+    if wanted["dtype"] == _BFLOAT16.name and array.dtype == np.uint16:
+        array = array.view(_BFLOAT16)
     if str(array.dtype) != wanted["dtype"] or list(array.shape) != wanted["shape"]:
         raise ValueError(f"{path}: the array {name} is {array.dtype}{list(array.shape)}, the header says {wanted['dtype']}{wanted['shape']}")
     if wanted.get("host"):

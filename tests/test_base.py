@@ -23,7 +23,7 @@ def test_dataset_fills_weights_and_mask():
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        ({"features": [1.0, 2.0], "labels": [1, -1]}, r"features has shape \[2\]: expected shape \[m, N\]"),
+        ({"features": [1.0, 2.0], "labels": [1, -1]}, r"features has shape \[2\]: expected shape \[m, N, ...\]"),
         ({"features": [[1.0], [2.0]], "labels": [1]}, r"labels has shape \[1\]: expected shape \[2\]"),
         ({"features": [[1.0]], "labels": [True]}, "labels are booleans: labels are -1 or \\+1; map them by 2 \\* numpy.asarray"),
         ({"features": [[1j]], "labels": [1]}, "features has dtype complex64"),

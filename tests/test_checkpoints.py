@@ -107,6 +107,11 @@ def test_resumed_fit_ends_in_the_bits_of_the_whole_one(name, tmp_path):
     assert bits(method.fit(DATASET, learner, initial=finished, **options)) == bits(whole)
 
 
+def test_digest_of_bfloat16_numbers_is_that_of_their_bits():
+    numbers = jax.numpy.arange(3, dtype="bfloat16")
+    assert fingerprint.digest(numbers)[""].split()[1] == fingerprint.digest(np.asarray(numbers).view(np.uint16))[""].split()[1]
+
+
 @pytest.mark.parametrize("name", slow_but([name for name in BOOSTERS if name != "l0"], "adaboost", "infoboost", "slipper"))
 def test_fit_by_rounds_ends_in_the_bits_of_the_one_program(name):
     method, learner, options = options_of(name)

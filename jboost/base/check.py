@@ -120,7 +120,8 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
     Args:
       name: how the caller names the argument; the message begins with it.
       value: anything that `jnp.asarray` takes.
-      shape: the wanted shape; a string stands for any size and is shown in the message.
+      shape: the wanted shape; a string stands for any size and is shown in the message. "..." at
+        the end stands for any number of further axes.
       kinds: the allowed kinds of dtype, among "f", "i", "u" and "b".
 
     Raises:
@@ -130,13 +131,31 @@ def numeric(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str) 
     if value is None:
         raise ValueError(f"{name} is None: expected an array of shape {wanted}")
     array = _as_array(name, value, wanted)
-    fits = array.ndim == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(array.shape, shape, strict=True))
-    if not fits:
+    if not _fits(array.shape, shape):
         raise ValueError(f"{name} has shape {list(array.shape)}: expected shape {wanted}")
     if _kind(array.dtype) not in kinds:
         allowed = ", ".join(_KIND_NAMES[kind] for kind in kinds)
         raise ValueError(f"{name} has dtype {array.dtype}: expected kinds {allowed}")
     return array
+
+
+def _fits(found: tuple[int, ...], shape: tuple[int | str, ...]) -> bool:
+    if shape[-1:] == ("...",):
+        shape = shape[:-1]
+        found = found[: len(shape)]
+    return len(found) == len(shape) and all(isinstance(want, str) or size == want for size, want in zip(found, shape, strict=True))
+
+
+def matrix(name: str, value: Any) -> None:
+    """Raises ValueError for features that are not rows of columns, as images [m, H, W, C]."""
+    shape = value.shape if hasattr(value, "shape") else np.shape(value)
+    if len(shape) != 2:
+        raise ValueError(f"{name} has shape {list(shape)}: expected [m, N], one number a column; jboost.learners.trained takes rows of any shape")
+
+
+def rows_alike(mask: Any, features: Any) -> Any:
+    """A mask [m] as [m, 1, ...], to broadcast beside features [m, ...]."""
+    return mask.reshape(mask.shape + (1,) * (features.ndim - 1))
 
 
 def label_array(name: str, value: Any, *, shape: tuple[int | str, ...], kinds: str = "fiu") -> jax.Array:
@@ -302,7 +321,7 @@ def values(
     host_features = np.asarray(features)
     if host_features.dtype.kind not in "iub":
         as_float = host_features.astype(np.float64)
-        bad = ~np.isfinite(as_float) & counts[:, None]
+        bad = ~np.isfinite(as_float) & rows_alike(counts, as_float)
         _first_bad(names[0], as_float, bad, "not a finite number", "drop the row, fill the value in, or mask the row out")
     require_labels(labels, counts, name=names[1])
 

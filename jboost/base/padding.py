@@ -24,9 +24,9 @@ def pad_dataset(dataset: Dataset, *, num_examples: int | None = None, num_featur
     column of zeros is the constant hypothesis, and for `learners.trained` a further input: pad examples only.
 
     Args:
-      dataset: m examples, N columns; it may be traced.
+      dataset: m examples, N columns; it may be traced. Rows of any other shape, as images, keep it.
       num_examples: at least m, static; None for m.
-      num_features: at least N, static; None for N.
+      num_features: at least N, static; None for N, and for rows that are not columns.
 
     Returns:
       A `Dataset` of `num_examples` examples and `num_features` columns, with the dtypes of the given one. Padding has
@@ -43,13 +43,15 @@ def pad_dataset(dataset: Dataset, *, num_examples: int | None = None, num_featur
     """
     if not isinstance(dataset, Dataset):
         raise ValueError(f"dataset is a {type(dataset).__name__}: expected a jboost.Dataset, as jboost.make_dataset returns it")
-    have_examples, have_features = dataset.features.shape
+    have_examples, have_features, *further = dataset.features.shape
+    if num_features is not None:
+        check.matrix("features", dataset.features)
     rows = _missing("num_examples", num_examples, have_examples, "examples")
     columns = _missing("num_features", num_features, have_features, "columns of features")
     if not rows and not columns:
         return dataset
     return Dataset(
-        jnp.pad(dataset.features, ((0, rows), (0, columns))),
+        jnp.pad(dataset.features, ((0, rows), (0, columns), *((0, 0) for _ in further))),
         jnp.pad(dataset.labels, (0, rows), constant_values=1),
         jnp.pad(dataset.weights, (0, rows), constant_values=1),
         jnp.pad(dataset.mask, (0, rows), constant_values=False),
@@ -61,14 +63,14 @@ def stack_datasets(datasets: Sequence[Dataset]) -> Dataset:
 
     Args:
       datasets: one or more, of m_b examples and N_b columns. Fewer columns than the most are filled up with columns of zeros;
-        `pad_dataset` says for which learners these change nothing.
+        `pad_dataset` says for which learners these change nothing. Rows of more axes, as images, must be of one shape.
 
     Returns:
-      A `Dataset` of features [B, m, N] and the others [B, m], with m and N the largest sizes. Padding has features 0, label +1,
+      A `Dataset` of features [B, m, N] or [B, m, ...] and the others [B, m], with m and N the largest sizes. Padding has features 0, label +1,
       weight 0 and mask False. `unstack` undoes it.
 
     Raises:
-      ValueError: where `datasets` is no list of data sets, or holds none.
+      ValueError: where `datasets` is no list of data sets, or holds none; for rows that cannot have one shape.
 
     >>> import jboost
     >>> batch = jboost.stack_datasets([jboost.make_dataset([[1.0]], [1]), jboost.make_dataset([[2.0], [3.0]], [1, -1])])
@@ -81,11 +83,24 @@ def stack_datasets(datasets: Sequence[Dataset]) -> Dataset:
         if not isinstance(dataset, Dataset):
             raise ValueError(f"datasets[{index}] is a {type(dataset).__name__}: expected a jboost.Dataset, as jboost.make_dataset returns it")
     num_examples = max(dataset.features.shape[0] for dataset in datasets)
-    num_features = max(dataset.features.shape[1] for dataset in datasets)
+    num_features = _shared_width(datasets)
     return Dataset(*(jnp.stack(leaves) for leaves in zip(*(_filled_up(dataset, num_examples, num_features) for dataset in datasets), strict=True)))
 
 
-def _filled_up(dataset: Dataset, num_examples: int, num_features: int) -> Dataset:
+def _shared_width(datasets: Sequence[Dataset]) -> int | None:
+    """The largest number of columns; None for rows of more axes, which must be of one shape."""
+    shapes = {dataset.features.shape[1:] for dataset in datasets}
+    if all(len(shape) == 1 for shape in shapes):
+        return max(width for (width,) in shapes)
+    if len(shapes) > 1:
+        raise ValueError(
+            f"datasets have rows of shapes {sorted(map(list, shapes))}: expected one shape; "
+            "only columns are filled up, so pad or resize the rows first"
+        )
+    return None
+
+
+def _filled_up(dataset: Dataset, num_examples: int, num_features: int | None) -> Dataset:
     padded = pad_dataset(dataset, num_examples=num_examples, num_features=num_features)
     own = jnp.arange(num_examples) < dataset.features.shape[0]
     return padded._replace(weights=jnp.where(own, padded.weights, jnp.zeros((), padded.weights.dtype)))

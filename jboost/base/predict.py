@@ -19,7 +19,7 @@ def predict_scores(model: Any, features: ArrayLike) -> Array:
 
     Args:
       model: any model of jboost, for example a `Separator`.
-      features: [k, N], as the model was fitted on.
+      features: [k, N], as the model was fitted on; [k, ...] where its learner takes rows of any shape.
 
     Returns:
       [k] scores, float32, or float64 where the user has enabled 64-bit types; NaN of a model whose fit ended in INVALID_INPUT.

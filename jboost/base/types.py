@@ -19,7 +19,7 @@ __all__ = ["Array", "ArrayLike", "Dataset", "PyTree", "make_dataset", "validate"
 class Dataset(NamedTuple):
     """Labelled examples with the importance that the user gives them."""
 
-    features: Array  # [m, N] real, integer or boolean; or an operator that has them in fewer bits
+    features: Array  # [m, N] or [m, ...] real, integer or boolean; or an operator [m, N] that has them in fewer bits
     labels: Array  # [m] +1 or -1
     weights: Array  # [m] not negative; an example of weight 0 does not count
     mask: Array  # [m] bool, False where a row is padding
@@ -38,6 +38,7 @@ def make_dataset(features: Any, labels: ArrayLike, *, weights: ArrayLike | None 
 
     Args:
       features: [m, N], one row an example. An array; or `jboost.operators.packed_signs` or `stored`, which `jboost.learners.pool` takes.
+        Arrays of more axes, as images [m, H, W, C], are for `jboost.learners.trained` and learners of one's own.
       labels: [m], +1 or -1, of any real or integer dtype.
       weights: [m], importance of each example, in any unit, not negative: 0 counts as `mask` False; None for ones.
       mask: [m] boolean, False for rows that only pad; None for all True.
@@ -54,7 +55,7 @@ def make_dataset(features: Any, labels: ArrayLike, *, weights: ArrayLike | None 
     ([1.0, 1.0], [True, True])
     """
     if not is_packed(features):
-        features = check.numeric("features", features, shape=("m", "N"), kinds="fiub")
+        features = check.numeric("features", features, shape=("m", "N", "..."), kinds="fiub")
     num_examples = features.shape[0]
     labels = check.label_array("labels", labels, shape=(num_examples,))
     return Dataset(features, labels, *fill(weights, mask, num_examples))

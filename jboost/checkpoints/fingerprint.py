@@ -93,7 +93,12 @@ def _describe_array(leaf: Any) -> str:
     host = on_host(leaf)
     if host.size == 1 and host.dtype.kind in "biuf":
         return f"{host.dtype}{list(host.shape)} {host.item()!r}"
-    return f"{host.dtype}{list(host.shape)} {hashlib.sha256(np.ascontiguousarray(host).data).hexdigest()[:_SHOWN]}"
+    return f"{host.dtype}{list(host.shape)} {hashlib.sha256(_bytes_of(host)).hexdigest()[:_SHOWN]}"
+
+
+def _bytes_of(host: Any) -> Any:
+    """The bytes of an array, also of a dtype of JAX alone, as bfloat16."""
+    return np.ascontiguousarray(host).reshape(-1).view(np.uint8).data
 
 
 def _digest_of_shards(array: jax.Array) -> str:
@@ -102,7 +107,7 @@ def _digest_of_shards(array: jax.Array) -> str:
     own = hashlib.sha256()
     for shard in sorted(array.addressable_shards, key=lambda shard: str(shard.index)):
         own.update(str(shard.index).encode())
-        own.update(np.ascontiguousarray(shard.data).data)
+        own.update(_bytes_of(shard.data))
     every = multihost_utils.process_allgather(np.frombuffer(own.digest(), np.uint8))
     return hashlib.sha256(np.ascontiguousarray(every).data).hexdigest()[:_SHOWN]
 

@@ -5,10 +5,11 @@ from jboost.learners.columns import Column, literals, pool
 from jboost.learners.criteria import replace_criterion
 from jboost.learners.functions import from_functions
 from jboost.learners.monomials import Monomial, monomials
+from jboost.learners.networks import mlp
 from jboost.learners.quantised import quantised_stumps
 from jboost.learners.signed import signs
 from jboost.learners.stumps import Stump, stumps
-from jboost.learners.trained import Model, mlp, trained
+from jboost.learners.trained import Model, trained
 
 __all__ = [
     "Column",

@@ -50,6 +50,7 @@ class Columns:
     def init(self, key: Array | None, dataset: Dataset) -> ColumnsState:
         """The outputs of all columns on the data set; `key` is not used."""
         del key
+        check.matrix("features", dataset.features)
         num_columns = dataset.features.shape[1]
         if self.num_proposed > num_columns:
             check.has_columns(num_columns)
@@ -116,6 +117,7 @@ class Columns:
 
     def outputs(self, hypothesis: Column, features: Array) -> Array:
         """The column of features [k, N], or its negation, [k]."""
+        check.matrix("features", features)
         if is_packed(features):
             packed: Any = features
             return hypothesis.sign * packed.columns_at(hypothesis.index[None])[:, 0]

@@ -62,6 +62,7 @@ class Monomials:
     def init(self, key: Array | None, dataset: Dataset) -> MonomialsState:
         """The examples, and the prices of orders on them; `key` is not used."""
         del key
+        check.matrix("features", dataset.features)
         num_attributes = dataset.features.shape[1]
         if self.max_order is not None and self.max_order > num_attributes:
             check.has_columns(num_attributes)
@@ -165,6 +166,7 @@ class Monomials:
 
 def judge_bits(dataset: Dataset, learner: str, *, takes_missing: bool) -> None:
     """Raises ValueError, naming the first feature that is neither 0 nor 1, nor NaN where a learner takes that."""
+    check.matrix("features", dataset.features)
     features, kept = np.asarray(dataset.features, np.float64), np.asarray(dataset.mask)
     is_bad = ~np.isin(features, (0, 1)) & kept[:, None]
     if takes_missing:

@@ -43,6 +43,7 @@ class QuantisedStumps:
         """Finds which codes there are; `key` is not used."""
         del key
         boosting.validate_size(dataset)
+        check.matrix("features", dataset.features)
         if dataset.features.dtype != jnp.uint8:
             raise ValueError(f"features have dtype {dataset.features.dtype}: expected codes of dtype uint8; learners.stumps takes other numbers")
         num_features = dataset.features.shape[1]

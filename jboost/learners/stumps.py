@@ -66,6 +66,7 @@ class Stumps:
         """Sorts every feature; `key` is not used."""
         del key
         boosting.validate_size(dataset)
+        check.matrix("features", dataset.features)
         num_examples, num_features = dataset.features.shape
         if self.num_proposed > num_features + 1:
             raise ValueError(
@@ -152,6 +153,7 @@ class Stumps:
     def outputs(self, hypothesis: Stump, features: Array) -> Array:
         """The outputs of a stump on features [k, N], [k]."""
         features = jnp.asarray(features)
+        check.matrix("features", features)
         if features.shape[1] == 0:  # there are constants only
             return jnp.broadcast_to(hypothesis.right, features.shape[:1]).astype(float)
         column = jnp.take(features, hypothesis.feature, axis=1)

@@ -1,27 +1,31 @@
-"""A learner that trains a differentiable model with an optax optimizer, and a small network for it.
+"""A learner that trains a differentiable model with an optax optimizer under the example weights.
 
-Papers 002 and 004 ask for a hypothesis of large edge under the distribution d; here gradient descent looks for one. It promises
-nothing about the other hypotheses, so that its `upper_bound` is +inf.
+Boosting asks for a hypothesis of large edge under a distribution of the examples (Freund and
+Schapire 1997); here gradient descent looks for one. It promises nothing about the other hypotheses,
+so that its `upper_bound` is +inf.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-import math
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from jboost.base import boosting, check, loops, records
+from jboost.base import boosting, check, loops, meshes, records
 from jboost.base.boosting import Proposal
-from jboost.base.types import Array, Dataset, PyTree
-from jboost.learners import criteria
+from jboost.base.by_value import ByValue
+from jboost.base.types import Array, Dataset, PyTree, is_packed
+from jboost.learners import criteria, draws, networks
+from jboost.learners.draws import Draws
+from jboost.learners.networks import Network, PlainNetwork, StatefulNetwork
 
 LOSSES = ("logistic", "edge")
+_LEAST_ROWS_AT_ONCE = 1024  # in evaluation; blocks of 64 to 8,192 images took a CPU the same time
 
 
 class Model(NamedTuple):
@@ -29,129 +33,238 @@ class Model(NamedTuple):
 
     params: PyTree
     sign: Array  # [] +1 or -1
+    state: PyTree = ()  # what a stateful model keeps beside its parameters
 
 
 class TrainedState(NamedTuple):
     """What `propose` needs."""
 
-    features: Array  # [m, N] floats, 0 on padding
+    features: Array  # [m, ...] of the caller's dtype, 0 on padding
     labels: Array  # [m] +1 or -1, 0 on padding
     key: Array  # for the next call
     params: PyTree  # where the next call starts, with a warm start; else ()
+    model_state: PyTree  # likewise
 
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
     """The learner behind `trained`."""
 
-    initialize: Callable[[Array, Array], PyTree]
-    apply: Callable[[PyTree, Array], Array]
-    optimizer: Any  # an optax.GradientTransformation
+    network: Network
+    optimizer: ByValue  # an optax.GradientTransformation
+    hyperparams: dict[str, Array]  # [] each
     num_steps: int
     batch_size: int | None
+    sampling: str
     loss: str
     warm_start: bool
 
     def init(self, key: Array | None, dataset: Dataset) -> TrainedState:
         """Keeps the key and the examples, and with a warm start the first parameters."""
         key = check.key("key", key)
-        features = jnp.where(dataset.mask[:, None], _as_floats(dataset.features), 0.0)
-        params: PyTree = ()
+        if is_packed(dataset.features):
+            raise ValueError("dataset has packed features: expected an array; pass features.to_dense()")
+        if self.batch_size is not None:
+            boosting.validate_size(dataset)
+        counts = check.rows_alike(dataset.mask, dataset.features)
+        features = jnp.where(counts, dataset.features, jnp.zeros((), dataset.features.dtype))
+        start: tuple[PyTree, PyTree] = ((), ())
         if self.warm_start:
             key, first = jax.random.split(key)
-            params = self.initialize(first, features)
-        return TrainedState(features, boosting.signs(dataset), key, params)
+            start = self.network.initialize(first, _as_floats(features))
+        return TrainedState(features, boosting.signs(dataset), key, *start)
 
-    def propose(self, state: TrainedState, example_weights: Array, *, pair_weights: Array | None = None, costs: Array | None = None) -> Proposal:
+    def propose(
+        self,
+        state: TrainedState,
+        example_weights: Array,
+        *,
+        pair_weights: Array | None = None,
+        costs: Array | None = None,
+    ) -> Proposal:
         """One model, trained afresh or further, and negated if its edge is negative."""
         criteria.refuse_prices("trained", pair_weights, costs)
-        key, key_params, key_batches = jax.random.split(state.key, 3)
-        params = state.params if self.warm_start else self.initialize(key_params, state.features)
-        scores = jax.eval_shape(self.apply, params, state.features)
-        if not isinstance(scores, jax.ShapeDtypeStruct) or scores.shape != state.labels.shape:
-            what = list(scores.shape) if isinstance(scores, jax.ShapeDtypeStruct) else scores
-            raise ValueError(f"apply returns {what} on features {list(state.features.shape)}: expected one score a row, {list(state.labels.shape)}")
-        params = self._fit(params, state, example_weights, key_batches)
-        outputs = jnp.tanh(self.apply(params, state.features))[None, :]
+        key, key_params, key_steps = jax.random.split(state.key, 3)
+        start = state.params, state.model_state
+        if not self.warm_start:
+            start = self.network.initialize(key_params, _as_floats(state.features))
+        networks.check_network(self.network, *start, _as_floats(state.features), key_steps)
+        params, model_state = self._fit(*start, state, example_weights, key_steps)
+        outputs = jnp.tanh(self._scores(params, model_state, state.features))[None, :]
         edges, _ = criteria.edges(outputs, example_weights * state.labels)
         sign = jnp.where(edges < 0, -1.0, 1.0).astype(edges.dtype)
-        hypotheses = Model(jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], params), sign)
+        one = functools.partial(jax.tree.map, lambda leaf: jnp.asarray(leaf)[None])
+        hypotheses = Model(one(params), sign, one(model_state))
         outputs = jnp.where(state.labels[None, :] == 0, 0.0, sign[:, None] * outputs)
-        state = state._replace(key=key, params=params if self.warm_start else ())
+        after = (params, model_state) if self.warm_start else ((), ())
+        state = TrainedState(state.features, state.labels, key, *after)
         return Proposal(hypotheses, outputs, jnp.abs(edges), jnp.full((), jnp.inf, edges.dtype), state)
 
     def outputs(self, hypothesis: Model, features: Array) -> Array:
-        """tanh of the model's scores on features [k, N], or its negation, [k]."""
+        """tanh of the model's scores on features [k, ...], or its negation, [k]."""
         try:
-            scores = self.apply(hypothesis.params, _as_floats(features))
+            scores = self._scores(hypothesis.params, hypothesis.state, jnp.asarray(features))
         except jax.errors.JAXTypeError:
             raise
         except TypeError as error:
             raise ValueError(f"features has shape {list(jnp.shape(features))}, which `apply` does not take with these params: {error}") from error
         return hypothesis.sign * jnp.tanh(scores)
 
-    def _fit(self, params: PyTree, state: TrainedState, example_weights: Array, key: Array) -> PyTree:
-        total = jnp.sum(example_weights)
-        cumulative = jnp.cumsum(example_weights)
+    def _scores(self, params: PyTree, model_state: PyTree, features: Array) -> Array:
+        """The scores [k] in evaluation, in blocks of rows if there are minibatches in training."""
 
-        def batch(key: Array) -> tuple[Array, Array, Array]:
-            if self.batch_size is None:
-                return state.features, state.labels, example_weights
-            # By resampling: each example with the probability that its weight gives it, so that the gradient is right on average.
-            drawn = jax.random.uniform(key, (self.batch_size,), total.dtype) * total
-            rows = jnp.minimum(jnp.searchsorted(cumulative, drawn, side="right"), len(cumulative) - 1)
-            return state.features[rows], state.labels[rows], jnp.full((self.batch_size,), total / self.batch_size)
+        def of_rows(rows: Array) -> Array:
+            scores, _ = self.network.evaluate(params, model_state, _as_floats(rows), key=None, is_training=False)
+            return _as_floats(scores)
 
-        def objective(params: PyTree, features: Array, labels: Array, weights: Array) -> Array:
-            scores = self.apply(params, features)
-            losses = jax.nn.softplus(-labels * scores) if self.loss == "logistic" else -labels * jnp.tanh(scores)
-            return jnp.sum(weights * losses)
+        num_rows, block = features.shape[0], max(self.batch_size or 0, _LEAST_ROWS_AT_ONCE)
+        if self.batch_size is None or num_rows <= block or meshes.is_set():
+            return of_rows(features)
+        padding = [(0, -num_rows % block)] + [(0, 0)] * (features.ndim - 1)
+        blocks = jnp.pad(features, padding).reshape(-1, block, *features.shape[1:])
+        _, scores = loops.scan(lambda carry, rows: (carry, of_rows(rows)), None, blocks)
+        return scores.reshape(-1)[:num_rows]
 
-        def step(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
-            params, memory = carry
-            gradients = jax.grad(objective)(params, *batch(key))
-            updates, memory = self.optimizer.update(gradients, memory, params)
-            return (optax.apply_updates(params, updates), memory), None
+    def _fit(self, params: PyTree, model_state: PyTree, state: TrainedState, example_weights: Array, key: Array) -> tuple[PyTree, PyTree]:
+        """Parameters and state of the model after all steps."""
+        key_draws, key_steps = jax.random.split(key)
+        optimizer = optax.with_extra_args_support(self.optimizer.value)
 
-        keys = jax.random.split(key, self.num_steps)
-        (params, _), _ = loops.scan(step, (params, self.optimizer.init(params)), keys)
-        return params
+        def step(carry: tuple[PyTree, PyTree, PyTree], item: tuple[Array, Draws | None]) -> tuple[Any, None]:
+            params, model_state, memory = carry
+            key, drawn = item
+            batch = _batch(state, example_weights, drawn)
+            objective = functools.partial(self._objective, model_state=model_state, batch=batch, key=key)
+            (value, model_state), gradients = jax.value_and_grad(objective, has_aux=True)(params)
+            updates, memory = optimizer.update(
+                gradients,
+                memory,
+                params,
+                value=value,
+                grad=gradients,
+                value_fn=lambda params: objective(params)[0],
+            )
+            return (optax.apply_updates(params, updates), model_state, memory), None
+
+        items = jax.random.split(key_steps, self.num_steps), self._draws(state, example_weights, key_draws)
+        first = params, model_state, _with_hyperparams(optimizer.init(params), self.hyperparams)
+        (params, model_state, _), _ = loops.scan(step, _settled(step, first, items), items)
+        return params, model_state
+
+    def _draws(self, state: TrainedState, example_weights: Array, key: Array) -> Draws | None:
+        """The minibatches of all steps; None for all examples in every step."""
+        if self.batch_size is None:
+            return None
+        shape = self.num_steps, self.batch_size
+        return draws.draw(key, example_weights, state.labels != 0, sampling=self.sampling, shape=shape)
+
+    def _objective(self, params: PyTree, *, model_state: PyTree, batch: tuple[Array, Array, Array], key: Array) -> tuple[Array, PyTree]:
+        """The weighted loss of a batch, and the state of the model after it."""
+        features, labels, weights = batch
+        scores, model_state = self.network.evaluate(params, model_state, _as_floats(features), key=key, is_training=True)
+        scores = _as_floats(scores)
+        losses = jax.nn.softplus(-labels * scores) if self.loss == "logistic" else -labels * jnp.tanh(scores)
+        return jnp.sum(weights * losses), model_state
 
 
-records.register(Trained, static=("initialize", "apply", "optimizer", "num_steps", "batch_size", "loss", "warm_start"))
+records.register(
+    Trained,
+    static=("network", "optimizer", "num_steps", "batch_size", "sampling", "loss", "warm_start"),
+)
 
 
 def trained(
-    init: Callable[[Array, Array], PyTree],
-    apply: Callable[[PyTree, Array], Array],
+    init: Callable[..., PyTree],
+    apply: Callable[..., Any],
     optimizer: Any,
     *,
+    hyperparams: Mapping[str, Any] | None = None,
     num_steps: int = 100,
     batch_size: int | None = None,
+    sampling: str = "weighted",
     loss: str = "logistic",
+    stateful: bool = False,
     warm_start: bool = False,
 ) -> Trained:
-    """A learner that trains a differentiable model under the example weights; its outputs are tanh of the model's scores.
+    """A learner that trains a differentiable model under the example weights by an optax optimizer.
 
-    Each proposal is one model: parameters drawn anew (or the last ones), `num_steps` steps of the optimizer on the weighted loss, and a
-    change of sign if the edge comes out negative. The same key gives the same models. `upper_bound` is +inf: it proves nothing.
+    Its outputs are tanh of the model's scores. Each proposal is one model: parameters drawn anew
+    (or the last ones), `num_steps` steps of the optimizer on the weighted loss, and a change of
+    sign if the edge comes out negative. The same key gives the same models. `upper_bound` is +inf:
+    it proves nothing.
+
+    Models and dtypes. Features reach the model as floats of the default type. Parameters may be
+    bfloat16 and so may scores: losses, edges and outputs are of the default float type, and bounds
+    hold for the outputs of the training program. Another program may round bfloat16 scores in
+    another way, by 2^-8 of their terms, and so may predictions. `optax.inject_hyperparams` rounds
+    numbers to the type of the parameters (0.999 to 1): give it
+    `hyperparam_dtype=jax.numpy.float32`. A model that keeps a state (batch norm) or draws random
+    numbers in training (dropout) is of the second form, `stateful=True`. With flax::
+
+        def init(key, features):
+            variables = net.init({"params": key}, features, train=False)
+            return variables["params"], {"batch_stats": variables["batch_stats"]}
+
+        def apply(params, state, features, *, key, is_training):
+            variables, rngs = {"params": params, **state}, {"dropout": key} if is_training else {}
+            scores, after = net.apply(
+                variables, features, train=is_training, rngs=rngs, mutable=["batch_stats"]
+            )
+            return scores[:, 0], after if is_training else state
+
+    With equinox, whose models hold functions beside arrays::
+
+        _, static = eqx.partition(Net(jax.random.key(0)), eqx.is_inexact_array)
+
+        def init(key, features):
+            return eqx.filter(Net(key), eqx.is_inexact_array)
+
+        def apply(params, features):
+            return jax.vmap(eqx.combine(params, static))(features)
+
+    A layer that mixes the rows of a batch, as batch norm does, also sees rows of padding unless
+    there is a `batch_size`: minibatches hold examples alone.
+
+    Compilation. `init`, `apply` and `optimizer` are compared by value: functions that the same code
+    made from equal numbers are equal, so that a fresh `optax.adam(0.05)` compiles nothing anew.
+    Another number does, except in `hyperparams`, whose numbers may also be traced: one program,
+    mapped over learning rates by `jax.vmap`, say.
 
     Args:
-      init: (key, features [m, N]) -> parameters, any pytree of float arrays.
-      apply: (parameters, features [k, N]) -> [k] scores, any real numbers.
-      optimizer: an optax.GradientTransformation. It is compared as an object: make it once, and nothing recompiles.
+      init: (key, features [m, ...]) -> parameters, any pytree of float arrays. With `stateful`,
+        -> (parameters, state), and the state is any pytree of arrays.
+      apply: (parameters, features [k, ...]) -> [k] scores, any real numbers. With `stateful`,
+        (parameters, state, features, *, key, is_training) -> (scores, state); in evaluation `key`
+        is None, `is_training` is False, and the state that comes back is ignored.
+      optimizer: an optax.GradientTransformation. Each update also gets `value`, `grad` and
+        `value_fn` of its batch, for transformations that take them, as `optax.lbfgs`; those that
+        need more (`obj_fn` of `optax.contrib.sophia`) raise their own errors.
+      hyperparams: numbers by name, each in place of the one that `optimizer` was made with; it is
+        made by `optax.inject_hyperparams`, itself or within `optax.chain`. A schedule cannot be
+        replaced.
       num_steps: steps a proposal.
-      batch_size: examples a step, drawn with replacement by their weights; None for all of them, weighted.
+      batch_size: examples a step, drawn with replacement; None for all of them. Also, from 1,024
+        on, the rows that are evaluated at a time.
+      sampling: how they are drawn. "weighted": by the example weights, all losses alike; every draw
+        counts in full, also late in boosting, when a few examples have most of the weight.
+        "uniform": all examples alike, losses multiplied by m d_i; the batches look like the data,
+        as batch norm needs them, but the variance of a gradient grows with m sum_i d_i^2. Both
+        gradients are right on average. (To reject uniform draws by d_i is right on average too, and
+        varies more than "uniform".)
       loss: "logistic", sum_i d_i log(1 + exp(-y_i score_i)); "edge", -sum_i d_i y_i tanh(score_i).
-      warm_start: whether a proposal goes on from the parameters of the one before.
+      stateful: whether `init` and `apply` are of the second form.
+      warm_start: whether a proposal goes on from the parameters, and the state of the model, of the
+        one before; the optimizer starts anew.
 
     Returns:
-      A learner for features [m, N] that are finite where not padding; a hypothesis is a `Model`: params, sign []. It needs a `key`.
+      A learner for features [m, N] or [m, ...] that are finite where not padding; a hypothesis is a
+      `Model`: params, sign [], state. It needs a `key`.
 
     Raises:
-      ValueError: naming the argument; for `key` None, or scores of a wrong shape, once the data are seen.
+      ValueError: naming the argument; for `key` None, scores or a state of a wrong shape, and names
+        in `hyperparams` that `optimizer` does not have, once the data are seen.
 
-    Papers 002 and 004, the hypothesis of large edge, here by gradients.
+    Freund and Schapire 1997, Section 4: the weak learner, here by gradients.
 
     >>> import jax, jax.numpy as jnp, optax
     >>> import jboost
@@ -167,60 +280,85 @@ def trained(
             raise ValueError(f"{name} is {function!r}: expected a function, such as those of jboost.learners.mlp((16,))")
     if not all(callable(getattr(optimizer, name, None)) for name in ("init", "update")):
         raise ValueError(f"optimizer is {optimizer!r}: expected an optax.GradientTransformation, such as optax.adam(1e-2)")
+    held = ByValue(optimizer)
+    if held.holds_traced:
+        raise ValueError("optimizer holds a traced number: pass it as one of `hyperparams`, to an optimizer that is made by optax.inject_hyperparams")
     check.count("num_steps", num_steps, low=1)
     if batch_size is not None:
         check.count("batch_size", batch_size, low=1)
+    check.choice("sampling", sampling, draws.SAMPLINGS)
     check.choice("loss", loss, LOSSES)
+    check.choice("stateful", stateful, (False, True))
     check.choice("warm_start", warm_start, (False, True))
-    return Trained(init, apply, optimizer, num_steps, batch_size, loss, warm_start)
+    form = StatefulNetwork if stateful else PlainNetwork
+    numbers = _check_hyperparams(hyperparams)
+    return Trained(
+        form(ByValue((init, apply))),
+        held,
+        numbers,
+        num_steps,
+        batch_size,
+        sampling,
+        loss,
+        warm_start,
+    )
 
 
-@dataclasses.dataclass(frozen=True)
-class MLPInit:
-    """Draws the parameters of `mlp`: a list of (matrix, bias), of variance 1 / fan-in."""
-
-    hidden_sizes: tuple[int, ...]
-
-    def __call__(self, key: Array, features: Array) -> PyTree:
-        sizes = (features.shape[1], *self.hidden_sizes, 1)
-        keys = jax.random.split(key, len(sizes) - 1)
-        return [
-            (jax.random.normal(key, shape) / math.sqrt(max(1, shape[0])), jnp.zeros(shape[1]))
-            for key, shape in zip(keys, itertools.pairwise(sizes), strict=True)
-        ]
+def _check_hyperparams(hyperparams: Any) -> dict[str, Array]:
+    """The numbers as arrays of the default float type. Raises ValueError for one that is none."""
+    if hyperparams is None:
+        return {}
+    if not isinstance(hyperparams, Mapping) or not all(isinstance(name, str) for name in hyperparams):
+        raise ValueError(f"hyperparams is {hyperparams!r}: expected numbers by name, such as {{'learning_rate': 1e-2}}")
+    return {name: _as_floats(check.numeric(f"hyperparams[{name!r}]", value, shape=(), kinds="fiu")) for name, value in sorted(hyperparams.items())}
 
 
-def apply_mlp(params: PyTree, features: Array) -> Array:
-    """The scores [k] of `mlp` on features [k, N]: affine maps with tanh between."""
-    *hidden, last = params
-    for matrix, bias in hidden:
-        features = jnp.tanh(features @ matrix + bias[None, :])
-    matrix, bias = last
-    return (features @ matrix + bias[None, :])[:, 0]
-
-
-def mlp(hidden_sizes: tuple[int, ...]) -> tuple[MLPInit, Callable[[PyTree, Array], Array]]:
-    """A multilayer perceptron for `trained`: the pair (init, apply), with tanh between layers and one score a row.
-
-    Args:
-      hidden_sizes: of the layers between the features and the score; () for a linear model.
-
-    Returns:
-      init: (key, features [m, N]) -> parameters; apply: (parameters, features [k, N]) -> scores [k]. Equal sizes give equal pairs.
+def _with_hyperparams(memory: PyTree, hyperparams: Mapping[str, Array]) -> PyTree:
+    """The first state of an optimizer, with these numbers in place of those that it was made with.
 
     Raises:
-      ValueError: naming `hidden_sizes`, if it is no tuple of integers of at least 1.
-
-    >>> from jboost import learners
-    >>> learners.mlp((16,)) == learners.mlp((16,))
-    True
+      ValueError: at trace time, for a name that the optimizer does not inject as a number.
     """
-    if not isinstance(hidden_sizes, (tuple, list)):
-        raise ValueError(f"hidden_sizes is {hidden_sizes!r}: expected a tuple of sizes, such as (16,)")
-    for index, size in enumerate(hidden_sizes):
-        check.count(f"hidden_sizes[{index}]", size, low=1)
-    return MLPInit(tuple(int(size) for size in hidden_sizes)), apply_mlp
+    names: set[str] = set()
+
+    def replace(part: Any) -> Any:
+        if not _is_injected(part):
+            return part
+        scheduled = getattr(part, "hyperparams_states", {})
+        known = {name: number for name, number in hyperparams.items() if name in part.hyperparams}
+        known = {name: number for name, number in known.items() if name not in scheduled}
+        names.update(known)
+        replaced = {name: number.astype(part.hyperparams[name].dtype) for name, number in known.items()}
+        return part._replace(hyperparams={**part.hyperparams, **replaced})
+
+    memory = jax.tree.map(replace, memory, is_leaf=_is_injected)
+    for name in hyperparams:
+        if name not in names:
+            raise ValueError(
+                f"hyperparams holds {name!r}, which is no number that the optimizer injects: make it by "
+                "optax.inject_hyperparams, as optax.inject_hyperparams(optax.adam)(learning_rate=1e-2)"
+            )
+    return memory
 
 
-def _as_floats(features: Array) -> Array:
-    return jnp.asarray(features).astype(jnp.result_type(float))
+def _is_injected(part: Any) -> bool:
+    """Whether a part of an optimizer's state is one of `optax.inject_hyperparams`."""
+    return hasattr(part, "hyperparams") and hasattr(part, "inner_state")
+
+
+def _settled(step: Callable[[PyTree, PyTree], tuple[PyTree, None]], carry: PyTree, items: PyTree) -> PyTree:
+    """What a loop begins with, in the dtypes of after a step: an optimizer's state may widen
+    there."""
+    after, _ = jax.eval_shape(step, carry, jax.tree.map(lambda leaf: leaf[0], items))
+    return jax.tree.map(lambda leaf, kind: leaf if leaf.dtype == kind.dtype else leaf.astype(kind.dtype), carry, after)
+
+
+def _batch(state: TrainedState, example_weights: Array, drawn: Draws | None) -> tuple[Array, Array, Array]:
+    """Features, labels and weights of the losses of the examples that were drawn, or of all."""
+    if drawn is None:
+        return state.features, state.labels, example_weights
+    return state.features[drawn.rows], state.labels[drawn.rows], drawn.weights
+
+
+def _as_floats(numbers: Array) -> Array:
+    return jnp.asarray(numbers).astype(jnp.result_type(float))

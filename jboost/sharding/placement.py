@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +26,7 @@ def shard_dataset(dataset: Dataset, mesh: Mesh, *, axis: str = "examples") -> Da
       axis: the name of the axis.
 
     Returns:
-      A `Dataset` of global arrays, features [M, N] and the others [M], sharded along their first axis. M is the least multiple
+      A `Dataset` of global arrays, features [M, N] or [M, ...] and the others [M], sharded along their first axis. M is the least multiple
       of the size of the axis that has room for the rows of every process. What is added is padding: features 0, label +1,
       weight 1 and `mask` False.
 
@@ -156,14 +157,14 @@ def _part_of_process(mesh: Mesh, axis: str) -> _Part:
 
 def _rows_of_a_device(local: Dataset, part: _Part) -> int:
     """How many rows each device gets. Raises ValueError, on every process, where the processes' rows do not fit together."""
-    num_rows, num_features = local.features.shape
+    num_rows, *row_shape = local.features.shape
     needed = -(-num_rows // part.num_positions)
     if jax.process_count() == 1:
         return needed
     from jax.experimental import multihost_utils
 
     codes = [np.dtype(leaf.dtype).num for leaf in local]
-    everyone = np.asarray(multihost_utils.process_allgather(np.array([needed, num_features, *codes], np.int32)))
+    everyone = np.asarray(multihost_utils.process_allgather(np.array([needed, math.prod(row_shape), *codes], np.int32)))
     for column, what in ((1, "features"), *((2 + index, f"dtype number of {name}") for index, name in enumerate(Dataset._fields))):
         if len(set(everyone[:, column].tolist())) > 1:
             found = ", ".join(f"{value} on process {process}" for process, value in enumerate(everyone[:, column].tolist()))
@@ -174,7 +175,7 @@ def _rows_of_a_device(local: Dataset, part: _Part) -> int:
 
 def _padded(local: Dataset, missing: int) -> Dataset:
     return Dataset(
-        np.pad(local.features, ((0, missing), (0, 0))),
+        np.pad(local.features, ((0, missing), *((0, 0) for _ in local.features.shape[1:]))),
         np.pad(local.labels, (0, missing), constant_values=1),
         np.pad(local.weights, (0, missing), constant_values=1),
         np.pad(local.mask, (0, missing), constant_values=False),

@@ -59,6 +59,7 @@ class Rules:
     def init(self, key: Array | None, dataset: Dataset) -> RulesState:
         """Keeps the key and the examples."""
         key = check.key("key", key)
+        check.matrix("features", dataset.features)
         features = jnp.asarray(dataset.features).astype(jnp.result_type(float)).T
         is_known = (features == 0) | (features == 1) | jnp.isnan(features)
         literals = jnp.concatenate([features == 1, features == 0]) & dataset.mask[None, :]
