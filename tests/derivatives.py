@@ -321,10 +321,21 @@ def _margin_solvers() -> list[Row]:
         )
         return jnp.stack([found.lower_bound, found.upper_bound])
 
+    def smoothed(margins: Any, weights: Any, nu: Any, smoothing: Any) -> Any:
+        soft = relaxations.soft_margin(nu=nu)
+        found = relaxed_margin.solve_smoothed(margins, soft, weights=weights, smoothing=smoothing)
+        return jnp.concatenate([found.coefficients, found.example_weights, found.value[None]])
+
     fields = "`coefficients`, `example_weights`, `lower_bound`, `upper_bound`: the first two where they are unique and not degenerate"
     numbers = {"margins": _MARGINS, "weights": _WEIGHTS, "scale": 0.5, "strength": 0.7}
     return [
         *(Row(f"lpboost.solve, {name}", functools.partial(solve, *options), arguments, fields, tolerance=1e-3) for name, options in masters.items()),
+        Row(
+            "relaxed_margin.solve_smoothed",
+            smoothed,
+            {"margins": _MARGINS, "weights": _WEIGHTS, "nu": 0.37, "smoothing": 0.2},
+            "`coefficients`, `example_weights`, `value`, of any order; `logits` is where to begin",
+        ),
         Row("relaxed_margin.solve", relaxed, numbers, "`lower_bound`, `upper_bound`", step=1e-3, tolerance=1e-3),
     ]
 
@@ -406,6 +417,8 @@ EXEMPT = {
     "kernels.hyperplanes": "makes a kernel",
     "kernels.stumps": "makes a kernel",
     "l0.list_pairs": "integers",
+    "layers.margin_head": "`relaxed_margin.solve_smoothed`, times the features; tests/test_layers.py trains a network through it",
+    "layers.pair_head": "scores by a line that is held fixed, as `pair.optimal_separator` says",
     "learners": "make learners; `learners.trained` differentiates the caller's own function",
     "losses.group_dro": "`losses.worst_case` of group means",
     "losses.soft_margin_loss": "`losses.cvar` of the caller's margins",
