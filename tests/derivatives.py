@@ -483,7 +483,8 @@ Where bounds coincide, the solution of a linear program has a kink, and no deriv
 option `derivative`. "vertex", the default, takes the equations of as many active bounds as there are variables; at a kink more are active, and
 which ones count is arbitrary. "least_norm" takes all active bounds, by least squares of least norm: at the kink of x = max(a, 1) that is 1/2, and
 along a face of optimal points nothing moves. Away from kinks the two are one. Objectives and bounds have the derivative that belongs to the
-points returned, at kinks too. To round kinks off instead, take a relaxation that is strictly convex (`jboost.relaxations.binary_entropy`).
+points returned, at kinks too. To round kinks off instead, take
+`jboost.relaxed_margin.solve_smoothed`.
 
 ![A vote of LP-Boost as one margin moves through a kink, and its derivative by both options](derivatives-degenerate.svg)
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jboost.base import check, labelled, meshes, named_axis
+from jboost.base import check, labelled, meshes, named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -130,11 +130,6 @@ def validate_losses(losses: ArrayLike) -> Array:
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
 
 
-def wide_type(dtype: Any) -> Any:
-    """float32 for a float of fewer bits, else the type itself."""
-    return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype(jnp.float32)
-
-
 @functools.partial(jax.jit, static_argnames=("axis_name",))
 def _solve(
     losses: Array,
@@ -144,7 +139,7 @@ def _solve(
     mask: Array,
     axis_name: AxisName,
 ) -> WorstCase:
-    dtype = wide_type(losses.dtype)
+    dtype = numerics.at_least_32_bits(losses.dtype)
     wide = losses.astype(dtype)
     prior, is_valid = _prior_of(weights.astype(dtype), mask, axis_name)
     is_counted = prior > 0
