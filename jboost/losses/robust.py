@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from jboost.base import check, labelled, meshes, named_axis, numerics
 from jboost.base.named_axis import AxisName
@@ -141,7 +142,9 @@ def _solve(
 ) -> WorstCase:
     dtype = numerics.at_least_32_bits(losses.dtype)
     wide = losses.astype(dtype)
-    prior, is_valid = _prior_of(weights.astype(dtype), mask, axis_name)
+    # Equal weights are constants, which XLA would fold for seconds where the batch is large.
+    weights, mask = lax.optimization_barrier((weights.astype(dtype), mask))
+    prior, is_valid = _prior_of(weights, mask, axis_name)
     is_counted = prior > 0
     broken = is_counted & (jnp.isnan(wide) | (wide == -jnp.inf))
     is_valid &= ~named_axis.any_true(broken, axis_name) & relaxation.is_valid()
