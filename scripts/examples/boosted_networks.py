@@ -1,0 +1,244 @@
+"""Boosting of small networks in one jitted program, for several seeds and learning rates at once.
+
+What one learns from it: `jboost.learners.trained` makes a base learner of a network and an optax optimizer;
+a whole fit of AdaBoost, training of every network included, is one compiled function; `jax.vmap` maps it
+over splits, keys and learning rates; and other seeds or learning rates compile nothing anew. The
+certificate of each round bounds the training error. Beside it stands one wider network of as many hidden
+units and steps as all small networks have together.
+
+The learning rate of either is the one with the least mean validation error over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import tools
+from tools import Problem
+
+import jboost
+from jboost import adaboost, ensemble, learners
+
+DATA_SETS = ("breast_cancer", "digits", "PIMA", "SPAMBASE", "RING")
+RATES = (0.003, 0.01, 0.03, 0.1)
+OTHER_RATES = (0.002, 0.005, 0.02, 0.05)  # for the second call, which is timed
+_SETTLED = 1e6  # in place of an infinite vote, which outweighs all others
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """A booster of networks, up to its numbers."""
+
+    hidden: int
+    num_steps: int  # a round
+    max_rounds: int
+
+
+@functools.partial(jax.jit, static_argnames=("setting",))
+def boost_all(problems: Problem, keys: jax.Array, rates: jax.Array, *, setting: Setting) -> dict[str, jax.Array]:
+    """All fits in one program: arrays [rates, seeds, rounds], by name.
+
+    Args:
+      problems: with a leading axis of seeds on each array.
+      keys: [seeds].
+      rates: [rates] learning rates.
+    """
+    of_seeds = jax.vmap(functools.partial(boost, setting=setting), in_axes=(0, 0, None))
+    return jax.vmap(of_seeds, in_axes=(None, None, 0))(problems, keys, rates)
+
+
+def boost(problem: Problem, key: jax.Array, rate: jax.Array, *, setting: Setting) -> dict[str, jax.Array]:
+    """One fit, and what each of its rounds [rounds] did."""
+    optimizer = optax.inject_hyperparams(optax.adam)(learning_rate=1e-2)
+    learner = learners.trained(
+        *learners.mlp((setting.hidden,)),
+        optimizer,
+        hyperparams={"learning_rate": rate},
+        num_steps=setting.num_steps,
+    )
+    dataset = jboost.make_dataset(*problem.training)
+    fitted = adaboost.fit(dataset, learner, key=key, max_rounds=setting.max_rounds)
+    rounds = jnp.minimum(jnp.arange(setting.max_rounds), fitted.num_rounds - 1)
+    return {
+        "training error": fitted.trace.lower_bounds[rounds],
+        "bound": fitted.trace.upper_bounds[rounds],
+        "validation error": errors_by_round(fitted.ensemble, *problem.validation),
+        "test error": errors_by_round(fitted.ensemble, *problem.test),
+    }
+
+
+def errors_by_round(vote: Any, features: jax.Array, labels: jax.Array) -> jax.Array:
+    """The error of the first network, of the first two, and so on, [rounds]."""
+    votes = jnp.clip(vote.votes[:, :1], -_SETTLED, _SETTLED)
+    scores = jnp.cumsum(votes * ensemble.outputs(vote, features), axis=0)
+    return jnp.mean((scores > 0) != (labels > 0)[None, :], axis=1)
+
+
+class Compilations:
+    """Counts what XLA compiles, from when it is made."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        jax.monitoring.register_event_duration_secs_listener(self._note)
+
+    def _note(self, event: str, _: float, **__: Any) -> None:
+        self.count += event == "/jax/core/compile/backend_compile_duration"
+
+
+def timed(problems: Problem, keys: Any, rates: Any, setting: Setting) -> tuple[dict[str, np.ndarray], float]:
+    """What `boost_all` finds, and the seconds that it takes."""
+    begin = time.perf_counter()
+    found = jax.block_until_ready(boost_all(problems, keys, rates, setting=setting))
+    seconds = time.perf_counter() - begin
+    return jax.tree.map(np.asarray, found), seconds
+
+
+def summarize(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """Curves [seeds, rounds] of the learning rate with the least mean validation error after the last round."""
+    validation = found["validation error"][:, :, -1].mean(axis=1)
+    index = int(np.argmin(validation))
+    last = found["test error"][index, :, -1]
+    return {
+        "learning_rate": RATES[index],
+        "validation_error_by_rate": validation,
+        "test_error": tools.interval(last)._asdict(),
+        "curves": {name: values[index] for name, values in found.items()},
+    }
+
+
+def run_one(name: str, num_seeds: int, setting: Setting, compilations: Compilations, *, compare: bool) -> dict[str, Any]:
+    """The record of one data set."""
+    data = tools.load(name)
+    if data is None:
+        raise SystemExit(f"{name}: there is no {tools.SHARED / name}.csv")
+    problems = tools.stack([tools.take_rows(data, tools.split_rows(len(data.labels), np.random.default_rng(seed))) for seed in range(num_seeds)])
+    problems = jax.tree.map(jnp.asarray, problems)
+    keys, others = (jax.random.split(jax.random.key(seed), num_seeds) for seed in (0, 1))
+    rates, other_rates = jnp.asarray(RATES), jnp.asarray(OTHER_RATES)
+    found, first = timed(problems, keys, rates, setting)
+    before = compilations.count
+    _, second = timed(problems, others, other_rates, setting)
+    compiled = compilations.count - before
+    wide = Setting(setting.hidden * setting.max_rounds, setting.num_steps * setting.max_rounds, 1)
+    single, _ = timed(problems, keys, rates, wide)
+    boosted, alone = summarize(found), summarize(single)
+    differences = boosted["curves"]["test error"][:, -1] - alone["curves"]["test error"][:, -1]
+    seconds = {
+        "compile": first - second,
+        "run": second,
+        "fits": len(RATES) * num_seeds,
+        "compilations_of_second_call": compiled,
+    }
+    if compare:
+        seconds["run_one_at_a_time"] = seconds_one_at_a_time(problems, keys, rates, setting)
+    return {
+        "data": name,
+        "sizes": tools.sizes_of(problems),
+        "boosted": boosted,
+        "one_wide_network": alone,
+        "difference": tools.interval(differences)._asdict(),
+        "seconds": seconds,
+    }
+
+
+def seconds_one_at_a_time(problems: Problem, keys: Any, rates: Any, setting: Setting) -> float:
+    """The same fits by as many calls of a program for one, once it is compiled."""
+    calls = [(jax.tree.map(lambda leaf, at=seed: leaf[at : at + 1], problems), keys[seed : seed + 1]) for seed in range(len(keys))]
+    timed(*calls[0], rates[:1], setting)
+    return sum(timed(*call, rates[index : index + 1], setting)[1] for call in calls for index in range(len(rates)))
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """A row for each data set."""
+    lines = [
+        "| data | one small network | boosted | one wide network | difference | training error, bound |",
+        "| :--- " + "| ---: " * 5 + "|",
+    ]
+    for record in results["records"]:
+        curves = record["boosted"]["curves"]
+        first = tools.interval(np.asarray(curves["test error"])[:, 0])._asdict()
+        cells = [
+            _percent(first),
+            _percent(record["boosted"]["test_error"]),
+            _percent(record["one_wide_network"]["test_error"]),
+        ]
+        bounds = [100 * float(np.mean(np.asarray(curves[name])[:, -1])) for name in ("training error", "bound")]
+        lines.append(f"| {record['data']} | " + " | ".join([*cells, _percent(record["difference"]), f"{bounds[0]:.2g}, {bounds[1]:.2g}"]) + " |")
+    return "\n".join(lines)
+
+
+def _percent(found: Mapping[str, float]) -> str:
+    return f"{100 * found['mean']:.1f} [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
+
+
+def draw(results: Mapping[str, Any], folder: Path) -> None:
+    """Error by round, a panel a data set: the mean over seeds, and the range of all seeds."""
+    figure, axes = tools.new_figure(10, 3.8, ncols=len(results["records"]), squeeze=False)
+    for one, record in zip(axes[0], results["records"], strict=True):
+        for name, color in (("test error", "C0"), ("training error", "C1"), ("bound", "C7")):
+            values = 100 * np.asarray(record["boosted"]["curves"][name])
+            rounds = np.arange(1, values.shape[1] + 1)
+            one.plot(
+                rounds,
+                values.mean(axis=0),
+                color=color,
+                label=name if name != "bound" else "certified bound of the training error",
+            )
+            one.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=color, alpha=0.2, linewidth=0)
+        one.axhline(
+            100 * record["one_wide_network"]["test_error"]["mean"],
+            color="C0",
+            linestyle=":",
+            label="test error of one wide network",
+        )
+        one.set_title(record["data"], fontsize=10)
+        one.set_xlabel("round")
+        one.set_ylim(bottom=0)
+    axes[0, 0].set_ylabel("per cent")
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+    tools.save_figure(figure, "boosted_networks", folder)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Those of this example alone."""
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        choices=DATA_SETS,
+        metavar="NAME",
+        help=f"of {', '.join(DATA_SETS)}; default the first two, quick one",
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Boosts, prints a table, writes boosted_networks.json and boosted_networks.png."""
+    options = tools.parse(__doc__, arguments, seeds=8, add=add_options)
+    setting = Setting(hidden=2, num_steps=10, max_rounds=4) if options.quick else Setting(hidden=4, num_steps=100, max_rounds=20)
+    names = options.data or (DATA_SETS[:1] if options.quick else DATA_SETS[:2])
+    compilations = Compilations()
+    records = [run_one(name, options.seeds, setting, compilations, compare=not options.quick) for name in names]
+    results = {
+        "num_seeds": options.seeds,
+        "setting": dataclasses.asdict(setting),
+        "rates": RATES,
+        "records": records,
+    }
+    tools.write_results("boosted_networks", results, options.output)
+    draw(results, options.figures)
+    print(table(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
