@@ -289,3 +289,14 @@ def test_bounds_of_relaxed_margin_solve_are_differentiated_and_points_refuse():
     np.testing.assert_allclose(gradient, np.outer(solution.example_weights, solution.coefficients), atol=1e-6)
     with pytest.raises(TypeError, match=r"jboost.relaxed_margin.solve\(...\).coefficients has no derivative: differentiate lower_bound"):
         jax.grad(lambda margins: found(margins).coefficients[0])(margins)
+
+
+def test_functions_without_derivatives_hold_no_tracers():
+    @derivatives.without("count")
+    def count(values, mask):
+        return jnp.sum(jnp.where(mask, values, 0.0))
+
+    with jax.check_tracer_leaks(True):
+        jax.make_jaxpr(lambda values, mask: count(values, mask) + 1)(jnp.ones(2), jnp.ones(2, bool))
+    with pytest.raises(TypeError, match="count has no derivative"):
+        jax.jit(lambda values, mask: jax.grad(count)(values, mask))(jnp.ones(2), jnp.ones(2, bool))

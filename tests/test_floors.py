@@ -18,7 +18,7 @@ FLOORS = (
     ("lp", "monomials", "kernels", "relaxations"),
     ("pair", "learners", "losses"),
     ("ensemble", "adaboost", "infoboost", "relaxed_margin", "lpboost", "l0", "slipper", "example_weights", "combine"),
-    ("data", "files", "outputs", "sharding", "checkpoints", "drive"),
+    ("data", "files", "outputs", "sharding", "checkpoints", "drive", "layers"),
     ("cli", "plots", "report", "sklearn"),
 )
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

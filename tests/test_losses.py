@@ -21,10 +21,10 @@ EXACT = [name for name in FACTORIES if name not in ("quadratic", "offset")]
 SMOOTH = ("penalty2", "entropy", "chi2penalty", "klball", "klpenalty", "ball2", "chi2ball")
 PARAMETERS = {
     "hard": (),
-    "cap": (0.3,),
+    "cap": (0.4,),
     "nu": (0.4,),
     "ball1": (1.3,),
-    "ball2": (0.5,),
+    "ball2": (0.6,),
     "penalty1": (0.4,),
     "penalty2": (0.5,),
     "penaltyinf": (0.7,),
@@ -79,7 +79,7 @@ def assert_exact(name, num_cases, dtype):
     is_possible = np.isfinite(exact)
     assert (np.asarray(found.status)[is_possible] == int(Status.OPTIMAL)).all()
     scale = np.maximum(1.0, np.asarray(parameters[-1])) if parameters and ("penalty" in name or name == "entropy") else 1.0
-    tolerance = 4e-6 if dtype == np.float32 else 1e-11
+    tolerance = (3e-5 if name == "entropy" else 4e-6) if dtype == np.float32 else 1e-11
     gap = np.abs(np.asarray(found.value, np.longdouble) - exact) / scale
     assert gap[is_possible].max() <= tolerance
     weights = np.asarray(found.example_weights, np.float64)[is_possible]
@@ -240,8 +240,8 @@ def test_mixed_second_derivatives_are_those_of_the_gradient(name, x64):
     for position in (0, 1):
         for row, part in enumerate(both):
             expected = difference(lambda *given, row=row: flat(gradient(*given)[row]), (parameters, values), position)
-            found = flat([each[position] for each in part], (expected.shape[0],)) if row == 0 else flat(part[position], (7,))
-            np.testing.assert_allclose(found.reshape(expected.shape), expected, atol=2e-5)
+            rows = [flat(each[position]) for each in part] if row == 0 else list(flat(part[position], (7,)))
+            np.testing.assert_allclose(np.stack(rows), expected, atol=2e-5)
 
 
 def test_gradient_through_scan_and_checkpoint_moves_towards_a_minimum(x64):

@@ -38,7 +38,7 @@ def define(function: Callable[..., PyTree], rule: Rule) -> Callable[..., PyTree]
 
     @run.defjvp
     def _tangents(primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[PyTree, PyTree]:
-        results = run(*primals)
+        results = define(function, rule)(*primals)  # not `run`, which would hold itself, and tracers with it
         return results, jax.tree.map(_matched, results, rule(primals, tangents, results))
 
     return run
@@ -61,7 +61,7 @@ def no_change(tree: PyTree) -> PyTree:
 
 
 def _is_float(leaf: Any) -> bool:
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+    return jnp.issubdtype(leaf.dtype if hasattr(leaf, "dtype") else jnp.result_type(leaf), jnp.floating)
 
 
 # --- what has no derivative ----------------------------------------------------------------------------------------------
@@ -119,19 +119,21 @@ def without(name: str, remedy: str = _CONSTANT) -> Callable[[Callable[_Arguments
         @functools.wraps(function)
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
             leaves, structure = jax.tree.flatten((args, kwargs))
-            places = [place for place, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer) and _is_float(leaf)]
-            if not places:
+            traced = {place: leaf for place, leaf in enumerate(leaves) if isinstance(leaf, jax.core.Tracer)}
+            if not any(_is_float(leaf) for leaf in traced.values()):
                 return function(*args, **kwargs)
+            traced_places = tuple(traced)
+            known = [None if place in traced else leaf for place, leaf in enumerate(leaves)]  # a rule outlives the tracers
 
-            def of_floats(*floats: Array) -> PyTree:
-                filled = dict(enumerate(leaves)) | dict(zip(places, floats, strict=True))
+            def of_traced(*arrays: Array) -> PyTree:
+                filled = dict(enumerate(known)) | dict(zip(traced_places, arrays, strict=True))
                 own_args, own_kwargs = jax.tree.unflatten(structure, filled.values())
                 return function(*own_args, **own_kwargs)
 
             def rule(_: Any, tangents: tuple[Array, ...], results: PyTree) -> PyTree:
                 return refused(results, tangents, name, remedy)
 
-            found: _Result = define(of_floats, rule)(*(leaves[place] for place in places))  # type: ignore[assignment]
+            found: _Result = define(of_traced, rule)(*traced.values())  # type: ignore[assignment]
             return found
 
         return call

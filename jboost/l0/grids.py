@@ -25,7 +25,7 @@ def coarse(coefficients: Array, is_column: Array, unit: Array) -> Array:
 
 def _shares(coefficients: Array, is_column: Array) -> Array:
     total = jnp.sum(coefficients)
-    even = jnp.where(is_column, 1.0, 0.0) / jnp.maximum(jnp.sum(is_column), 1)
+    even = jnp.where(is_column, 1.0, 0.0) / jnp.maximum(jnp.sum(is_column), 1).astype(coefficients.dtype)
     return jnp.where(total > 0, coefficients / jnp.where(total > 0, total, 1.0), even).astype(coefficients.dtype)
 
 

@@ -43,7 +43,7 @@ def enter(program: Program, start: Start) -> Point:
     instance, rho, used = program.instance, program.instance.margin, system.parts_of(program, program.is_used)
     unit = jnp.maximum(instance.unit, jnp.finfo(product.dtype).tiny)
     lift = jnp.clip(_LIFT * product / unit, *_LIFTS)
-    count = jnp.maximum(jnp.sum(instance.is_column), 1)
+    count = jnp.maximum(jnp.sum(instance.is_column), 1).astype(product.dtype)
     least = 0.1 * product
 
     coefficients = jnp.where(instance.is_column, jnp.maximum(primal.coefficients, lift / count), 0.0)

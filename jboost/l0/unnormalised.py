@@ -103,7 +103,7 @@ def _solve(
     is_example = instance.weights > 0
     # A slack in the unit of a margin, s = (M K + 1) xi, keeps the matrix of moderate size.
     eps = jnp.finfo(largest.dtype).eps
-    unit = (jnp.sum(is_example) * largest + 1) * (1 + 4 * eps)
+    unit = (jnp.sum(is_example).astype(largest.dtype) * largest + 1) * (1 + 4 * eps)
     matrix = jnp.concatenate([instance.margins, jnp.eye(num_examples, dtype=largest.dtype)], axis=1)
     program = make_program(
         jnp.concatenate([instance.costs / largest, instance.weights / unit]),

@@ -130,6 +130,11 @@ def validate_losses(losses: ArrayLike) -> Array:
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
 
 
+def wide_type(dtype: Any) -> Any:
+    """float32 for a float of fewer bits, else the type itself."""
+    return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype(jnp.float32)
+
+
 @functools.partial(jax.jit, static_argnames=("axis_name",))
 def _solve(
     losses: Array,
@@ -139,7 +144,7 @@ def _solve(
     mask: Array,
     axis_name: AxisName,
 ) -> WorstCase:
-    dtype = jnp.promote_types(losses.dtype, jnp.float32)
+    dtype = wide_type(losses.dtype)
     wide = losses.astype(dtype)
     prior, is_valid = _prior_of(weights.astype(dtype), mask, axis_name)
     is_counted = prior > 0
@@ -150,7 +155,7 @@ def _solve(
         is_valid &= strength > 0
     is_infinite = named_axis.any_true(is_counted & (wide == jnp.inf), axis_name)
     is_feasible = relaxation.is_feasible(prior, axis_name=axis_name)
-    margins = jnp.where(is_counted & jnp.isfinite(wide), -wide, 0.0)
+    margins = -_cleaned(wide, is_counted)
     value = -envelope.minimum(relaxation, margins, strength, prior, axis_name)
     found = envelope.minimiser(relaxation, margins, strength, prior, axis_name)
     is_fine = is_valid & is_feasible
@@ -173,6 +178,17 @@ def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, 
     is_valid = ~broken & (total > 0) & (total < jnp.inf)
     equal = jnp.full_like(kept, 1 / named_axis.size(kept.shape[0], axis_name))
     return jnp.where(is_valid, kept / jnp.where(is_valid, total, 1.0), equal), is_valid
+
+
+@jax.custom_jvp
+def _cleaned(values: Array, is_counted: Array) -> Array:
+    """The values that count, 0 for others and for those that are not finite; these keep their derivatives, which become NaN later."""
+    return jnp.where(is_counted & jnp.isfinite(values), values, 0.0)
+
+
+@_cleaned.defjvp
+def _derivative_of_cleaned(primals: tuple[Array, Array], tangents: tuple[Array, Any]) -> tuple[Array, Array]:
+    return _cleaned(*primals), jnp.where(primals[1], tangents[0], 0.0)
 
 
 @jax.custom_jvp

@@ -228,7 +228,8 @@ def _pivot(run: _Run, goal: Array) -> _Run:
 
     slots, basics = swapped(run.table.slots, run.table.basics)
     slot_bounds, basic_bounds = swapped(run.slot_bounds, run.basic_bounds)
-    return _Run(Table(entries, slots, basics, run.table.age + ~ends), slot_bounds, basic_bounds, ends, run.num_pivots + ~ends)
+    one = (~ends).astype(jnp.int32)
+    return _Run(Table(entries, slots, basics, run.table.age + one), slot_bounds, basic_bounds, ends, run.num_pivots + one)
 
 
 def _conclude(run: _Run, goal: Array) -> Solution:

@@ -277,7 +277,7 @@ def _pivot(flat: Array, table: _Table) -> _Table:
         jnp.maximum(norms, 1 + ratios**2),
         slopes,
         goes_on,
-        table.num_pivots + goes_on,
+        table.num_pivots + goes_on.astype(jnp.int32),
     )
 
 

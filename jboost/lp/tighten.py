@@ -71,7 +71,7 @@ def _terms(matrix: Array, bounds: Array) -> _Terms:
     is_open = (matrix != 0) & jnp.isinf(bounds)
     terms = matrix * _finite(bounds)
     total, size, num_open = reduce.several((reduce.SUM, terms), (reduce.SUM, jnp.abs(terms)), (reduce.SUM, is_open.astype(matrix.dtype)), axis=1)
-    return _Terms(total[:, None] - terms, num_open[:, None] == is_open, size[:, None])
+    return _Terms(total[:, None] - terms, num_open[:, None] == is_open.astype(matrix.dtype), size[:, None])
 
 
 def _slack(matrix: Array, right: Array, terms: _Terms) -> Array:

@@ -98,14 +98,17 @@ def _as_integers(weights: Array, rewards: Rewards, costs: Array) -> _Whole:
     power = integers.exponent(total)
     parts = [jnp.where(part >= 0, part, 0) for part in (weights, rewards.values)]
     whole = [integers.to_integers(part, power) for part in parts]
-    hidden = sum(
-        jnp.sum(jnp.abs(numerics.times_power_of_two(part, power) - number.astype(part.dtype))) + jnp.sum((number == 0) & (part > 0))
-        for part, number in zip(parts, whole, strict=True)
-    )
+    hidden = sum(_hidden(part, number, power) for part, number in zip(parts, whole, strict=True))
     prices, cut = integers.floor_to_integers(costs, power)
     prices = jnp.pad(prices, (0, 3 - prices.shape[0]), constant_values=integers.largest(prices.dtype))
     spare = numerics.times_power_of_two((hidden + cut) * 1.001, -power)
     return _Whole(whole[0], whole[1], prices, power, spare)
+
+
+def _hidden(part: Array, number: Array, power: Array) -> Array:
+    """What numbers [k] lose as integers, and one for each that is lost whole, []."""
+    lost = jnp.sum(jnp.abs(numerics.times_power_of_two(part, power) - number.astype(part.dtype)))
+    return lost + jnp.sum((number == 0) & (part > 0)).astype(part.dtype)
 
 
 def _values(covers: Array, labels: Array, whole: _Whole, rewards: Rewards, *, has_pairs: bool) -> tuple[Array, Array, Array]:
@@ -182,10 +185,11 @@ def _solution(
     inside = missing == 0
     agreement = numerics.times(inside.astype(weights.dtype), (weights * labels)[:, None])[:, 0]
     first, second = rewards.pairs.T
-    serves = inside[:, first] & ~inside[:, second] & (labels[first][None, :] == found.signs[:, None])
+    chosen = found.signs.astype(agreement.dtype)
+    serves = inside[:, first] & ~inside[:, second] & (labels[first][None, :] == chosen[:, None])
     paid = numerics.times(serves.astype(weights.dtype), rewards.values[:, None])[:, 0]
     allowed = orders < costs.shape[0]
-    worth = found.signs * agreement + paid - costs[jnp.minimum(orders, costs.shape[0] - 1)]
+    worth = chosen * agreement + paid - costs[jnp.minimum(orders, costs.shape[0] - 1)]
     is_found = (found.values > jnp.iinfo(found.values.dtype).min) & allowed & is_valid
     values = jnp.where(is_found, worth, -jnp.inf)
     order = jnp.argsort(-values, stable=True)
@@ -194,7 +198,7 @@ def _solution(
     signs = jnp.where(values > -jnp.inf, found.signs[order], 1).astype(jnp.int8)
     best = reduce.largest(found.values)
     above = numerics.times_power_of_two(numerics.round_up(best, values.dtype), -whole.power) - jnp.min(costs) + whole.spare
-    eps = 2 * jnp.finfo(values.dtype).eps * (whole.spare + jnp.min(costs) > 0)
+    eps = jnp.where(whole.spare + jnp.min(costs) > 0, 2 * jnp.finfo(values.dtype).eps, 0).astype(values.dtype)
     above += eps * jnp.abs(above) + eps * jnp.min(costs)
     upper = jnp.where(is_valid, jnp.maximum(above, values[0]), jnp.inf)
     status = jnp.where(is_valid, int(Status.OPTIMAL), int(Status.INVALID_INPUT)).astype(jnp.int32)

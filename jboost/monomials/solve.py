@@ -247,7 +247,7 @@ def _prepare(table: Array, labels: Array, weights: Array, costs: Array, rewards:
         hidden += jnp.sum(jnp.abs(numerics.times_power_of_two(rewards, power) - whole_rewards.astype(weights.dtype)))
         vanished += jnp.sum((whole_rewards == 0) & (rewards > 0))
     whole_costs, cut = integers.floor_to_integers(costs, power)  # what costs more than the least by all there is to gain never wins
-    spare = numerics.times_power_of_two((hidden + cut + vanished) * 1.001, -power)
+    spare = numerics.times_power_of_two((hidden + cut + vanished.astype(hidden.dtype)) * 1.001, -power)
     whole_enough = None
     if enough is not None:
         is_valid &= ~jnp.isnan(enough)
@@ -383,7 +383,7 @@ def _finish(problem: _Problem, outcome: Outcome, columns: Array) -> MonomialSolu
     dtype = values.dtype
     rounded = numerics.round_up(outcome.bound, dtype)
     above = numerics.times_power_of_two(rounded, -problem.power) - jnp.min(problem.costs) + problem.spare
-    eps = 2 * jnp.finfo(dtype).eps * (problem.spare + jnp.min(problem.costs) > 0)
+    eps = jnp.where(problem.spare + jnp.min(problem.costs) > 0, 2 * jnp.finfo(dtype).eps, 0).astype(dtype)
     above += eps * jnp.abs(above) + eps * jnp.min(problem.costs)
     upper = jnp.where(problem.is_valid, jnp.maximum(above, values[0]), jnp.inf)
     status = jnp.where(outcome.is_cut_off, int(Status.ITERATION_LIMIT), jnp.where(outcome.is_enough, int(Status.ENOUGH), int(Status.OPTIMAL)))
@@ -407,8 +407,8 @@ def _value(problem: _Problem, literals: Array, signs: Array) -> Array:
     """(27) of monomials [k, N] with signs [k], in floats."""
     inside = covers(literals, problem.features)
     agreement = numerics.times(inside.astype(problem.weights.dtype), (problem.weights * problem.labels)[:, None])[:, 0]
-    worth = signs * agreement - problem.costs[jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)]
+    worth = signs.astype(agreement.dtype) * agreement - problem.costs[jnp.sum(jnp.abs(literals), axis=1, dtype=jnp.int32)]
     if problem.rewards is None:
         return worth
     own = (inside & (problem.labels[None, :] == signs[:, None])).astype(worth.dtype)
-    return worth + jnp.sum(numerics.times(own, problem.rewards) * ~inside, axis=1)
+    return worth + jnp.sum(jnp.where(inside, 0.0, numerics.times(own, problem.rewards)), axis=1)

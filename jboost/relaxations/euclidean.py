@@ -120,7 +120,7 @@ class EuclideanBall:
         """Whether the radius is m ** -0.5 at least, up to rounding."""
         if prior is None:
             raise ValueError("prior is None: whether a radius is feasible depends on the number of examples")
-        return self.variance(prior) >= -32 * jnp.finfo(prior.dtype).eps
+        return self.variance(prior, axis_name) >= -32 * jnp.finfo(prior.dtype).eps
 
     def is_valid(self) -> Array:
         """Whether the radius is positive."""

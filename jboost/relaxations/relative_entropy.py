@@ -32,6 +32,7 @@ from jboost.relaxations.types import (
 
 _SERIES = 0.1  # |log density| below which a power series replaces a difference that cancels
 _ROUNDINGS = 8  # of a float's epsilon, by which terms of an entropy may be wrong, relative to them
+_SMALL = 0.5  # below, the divergence of a softmax is summed from terms that are not negative
 _LARGEST_EXPONENT = 4.0  # about the mean; beyond, sums of exponentials are taken about the least margin
 
 
@@ -220,7 +221,8 @@ def kl_penalty(scale: ArrayLike) -> KLPenalty:
 def divergence(weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
     """sum_i p_i (x_i log x_i - x_i + 1) of densities x = weights / prior, [], without cancellation; inf off the support of the prior."""
     is_positive, logs = _log_densities(weights, prior)
-    terms = jnp.where(is_positive, prior * _entropy_of_log(logs), prior)
+    densities = jnp.where(is_positive, weights, 1.0) / jnp.where(is_positive, prior, 1.0)
+    terms = jnp.where(is_positive, prior * _entropy_of_density(densities, logs), prior)
     outside = named_axis.any_true((weights > 0) & (prior <= 0), axis_name)
     return jnp.where(outside, jnp.inf, named_axis.total(terms, axis_name))
 
@@ -252,8 +254,9 @@ def divergence_up(example_weights: Array, prior: Array) -> Array:
     densities, apart = bounds.widely(relative)(example_weights, prior)
     is_positive = densities > 0
     logs = _log(jnp.where(is_positive, densities, 1.0), jnp.where(is_positive, apart, 0.0))
-    terms = jnp.where(is_positive, _entropy_of_log(logs), 1.0)
-    unsure = _ROUNDINGS * eps * (terms + densities * logs * logs) + 2 * error * (jnp.abs(apart) + error)
+    terms = jnp.where(is_positive, _entropy_of_density(densities, logs), 1.0)
+    moved = densities * jnp.minimum(jnp.abs(logs), logs * logs)
+    unsure = _ROUNDINGS * eps * (terms + moved) + 2 * error * (jnp.abs(apart) + error)
 
     def total(terms: Array, unsure: Array, prior: Array) -> Array:
         true = bounds.true_shares(prior)
@@ -266,11 +269,15 @@ def divergence_up(example_weights: Array, prior: Array) -> Array:
 
 def _entropy_of_log(log: Array) -> Array:
     """x log x - x + 1 of x = exp(log)."""
+    return _entropy_of_density(jnp.exp(log), log)
+
+
+def _entropy_of_density(density: Array, log: Array) -> Array:
+    """x log x - x + 1 of x, and of its logarithm."""
     is_near = jnp.abs(log) < _SERIES
     small = jnp.where(is_near, log, 0.0)
     near = small * small * (1 / 2 + small * (1 / 3 + small * (1 / 8 + small * (1 / 30 + small * (1 / 144 + small * (1 / 840 + small / 5760))))))
-    large = jnp.where(is_near, 0.0, log)
-    return jnp.where(is_near, near, jnp.exp(large) * (large - 1) + 1)
+    return jnp.where(is_near, near, density * (log - 1) + 1)
 
 
 def _unnormalised(exponents: Array, prior: Array) -> Array:
@@ -283,7 +290,11 @@ def _unnormalised(exponents: Array, prior: Array) -> Array:
 
 def _log_sum(steepness: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
     """log sum_i p_i exp(-steepness * above_i), [], to roundings of itself where it is small."""
-    return jnp.log1p(named_axis.total(prior * jnp.expm1(-steepness * above), axis_name))
+    powers = -steepness * above
+    lost = named_axis.total(prior * jnp.expm1(powers), axis_name)
+    is_near = lost > -0.5
+    total = named_axis.total(prior * jnp.exp(powers), axis_name)
+    return jnp.where(is_near, jnp.log1p(jnp.where(is_near, lost, 0.0)), jnp.log(total))
 
 
 def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: Array) -> Array:
@@ -350,7 +361,8 @@ def _divergence_of_softmax(steepness: Array, above: Array, prior: Array, axis_na
     weights = prior * jnp.exp(logs)
     mean = named_axis.total(weights * above, axis_name)
     variance = named_axis.total(weights * (above - mean) ** 2, axis_name)
-    return named_axis.total(prior * _entropy_of_log(logs), axis_name), variance
+    small = named_axis.total(prior * _entropy_of_log(logs), axis_name)
+    return jnp.where(small < _SMALL, small, named_axis.total(weights * logs, axis_name)), variance
 
 
 def _steepness(radius: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:

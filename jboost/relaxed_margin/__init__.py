@@ -3,6 +3,19 @@
 from jboost.relaxations.games import SolverConfig
 from jboost.relaxations.games import State as SolveState
 from jboost.relaxed_margin.booster import RelaxedMargin, finish, fit, init, step
+from jboost.relaxed_margin.smoothed import SmoothedSolution, solve_smoothed
 from jboost.relaxed_margin.solve import RelaxedMarginSolution, solve
 
-__all__ = ["RelaxedMargin", "RelaxedMarginSolution", "SolveState", "SolverConfig", "finish", "fit", "init", "solve", "step"]
+__all__ = [
+    "RelaxedMargin",
+    "RelaxedMarginSolution",
+    "SmoothedSolution",
+    "SolveState",
+    "SolverConfig",
+    "finish",
+    "fit",
+    "init",
+    "solve",
+    "solve_smoothed",
+    "step",
+]

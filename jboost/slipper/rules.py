@@ -24,7 +24,7 @@ _GROW_SHARE = 2 / 3
 
 def confidence(right: Array, wrong: Array, num_examples: Array) -> Array:
     """C_R = ln((W+ + 1 / (2 m)) / (W- + 1 / (2 m))) / 2 of weights that sum to 1 over m examples; finite."""
-    smoothing = 0.5 / jnp.maximum(num_examples, 1)
+    smoothing = 0.5 / jnp.maximum(jnp.asarray(num_examples, right.dtype), 1)
     return 0.5 * (jnp.log(right + smoothing) - jnp.log(wrong + smoothing))
 
 

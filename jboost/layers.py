@@ -1,0 +1,211 @@
+"""Differentiable heads for networks: votes over a network's outputs, found anew in each step and differentiated through.
+
+A head is a pair of pure functions over a small state, as in optax:
+
+    state = head.init(num_features)
+    logits, state = head.apply(state, features, labels)  # training: votes of this batch
+    logits, _ = head.apply(state, features)              # prediction: the votes in the state
+
+The state is a pytree of arrays. Keep it beside the parameters; in flax it is a variable of a
+collection of its own (`self.variable("votes", ...)`), in equinox a field or an `eqx.nn.State`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost import pair, relaxed_margin
+from jboost.base import check
+from jboost.base.types import Array, ArrayLike
+from jboost.relaxations import soft_margin
+
+__all__ = ["Head", "MarginHeadState", "PairHeadState", "margin_head", "pair_head"]
+
+
+class Head(NamedTuple):
+    """A head: two pure functions."""
+
+    init: Callable[..., Any]
+    """num_features -> state."""
+    apply: Callable[..., tuple[Array, Any]]
+    """(state, features [m, n], labels [m] or None, *, weights=None, mask=None) -> logits, state."""
+
+
+class MarginHeadState(NamedTuple):
+    """The votes of the last batch that had labels, and where the next search begins."""
+
+    votes: Array  # [n], or [n, k] of k classes; of l1 norm 1 at most
+    logits_of_votes: Array  # [2 n] or [2 n, k]
+    status: Array  # [] or [k] int32, of jboost.status
+
+
+def margin_head(
+    *,
+    nu: ArrayLike = 0.1,
+    smoothing: ArrayLike = 0.05,
+    relaxation: Any = None,
+    num_classes: int | None = None,
+    scale: ArrayLike = 1.0,
+) -> Head:
+    """An LP-Boost head: the features' votes of largest smoothed soft margin on the batch, differentiated implicitly.
+
+    In training the votes w are those of `jboost.relaxed_margin.solve_smoothed` on the margins y_i
+    f_j(x_i) of the batch, of either sign, and a loss of the logits also moves the features through
+    w (the implicit function theorem; Amos and Kolter 2017 for quadratic programs). One Newton
+    search, warm from the last batch, takes a few steps. For features in [-1, 1], such as a tanh.
+
+    Args:
+      nu: [] in (0, 1], the share of the batch whose margins count: LP-Boost's.
+      smoothing: [] positive, in units of margin: the smaller, the nearer to LP-Boost's votes, and the
+        steeper their derivative, which grows as 1 / smoothing.
+      relaxation: of `jboost.relaxations`, in place of the soft margin of nu.
+      num_classes: static; None for labels in {-1, +1} and logits [m]. With k, labels are integers
+        from 0 to k - 1, each class has votes of its own against the others, and logits are [m, k].
+      scale: [] by which logits are multiplied: votes have norm 1, so that logits lie within
+        +-scale. A cross-entropy wants more than 1.
+
+    Returns:
+      A `Head`. `init(num_features)` gives equal votes of 0. `apply(state, features, labels)` solves
+      and returns the logits of the new votes with the new state; without labels it takes the votes
+      of the state. `weights` and `mask` [m] are those of the examples.
+
+    Raises:
+      ValueError: naming the argument. A search that fails is a status in the state, and NaN only
+        where the data are not finite.
+
+    >>> import jax.numpy as jnp, jboost
+    >>> head = jboost.layers.margin_head(nu=0.5)
+    >>> features, labels = jnp.array([[0.9, -0.2], [-0.8, 0.1], [0.7, 0.3]]), jnp.array([1, -1, 1])
+    >>> logits, state = head.apply(head.init(2), features, labels)
+    >>> jnp.sign(logits).tolist(), jboost.status.Status(int(state.status)).name
+    ([1.0, -1.0, 1.0], 'OPTIMAL')
+    """
+    if relaxation is None:
+        relaxation = soft_margin(nu=nu)
+    if num_classes is not None:
+        check.count("num_classes", num_classes, low=2)
+    smoothing = check.number("smoothing", smoothing, low=0, open_low=True)
+    scale = check.number("scale", scale, low=0, open_low=True)
+    solve = functools.partial(_solve_votes, relaxation, smoothing)
+    init = functools.partial(_init_margin_head, num_classes)
+    return Head(init, functools.partial(_apply_margin_head, solve, scale, num_classes))
+
+
+def _init_margin_head(num_classes: int | None, num_features: int) -> MarginHeadState:
+    check.count("num_features", num_features, low=1)
+    rest = () if num_classes is None else (num_classes,)
+    return MarginHeadState(
+        jnp.zeros((num_features, *rest)),
+        jnp.zeros((2 * num_features, *rest)),
+        jnp.zeros(rest, jnp.int32),
+    )
+
+
+def _apply_margin_head(
+    solve: Callable[..., MarginHeadState],
+    scale: Array,
+    num_classes: int | None,
+    state: MarginHeadState,
+    features: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> tuple[Array, MarginHeadState]:
+    matrix = check.numeric("features", features, shape=("m", state.votes.shape[0]), kinds="f")
+    if labels is not None:
+        given = check.numeric("labels", labels, shape=(matrix.shape[0],), kinds="fiu" if num_classes is None else "iu")
+        one = functools.partial(solve, features=matrix, weights=weights, mask=mask)
+        if num_classes is None:
+            state = one(state.logits_of_votes, given)
+        else:
+            classes = jnp.arange(num_classes, dtype=given.dtype)
+            signs = jnp.where(given[:, None] == classes[None, :], 1.0, -1.0)
+            state = jax.vmap(one, in_axes=(1, 1), out_axes=MarginHeadState(1, 1, 0))(state.logits_of_votes, signs)  # type: ignore[arg-type]
+    return scale.astype(matrix.dtype) * (matrix @ state.votes.astype(matrix.dtype)), state
+
+
+def _solve_votes(
+    relaxation: Any,
+    smoothing: Array,
+    initial: Array,
+    labels: Array,
+    features: Array,
+    weights: ArrayLike | None,
+    mask: ArrayLike | None,
+) -> MarginHeadState:
+    """The votes of either sign over a batch; labels [m] are signs."""
+    margins = labels.astype(float)[:, None] * features.astype(float)
+    found = relaxed_margin.solve_smoothed(
+        jnp.concatenate([margins, -margins], axis=1),
+        relaxation,
+        smoothing=smoothing,
+        weights=weights,
+        mask=mask,
+        initial=jax.lax.stop_gradient(initial),
+    )
+    positive, negative = jnp.split(found.coefficients, 2)
+    return MarginHeadState(positive - negative, found.logits, found.status)
+
+
+class PairHeadState(NamedTuple):
+    """The line that splits two scores best."""
+
+    normal: Array  # [2]
+    anchor: Array  # [2]
+    bias: Array  # []
+    loss: Array  # [] the least number of errors, by weight, of any line on the examples that it was fitted to
+
+
+def pair_head(**options: Any) -> Head:
+    """A head for evaluation: the exact combination of two scores, of least 0-1 loss of all lines.
+
+    Args:
+      options: of `jboost.pair.optimal_separator`, such as `method` or `config`.
+
+    Returns:
+      A `Head`. `init()` predicts by the first score. `apply(state, scores, labels)` with scores
+      [m, 2] and labels in {-1, +1} finds the best line and gives its signed scores [m]; without
+      labels the line of the state gives them. The logits are differentiable in the scores at a line
+      that is held fixed; the line itself has no derivative.
+
+    Source: Boyarshinov and Magdon-Ismail (2005).
+
+    >>> import jax.numpy as jnp, jboost
+    >>> head = jboost.layers.pair_head()
+    >>> scores, labels = jnp.array([[1.0, -1.0], [-1.0, 2.0], [-2.0, 1.0], [0.5, -2.0]]), jnp.array([1, 1, -1, -1])
+    >>> logits, state = head.apply(head.init(), scores, labels)
+    >>> float(state.loss), jnp.sign(logits).tolist()
+    (0.0, [1.0, 1.0, -1.0, -1.0])
+    """
+    return Head(_init_pair_head, functools.partial(_apply_pair_head, options))
+
+
+def _init_pair_head(num_features: int = 2) -> PairHeadState:
+    if num_features != 2:
+        raise ValueError(f"num_features is {num_features}: expected 2, the scores that a pair head combines")
+    return PairHeadState(jnp.array([1.0, 0.0]), jnp.zeros(2), jnp.zeros(()), jnp.asarray(jnp.nan))
+
+
+def _apply_pair_head(
+    options: dict[str, Any],
+    state: PairHeadState,
+    scores: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    weights: ArrayLike | None = None,
+    mask: ArrayLike | None = None,
+) -> tuple[Array, PairHeadState]:
+    points = check.numeric("scores", scores, shape=("m", 2), kinds="f")
+    if labels is not None:
+        fixed = jax.lax.stop_gradient(points)
+        found = pair.optimal_separator(fixed, labels, weights=weights, mask=mask, **options)
+        state = PairHeadState(found.normal, found.anchor, found.bias, found.loss)
+    kept = jax.lax.stop_gradient(state)
+    offsets = points - kept.anchor.astype(points.dtype)[None, :]
+    return offsets @ kept.normal.astype(points.dtype) + kept.bias.astype(points.dtype), state
