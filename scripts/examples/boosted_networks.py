@@ -1,10 +1,10 @@
 """Boosting of small networks in one jitted program, for several seeds and learning rates at once.
 
-What one learns from it: `jboost.learners.trained` makes a base learner of a network and an optax optimizer;
-a whole fit of AdaBoost, training of every network included, is one compiled function; `jax.vmap` maps it
-over splits, keys and learning rates; and other seeds or learning rates compile nothing anew. The
-certificate of each round bounds the training error. Beside it stands one wider network of as many hidden
-units and steps as all small networks have together.
+What one learns from it: `jboost.learners.trained` makes a base learner of a network and an optax
+optimizer; a whole fit of AdaBoost, training of every network included, is one compiled function;
+`jax.vmap` maps it over splits, keys and learning rates; and other seeds or learning rates compile
+nothing anew. The certificate of each round bounds the training error. Beside it stands one wider
+network, of as many hidden units and steps as all small networks have together.
 
 The learning rate of either is the one with the least mean validation error over seeds.
 """
@@ -46,7 +46,13 @@ class Setting:
 
 
 @functools.partial(jax.jit, static_argnames=("setting",))
-def boost_all(problems: Problem, keys: jax.Array, rates: jax.Array, *, setting: Setting) -> dict[str, jax.Array]:
+def boost_all(
+    problems: Problem,
+    keys: jax.Array,
+    rates: jax.Array,
+    *,
+    setting: Setting,
+) -> dict[str, jax.Array]:
     """All fits in one program: arrays [rates, seeds, rounds], by name.
 
     Args:
@@ -58,7 +64,13 @@ def boost_all(problems: Problem, keys: jax.Array, rates: jax.Array, *, setting: 
     return jax.vmap(of_seeds, in_axes=(None, None, 0))(problems, keys, rates)
 
 
-def boost(problem: Problem, key: jax.Array, rate: jax.Array, *, setting: Setting) -> dict[str, jax.Array]:
+def boost(
+    problem: Problem,
+    key: jax.Array,
+    rate: jax.Array,
+    *,
+    setting: Setting,
+) -> dict[str, jax.Array]:
     """One fit, and what each of its rounds [rounds] did."""
     optimizer = optax.inject_hyperparams(optax.adam)(learning_rate=1e-2)
     learner = learners.trained(
@@ -96,7 +108,12 @@ class Compilations:
         self.count += event == "/jax/core/compile/backend_compile_duration"
 
 
-def timed(problems: Problem, keys: Any, rates: Any, setting: Setting) -> tuple[dict[str, np.ndarray], float]:
+def timed(
+    problems: Problem,
+    keys: Any,
+    rates: Any,
+    setting: Setting,
+) -> tuple[dict[str, np.ndarray], float]:
     """What `boost_all` finds, and the seconds that it takes."""
     begin = time.perf_counter()
     found = jax.block_until_ready(boost_all(problems, keys, rates, setting=setting))
@@ -105,7 +122,7 @@ def timed(problems: Problem, keys: Any, rates: Any, setting: Setting) -> tuple[d
 
 
 def summarize(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """Curves [seeds, rounds] of the learning rate with the least mean validation error after the last round."""
+    """Curves [seeds, rounds] of the learning rate with the least mean validation error."""
     validation = found["validation error"][:, :, -1].mean(axis=1)
     index = int(np.argmin(validation))
     last = found["test error"][index, :, -1]
@@ -117,13 +134,19 @@ def summarize(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     }
 
 
-def run_one(name: str, num_seeds: int, setting: Setting, compilations: Compilations, *, compare: bool) -> dict[str, Any]:
+def run_one(
+    name: str,
+    num_seeds: int,
+    setting: Setting,
+    compilations: Compilations,
+    *,
+    compare: bool,
+) -> dict[str, Any]:
     """The record of one data set."""
     data = tools.load(name)
     if data is None:
         raise SystemExit(f"{name}: there is no {tools.SHARED / name}.csv")
-    problems = tools.stack([tools.take_rows(data, tools.split_rows(len(data.labels), np.random.default_rng(seed))) for seed in range(num_seeds)])
-    problems = jax.tree.map(jnp.asarray, problems)
+    problems = jax.tree.map(jnp.asarray, tools.random_problems(data, num_seeds))
     keys, others = (jax.random.split(jax.random.key(seed), num_seeds) for seed in (0, 1))
     rates, other_rates = jnp.asarray(RATES), jnp.asarray(OTHER_RATES)
     found, first = timed(problems, keys, rates, setting)
@@ -154,32 +177,30 @@ def run_one(name: str, num_seeds: int, setting: Setting, compilations: Compilati
 
 def seconds_one_at_a_time(problems: Problem, keys: Any, rates: Any, setting: Setting) -> float:
     """The same fits by as many calls of a program for one, once it is compiled."""
-    calls = [(jax.tree.map(lambda leaf, at=seed: leaf[at : at + 1], problems), keys[seed : seed + 1]) for seed in range(len(keys))]
+    places = [slice(seed, seed + 1) for seed in range(len(keys))]
+    calls = [(jax.tree.map(lambda leaf, at=at: leaf[at], problems), keys[at]) for at in places]
     timed(*calls[0], rates[:1], setting)
-    return sum(timed(*call, rates[index : index + 1], setting)[1] for call in calls for index in range(len(rates)))
+    return sum(timed(*call, rate[None], setting)[1] for call in calls for rate in rates)
 
 
 def table(results: Mapping[str, Any]) -> str:
     """A row for each data set."""
     lines = [
-        "| data | one small network | boosted | one wide network | difference | training error, bound |",
+        "| data | one small network | boosted | one wide network | difference | training, bound |",
         "| :--- " + "| ---: " * 5 + "|",
     ]
     for record in results["records"]:
-        curves = record["boosted"]["curves"]
-        first = tools.interval(np.asarray(curves["test error"])[:, 0])._asdict()
+        curves = {name: np.asarray(values) for name, values in record["boosted"]["curves"].items()}
+        first = tools.interval(curves["test error"][:, 0])._asdict()
+        ends = [100 * np.mean(curves[name][:, -1]) for name in ("training error", "bound")]
         cells = [
-            _percent(first),
-            _percent(record["boosted"]["test_error"]),
-            _percent(record["one_wide_network"]["test_error"]),
+            tools.percent(first),
+            tools.percent(record["boosted"]["test_error"]),
+            tools.percent(record["one_wide_network"]["test_error"]),
         ]
-        bounds = [100 * float(np.mean(np.asarray(curves[name])[:, -1])) for name in ("training error", "bound")]
-        lines.append(f"| {record['data']} | " + " | ".join([*cells, _percent(record["difference"]), f"{bounds[0]:.2g}, {bounds[1]:.2g}"]) + " |")
+        cells += [tools.percent(record["difference"], "+"), f"{ends[0]:.2g}, {ends[1]:.2g}"]
+        lines.append(f"| {record['data']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def _percent(found: Mapping[str, float]) -> str:
-    return f"{100 * found['mean']:.1f} [{100 * found['low']:.1f}, {100 * found['high']:.1f}]"
 
 
 def draw(results: Mapping[str, Any], folder: Path) -> None:
@@ -195,7 +216,8 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
                 color=color,
                 label=name if name != "bound" else "certified bound of the training error",
             )
-            one.fill_between(rounds, values.min(axis=0), values.max(axis=0), color=color, alpha=0.2, linewidth=0)
+            ends = values.min(axis=0), values.max(axis=0)
+            one.fill_between(rounds, *ends, color=color, alpha=0.2, linewidth=0)
         one.axhline(
             100 * record["one_wide_network"]["test_error"]["mean"],
             color="C0",
@@ -206,7 +228,8 @@ def draw(results: Mapping[str, Any], folder: Path) -> None:
         one.set_xlabel("round")
         one.set_ylim(bottom=0)
     axes[0, 0].set_ylabel("per cent")
-    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=4, fontsize=9)
     tools.save_figure(figure, "boosted_networks", folder)
 
 
@@ -224,10 +247,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Boosts, prints a table, writes boosted_networks.json and boosted_networks.png."""
     options = tools.parse(__doc__, arguments, seeds=8, add=add_options)
-    setting = Setting(hidden=2, num_steps=10, max_rounds=4) if options.quick else Setting(hidden=4, num_steps=100, max_rounds=20)
+    setting = Setting(hidden=4, num_steps=100, max_rounds=12)
+    if options.quick:
+        setting = Setting(hidden=2, num_steps=10, max_rounds=4)
     names = options.data or (DATA_SETS[:1] if options.quick else DATA_SETS[:2])
     compilations = Compilations()
-    records = [run_one(name, options.seeds, setting, compilations, compare=not options.quick) for name in names]
+    one = functools.partial(run_one, compilations=compilations, compare=not options.quick)
+    records = [one(name, options.seeds, setting) for name in names]
     results = {
         "num_seeds": options.seeds,
         "setting": dataclasses.asdict(setting),

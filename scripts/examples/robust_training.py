@@ -1,18 +1,19 @@
 """Robust training of small networks, under label noise and under class imbalance.
 
-What one learns from it: how to put a robust loss of jboost where the mean of the cross-entropies was, in
-one jitted program for all seeds and strengths; and what that gains or costs on clean test data, measured
-by paired differences to cross-entropy. Losses that raise the weight of examples with large losses raise
-that of wrong labels too.
+What one learns from it: how to put a robust loss of jboost where the mean of the cross-entropies
+was, in one jitted program for all seeds, strengths and methods; and what that gains or costs on
+clean test data, by paired differences to cross-entropy. Losses that raise the weight of examples
+with large losses raise that of wrong labels too.
 
-Two scenarios: 30 % of the labels are flipped, in training and in validation; or one class has one example
-for twenty of the other. Test data are clean, and balanced in the second scenario. Data: breast cancer and
-digits (odd against even) of scikit-learn, and numeric tables of ../shared/data/more where they are.
+Two scenarios: 30 % of the labels are flipped, in training and in validation; or one class has one
+example for twenty of the other. Test data are clean, and balanced in the second scenario. Data:
+breast cancer and digits (odd against even) of scikit-learn, and numeric tables of
+../shared/data/more where they are.
 
-Every method has six configurations, and takes the one with the best mean validation score over seeds:
-cross-entropy six weight decays, each robust loss three strengths and two weight decays. Validation data
-have the flaws of the training data; test data choose nothing. A seed means the same split, flips, first
-parameters and minibatches in all methods.
+Every method has six configurations, and takes the one with the best mean validation score over
+seeds: cross-entropy six weight decays, each robust loss three strengths and two weight decays.
+Validation data have the flaws of the training data; test data choose nothing. A seed means the
+same split, flips, first parameters and minibatches in all methods.
 """
 
 from __future__ import annotations
@@ -39,13 +40,11 @@ from jboost import learners, losses, relaxations
 NOISE, IMBALANCE = 0.3, 20
 NU = 0.2  # of the capped adversary, and of the training CVaR that is reported
 DATA_SETS = ("breast_cancer", "digits", "PIMA", "SPAMBASE", "RING")
-SCENARIOS = ("label noise", "class imbalance")
-SCORES = {
-    "label noise": "accuracy",
-    "class imbalance": "balanced accuracy",
-}  # what validation chooses by
+# By which score validation data choose, and others that are shown.
+SHOWN = {"label noise": ("accuracy",), "class imbalance": ("balanced accuracy", "worst class")}
 BASE = "cross-entropy"
 HIDDEN, CHANNELS, PATCH = 32, 8, 3
+ENDS = ("mean", "low", "high")
 
 # From the losses [b] of a minibatch, the classes [b] (0 or 1) and a strength to one number.
 Loss = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
@@ -68,12 +67,22 @@ METHODS = {
     BASE: Method(lambda values, _, __: jnp.mean(values), (0.0,), (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)),
     "CVaR": Method(lambda values, _, nu: losses.cvar(values, nu), (0.2, 0.5, 0.8)),
     "capped adversary": Method(
-        lambda values, _, smoothing: losses.worst_case(values, relaxations.soft_margin(nu=NU), smoothing=smoothing),
+        lambda values, _, smoothing: losses.worst_case(
+            values,
+            relaxations.soft_margin(nu=NU),
+            smoothing=smoothing,
+        ),
         (0.3, 1.0, 3.0),
     ),
     "KL-DRO": Method(lambda values, _, radius: losses.kl_dro(values, radius), (0.02, 0.1, 0.5)),
     "group DRO of the classes": Method(
-        lambda values, classes, smoothing: losses.group_dro(values, classes, 2, relaxations.hard_margin(), smoothing=smoothing),
+        lambda values, classes, smoothing: losses.group_dro(
+            values,
+            classes,
+            2,
+            relaxations.hard_margin(),
+            smoothing=smoothing,
+        ),
         (0.05, 0.2, 1.0),
     ),
 }
@@ -88,11 +97,11 @@ class Sizes:
     learning_rate: float = 1e-2
 
 
-# --- data --------------------------------------------------------------------------------------------------------------
+# --- data ----------------------------------------------------------------------------------------
 
 
 def make_problem(data: tools.Data, scenario: str, seed: int) -> Problem:
-    """A random split with flipped labels, or with few examples of class +1 and a balanced test part."""
+    """A random split: with flipped labels, or few of class +1 and a balanced test part."""
     random = np.random.default_rng(seed)
     if scenario == "class imbalance":
         return tools.take_rows(data, _split_with_imbalance(data.labels, random))
@@ -114,18 +123,19 @@ def _split_with_imbalance(labels: np.ndarray, random: np.random.Generator) -> to
     return tools.Rows(training, validation, test)
 
 
-# --- networks ----------------------------------------------------------------------------------------------------------
+# --- networks ------------------------------------------------------------------------------------
 
 
 def patches_of(images: jax.Array) -> jax.Array:
     """All patches [m, rows, columns, 9] of 3 x 3 pixels of images [m, rows + 2, columns + 2]."""
     rows, columns = (size - PATCH + 1 for size in images.shape[1:])
     shifts = itertools.product(range(PATCH), repeat=2)
-    return jnp.stack([images[:, row : row + rows, column : column + columns] for row, column in shifts], axis=-1)
+    parts = [images[:, top : top + rows, left : left + columns] for top, left in shifts]
+    return jnp.stack(parts, axis=-1)
 
 
 def init_convolutional(key: jax.Array, images: jax.Array) -> Any:
-    """Parameters: a convolution of 8 channels, and a perceptron on their means over squares of 2 x 2."""
+    """Parameters: 8 filters, and a perceptron on their means over squares of 2 x 2."""
     key_kernel, key_rest = jax.random.split(key)
     kernel = jax.random.normal(key_kernel, (PATCH**2, CHANNELS)) / PATCH
     init, _ = learners.mlp((HIDDEN,))
@@ -139,17 +149,23 @@ def apply_convolutional(params: Any, images: jax.Array) -> jax.Array:
 
 
 def _convolve(kernel: jax.Array, images: jax.Array) -> jax.Array:
-    """The convolution as a product with patches, which a batch of networks takes faster on a CPU; then means of squares."""
+    """The convolution, as a product with patches, and means over squares of 2 x 2."""
     maps = jax.nn.relu(patches_of(images) @ kernel)
     count, rows, columns, channels = maps.shape
     return maps.reshape(count, rows // 2, 2, columns // 2, 2, channels).mean(axis=(2, 4))
 
 
-# --- training ----------------------------------------------------------------------------------------------------------
+# --- training ------------------------------------------------------------------------------------
 
 
 @functools.partial(jax.jit, static_argnames=("names", "sizes"))
-def train_all(problems: Problem, keys: jax.Array, *, names: tuple[str, ...], sizes: Sizes) -> dict[str, dict[str, jax.Array]]:
+def train_all(
+    problems: Problem,
+    keys: jax.Array,
+    *,
+    names: tuple[str, ...],
+    sizes: Sizes,
+) -> dict[str, dict[str, jax.Array]]:
     """All methods in one program: scores of shape [configurations, seeds], by method and by name.
 
     Args:
@@ -159,21 +175,25 @@ def train_all(problems: Problem, keys: jax.Array, *, names: tuple[str, ...], siz
 
     def of_method(method: Method) -> Any:
         of_seeds = jax.vmap(
-            lambda problem, key, pair: train(problem, key, method.loss, pair, sizes),
+            functools.partial(train, loss=method.loss, sizes=sizes),
             in_axes=(0, 0, None),
         )
-        return jax.vmap(lambda pair: of_seeds(problems, keys, pair))(jnp.asarray(method.configurations))
+        of_pairs = jax.vmap(of_seeds, in_axes=(None, None, 0))
+        return of_pairs(problems, keys, jnp.asarray(method.configurations))
 
     trained = [of_method(METHODS[name]) for name in names]
     params = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *trained)
     found = jax.vmap(lambda params: jax.vmap(score)(params, problems))(params)
     ends = np.cumsum([len(METHODS[name].configurations) for name in names])[:-1]
     parts = {score: jnp.split(values, ends) for score, values in found.items()}
-    return {name: {score: values[index] for score, values in parts.items()} for index, name in enumerate(names)}
+    return {
+        name: {score: values[index] for score, values in parts.items()}
+        for index, name in enumerate(names)  # in the order of the concatenation
+    }
 
 
-def train(problem: Problem, key: jax.Array, loss: Loss, pair: jax.Array, sizes: Sizes) -> Any:
-    """The parameters of one network, trained by one loss; pair [2] is a strength and a weight decay."""
+def train(problem: Problem, key: jax.Array, pair: jax.Array, *, loss: Loss, sizes: Sizes) -> Any:
+    """The parameters of one network; pair [2] is the strength of the loss and a weight decay."""
     init, apply = network_of(problem)
     strength, weight_decay = pair
     optimizer = optax.adamw(sizes.learning_rate, weight_decay=weight_decay)
@@ -206,18 +226,17 @@ def score(params: Any, problem: Problem) -> dict[str, jax.Array]:
     """Scores of one network on all parts, and its mean loss and CVaR in training."""
     _, apply = network_of(problem)
     each = jax.nn.softplus(-problem.training.labels * apply(params, problem.training.features))
-    return {
-        **{f"validation {name}": value for name, value in measure(apply, params, problem.validation).items()},
-        **{f"test {name}": value for name, value in measure(apply, params, problem.test).items()},
-        "training mean loss": jnp.mean(each),
-        "training CVaR": losses.cvar(each, NU),
-    }
+    found = {"training mean loss": jnp.mean(each), "training CVaR": losses.cvar(each, NU)}
+    for name, part in (("validation", problem.validation), ("test", problem.test)):
+        shares = measure(apply, params, part)
+        found |= {f"{name} {score}": value for score, value in shares.items()}
+    return found
 
 
-def measure(apply: Callable[[Any, jax.Array], jax.Array], params: Any, part: Part) -> dict[str, jax.Array]:
-    """Shares of examples that are right: of all, the mean of both classes, and that of the worse class."""
+def measure(apply: Callable[..., jax.Array], params: Any, part: Part) -> dict[str, jax.Array]:
+    """Shares of examples that are right: of all, the mean of both classes, the worse class."""
     is_right = (apply(params, part.features) > 0) == (part.labels > 0)
-    by_class = jnp.stack([jnp.sum(is_right & (part.labels == sign)) / jnp.sum(part.labels == sign) for sign in (-1, 1)])
+    by_class = jnp.stack([jnp.mean(is_right, where=part.labels == sign) for sign in (-1, 1)])
     return {
         "accuracy": jnp.mean(is_right),
         "balanced accuracy": jnp.mean(by_class),
@@ -225,22 +244,22 @@ def measure(apply: Callable[[Any, jax.Array], jax.Array], params: Any, part: Par
     }
 
 
-# --- results -----------------------------------------------------------------------------------------------------------
+# --- results -------------------------------------------------------------------------------------
 
 
 def choose(found: Mapping[str, Any], scenario: str) -> int:
     """The configuration with the best mean validation score over seeds."""
-    return int(np.argmax(np.mean(found[f"validation {SCORES[scenario]}"], axis=1)))
+    return int(np.argmax(np.mean(found[f"validation {SHOWN[scenario][0]}"], axis=1)))
 
 
 def summarize(found: Mapping[str, Mapping[str, Any]], scenario: str) -> dict[str, Any]:
-    """Of each method: scores of all configurations, the one chosen, and its paired differences to cross-entropy."""
+    """Of each method: all scores, the configuration chosen, its differences to cross-entropy."""
     chosen = {name: choose(scores, scenario) for name, scores in found.items()}
     summary = {}
     for name, scores in found.items():
         differences = {}
         for score in ("accuracy", "balanced accuracy", "worst class"):
-            values = [np.asarray(found[one][f"test {score}"])[chosen[one]] for one in (name, BASE)]
+            values = [found[one][f"test {score}"][chosen[one]] for one in (name, BASE)]
             differences[score] = tools.interval(values[0] - values[1])._asdict()
         strength, weight_decay = METHODS[name].configurations[chosen[name]]
         summary[name] = {
@@ -253,67 +272,59 @@ def summarize(found: Mapping[str, Mapping[str, Any]], scenario: str) -> dict[str
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """A row for each scenario, data set and score: of cross-entropy, and the difference of each other method, in points."""
-    names = [name for name in METHODS if name != BASE]
+    """A row for each scenario, data set and score: cross-entropy, and differences in points."""
+    names = [name for name in results["methods"] if name != BASE]
     lines = [
         "| scenario | data | score | cross-entropy | " + " | ".join(names) + " |",
         "| :--- " * 3 + "| ---: " * (1 + len(names)) + "|",
     ]
     for record in results["records"]:
-        shown = ("accuracy",) if record["scenario"] == "label noise" else ("balanced accuracy", "worst class")
-        for score in shown:
+        for score in SHOWN[record["scenario"]]:
             base = record["methods"][BASE]
             mean = np.mean(base["scores"][f"test {score}"], axis=1)[base["chosen"]["index"]]
-            cells = [_difference_text(record["methods"][name]["difference"][score]) for name in names]
-            lines.append(f"| {record['scenario']} | {record['data']} | {score} | {100 * mean:.1f} | " + " | ".join(cells) + " |")
+            found = [record["methods"][name]["difference"][score] for name in names]
+            cells = [record["scenario"], record["data"], score, f"{100 * mean:.1f}"]
+            cells += [tools.percent(one, "+") for one in found]
+            lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
-def _difference_text(found: Mapping[str, float]) -> str:
-    return f"{100 * found['mean']:+.1f} [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
-
-
 def draw(results: Mapping[str, Any], folder: Path) -> None:
-    """Paired differences with intervals, a panel a scenario."""
-    panels = [
-        ("label noise", "accuracy"),
-        ("class imbalance", "balanced accuracy"),
-        ("class imbalance", "worst class"),
-    ]
-    names = [name for name in METHODS if name != BASE]
-    figure, axes = tools.new_figure(10, 4.2, ncols=len(panels))
-    for one, (scenario, score) in zip(axes, panels, strict=True):
+    """Paired differences with intervals, a panel for each scenario and score."""
+    scenarios = dict.fromkeys(record["scenario"] for record in results["records"])
+    panels = [(scenario, score) for scenario in scenarios for score in SHOWN[scenario]]
+    figure, axes = tools.new_figure(10, 4.2, ncols=len(panels), squeeze=False)
+    for one, (scenario, score) in zip(axes[0], panels, strict=True):
         records = [record for record in results["records"] if record["scenario"] == scenario]
-        for shift, name in enumerate(names):
-            found = [record["methods"][name]["difference"][score] for record in records]
-            means, lows, highs = (100 * np.array([item[key] for item in found]) for key in ("mean", "low", "high"))
-            heights = -np.arange(len(records)) - (shift - (len(names) - 1) / 2) / (len(names) + 1)
-            one.errorbar(
-                means,
-                heights,
-                xerr=[means - lows, highs - means],
-                fmt="os^D"[shift],
-                markersize=4,
-                capsize=2,
-                label=name,
-            )
-        one.axvline(0, color="black", linewidth=1)
-        one.set_yticks(
-            -np.arange(len(records)),
-            [record["data"] for record in records] if one is axes[0] else [],
-        )
+        _draw_panel(one, records, score)
+        names = [record["data"] for record in records] if one is axes[0, 0] else []
+        one.set_yticks(-np.arange(len(records)) if names else [], names)
         one.set_title(f"{scenario}:\n{score}", fontsize=10)
-    axes[1].set_xlabel(f"test score less that of cross-entropy, in points, {results['num_seeds']} seeds, intervals of 95 %")
-    figure.legend(
-        *axes[0].get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=len(names),
-        fontsize=9,
-    )
+    figure.supxlabel("points above cross-entropy on test data, intervals of 95 %", fontsize=10)
+    handles = axes[0, 0].get_legend_handles_labels()
+    figure.legend(*handles, loc="outside lower center", ncols=len(handles[0]), fontsize=9)
     tools.save_figure(figure, "robust_training", folder)
 
 
-def run(names: Sequence[str], scenarios: Sequence[str], num_seeds: int, sizes: Sizes) -> dict[str, Any]:
+def _draw_panel(axes: Any, records: Sequence[Mapping[str, Any]], score: str) -> None:
+    """A row for each data set, in which the methods stand below each other."""
+    names = [name for name in METHODS if name != BASE and name in records[0]["methods"]]
+    for shift, name in enumerate(names):
+        found = [record["methods"][name]["difference"][score] for record in records]
+        means, lows, highs = 100 * np.array([[item[key] for item in found] for key in ENDS])
+        heights = -np.arange(len(records)) - (shift - (len(names) - 1) / 2) / (len(names) + 1)
+        style = {"fmt": "os^D"[shift], "markersize": 4, "capsize": 2, "label": name}
+        axes.errorbar(means, heights, xerr=[means - lows, highs - means], **style)
+    axes.axvline(0, color="black", linewidth=1)
+
+
+def run(
+    names: Sequence[str],
+    scenarios: Sequence[str],
+    methods: Sequence[str],
+    num_seeds: int,
+    sizes: Sizes,
+) -> dict[str, Any]:
     """A record for each scenario and data set that is there."""
     keys = jax.random.split(jax.random.key(0), num_seeds)
     records, missing = [], []
@@ -323,13 +334,16 @@ def run(names: Sequence[str], scenarios: Sequence[str], num_seeds: int, sizes: S
             missing.append(name)
             continue
         for scenario in scenarios:
-            problems = tools.stack([make_problem(data, scenario, seed) for seed in range(num_seeds)])
-            found = jax.tree.map(np.asarray, train_all(problems, keys, names=tuple(METHODS), sizes=sizes))
+            seeds = range(num_seeds)
+            problems = tools.stack([make_problem(data, scenario, seed) for seed in seeds])
+            found = train_all(problems, keys, names=tuple(methods), sizes=sizes)
+            found = jax.tree.map(np.asarray, found)
             record = {"scenario": scenario, "data": name, "sizes": tools.sizes_of(problems)}
             records.append({**record, "methods": summarize(found, scenario)})
             print(f"{name}, {scenario}: done", file=sys.stderr, flush=True)
     return {
         "num_seeds": num_seeds,
+        "methods": methods,
         "training": dataclasses.asdict(sizes),
         "missing": missing,
         "records": records,
@@ -345,19 +359,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help=f"of {', '.join(DATA_SETS)}; default all, quick the first",
     )
-    parser.add_argument("--scenarios", nargs="+", choices=SCENARIOS, default=SCENARIOS, help="default both")
+    names = tuple(SHOWN)
+    parser.add_argument("--scenarios", nargs="+", choices=names, default=names, help="default both")
+    names = tuple(name for name in METHODS if name != BASE)
+    parser.add_argument("--methods", nargs="+", choices=names, default=names, help="default all")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Trains, prints a table, writes robust_training.json and robust_training.png."""
     options = tools.parse(__doc__, arguments, seeds=20, add=add_options)
-    sizes = Sizes(num_steps=30, batch_size=32) if options.quick else Sizes(num_steps=500, batch_size=64)
-    results = run(
-        options.data or (DATA_SETS[:1] if options.quick else DATA_SETS),
-        options.scenarios,
-        options.seeds,
-        sizes,
-    )
+    sizes, names = Sizes(num_steps=500, batch_size=64), DATA_SETS
+    if options.quick:
+        sizes, names = Sizes(num_steps=30, batch_size=32), DATA_SETS[:1]
+    methods = [name for name in METHODS if name == BASE or name in options.methods]
+    results = run(options.data or names, options.scenarios, methods, options.seeds, sizes)
     tools.write_results("robust_training", results, options.output)
     draw(results, options.figures)
     print(table(results))

@@ -72,7 +72,7 @@ def require_extras(*packages: str) -> None:
 
 
 def load(name: str, folder: Path = SHARED) -> Data | None:
-    """A data set of scikit-learn by its name, or a table NAME.csv of a folder; None if there is no such file."""
+    """A data set of scikit-learn, or the table NAME.csv of a folder; None if there is none."""
     if name in embedded.names():
         require_extras("sklearn")
         table = embedded.load_table(name)
@@ -88,7 +88,7 @@ def load(name: str, folder: Path = SHARED) -> Data | None:
 
 
 def standardize(features: np.ndarray, by: np.ndarray) -> np.ndarray:
-    """Features with the mean 0 and the variance 1 that `by` [m, ...] gives each column; images as a whole."""
+    """Features with mean 0 and variance 1 by the columns of `by` [m, ...]; images as a whole."""
     axes = None if by.ndim > 2 else 0
     return ((features - by.mean(axis=axes)) / (by.std(axis=axes) + 1e-6)).astype(np.float32)
 
@@ -97,21 +97,38 @@ def split_rows(count: int, random: np.random.Generator) -> Rows:
     """A random split of so many examples."""
     num_test = int(TEST_SHARE * count)
     num_validation = int(VALIDATION_SHARE * (count - num_test))
-    test, validation, training = np.split(random.permutation(count), [num_test, num_test + num_validation])
+    ends = [num_test, num_test + num_validation]
+    test, validation, training = np.split(random.permutation(count), ends)
     return Rows(training, validation, test)
 
 
 def take_rows(data: Data, rows: Rows, *, flawed: np.ndarray | None = None) -> Problem:
-    """The parts, standardized by the training part; `flawed` [m] are the labels of training and validation, if they are others."""
+    """The parts, standardized by the training part.
+
+    Args:
+      data: m examples.
+      rows: which of them are in which part.
+      flawed: [m] the labels in training and validation, None for those of the data.
+    """
     training = data.features[rows.training]
-    labels = {part: data.labels if flawed is None or part == "test" else flawed for part in Rows._fields}
-    parts = [Part(standardize(data.features[chosen], training), labels[part][chosen]) for part, chosen in rows._asdict().items()]
-    return Problem(*parts)
+    seen = data.labels if flawed is None else flawed
+
+    def take(chosen: np.ndarray, labels: np.ndarray) -> Part:
+        return Part(standardize(data.features[chosen], training), labels[chosen])
+
+    trained = take(rows.training, seen), take(rows.validation, seen)
+    return Problem(*trained, take(rows.test, data.labels))
 
 
 def stack(problems: Sequence[Problem]) -> Problem:
     """Problems of equal sizes as one, with a leading axis."""
     return jax.tree.map(lambda *leaves: np.stack(leaves), *problems)
+
+
+def random_problems(data: Data, num_seeds: int) -> Problem:
+    """A random split for each seed, stacked."""
+    draws = [np.random.default_rng(seed) for seed in range(num_seeds)]
+    return stack([take_rows(data, split_rows(len(data.labels), random)) for random in draws])
 
 
 def sizes_of(problems: Problem) -> dict[str, int]:
@@ -124,8 +141,15 @@ def interval(values: Any) -> Interval:
     from scipy import stats  # JAX depends on it
 
     numbers = np.asarray(values, float)
-    half = stats.t.ppf(0.5 + LEVEL / 2, len(numbers) - 1) * numbers.std(ddof=1) / np.sqrt(len(numbers))
-    return Interval(float(numbers.mean()), float(numbers.mean() - half), float(numbers.mean() + half))
+    quantile = stats.t.ppf(0.5 + LEVEL / 2, len(numbers) - 1)
+    mean, half = numbers.mean(), quantile * numbers.std(ddof=1) / np.sqrt(len(numbers))
+    return Interval(float(mean), float(mean - half), float(mean + half))
+
+
+def percent(found: Mapping[str, float], sign: str = "") -> str:
+    """An interval of shares as text, in per cent; with the sign "+", differences."""
+    mean, low, high = (format(100 * found[name], f"{sign}.1f") for name in ("mean", "low", "high"))
+    return f"{mean} [{low}, {high}]"
 
 
 def parse(
@@ -139,7 +163,7 @@ def parse(
     style = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=document, formatter_class=style)
     parser.add_argument("--quick", action="store_true", help="small sizes, for trying it out")
-    parser.add_argument("--seeds", type=int, metavar="N", help=f"default {seeds}, quick 3; at least 2")
+    parser.add_argument("--seeds", type=int, metavar="N", help=f"default {seeds}, quick 3")
     parser.add_argument(
         "--output",
         type=Path,
@@ -147,13 +171,13 @@ def parse(
         default=Path("jboost-out"),
         help="of the JSON file; default %(default)s",
     )
-    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="of the figure; default that of --output")
+    parser.add_argument("--figures", type=Path, metavar="FOLDER", help="default that of --output")
     if add is not None:
         add(parser)
     options = parser.parse_args(arguments)
     options.seeds = options.seeds or (3 if options.quick else seeds)
     if options.seeds < 2:
-        parser.error(f"--seeds is {options.seeds}: expected 2 at least, an interval needs two numbers")
+        parser.error(f"--seeds is {options.seeds}: expected 2 at least, for an interval")
     options.figures = options.figures or options.output
     require_extras("sklearn", "matplotlib")
     return options
