@@ -46,7 +46,7 @@ def check_robust_training(results, scenarios):
             base, chosen = (methods[one]["chosen"]["index"] for one in ("cross-entropy", name))
             for score, difference in found["difference"].items():
                 values = np.array(found["scores"][f"test {score}"])
-                assert values.shape == (6, results["num_seeds"])
+                assert values.shape == (9, results["num_seeds"])
                 others = np.array(methods["cross-entropy"]["scores"][f"test {score}"])
                 mean = (values[chosen] - others[base]).mean()
                 assert difference["mean"] == pytest.approx(mean, abs=1e-5)

@@ -10,10 +10,10 @@ example for twenty of the other. Test data are clean, and balanced in the second
 breast cancer and digits (odd against even) of scikit-learn, and numeric tables of
 ../shared/data/more where they are.
 
-Every method has six configurations, and takes the one with the best mean validation score over
-seeds: cross-entropy six weight decays, each robust loss three strengths and two weight decays.
-Validation data have the flaws of the training data; test data choose nothing. A seed means the
-same split, flips, first parameters and minibatches in all methods.
+Every method has nine configurations, and takes the one with the best mean validation score over
+seeds: cross-entropy nine weight decays, each robust loss three strengths and three weight decays of
+the same range. Validation data have the flaws of the training data; test data choose nothing. A
+seed means the same split, flips, first parameters and minibatches in all methods.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ DATA_SETS = ("breast_cancer", "digits", "PIMA", "SPAMBASE", "RING")
 # By which score validation data choose, and others that are shown.
 SHOWN = {"label noise": ("accuracy",), "class imbalance": ("balanced accuracy", "worst class")}
 BASE = "cross-entropy"
+DECAYS = (0.0, 0.003, 0.01, 0.03, 0.1, 0.2, 0.3, 0.6, 1.0)  # those of cross-entropy
 HIDDEN, CHANNELS, PATCH = 32, 8, 3
 ENDS = ("mean", "low", "high")
 
@@ -55,7 +56,7 @@ class Method(NamedTuple):
 
     loss: Loss
     strengths: tuple[float, ...]
-    weight_decays: tuple[float, ...] = (0.01, 0.3)
+    weight_decays: tuple[float, ...] = (0.01, 0.3, 1.0)
 
     @property
     def configurations(self) -> list[tuple[float, float]]:
@@ -64,7 +65,7 @@ class Method(NamedTuple):
 
 
 METHODS = {
-    BASE: Method(lambda values, _, __: jnp.mean(values), (0.0,), (0.0, 0.01, 0.03, 0.1, 0.3, 1.0)),
+    BASE: Method(lambda values, _, __: jnp.mean(values), (0.0,), DECAYS),
     "CVaR": Method(lambda values, _, nu: losses.cvar(values, nu), (0.2, 0.5, 0.8)),
     "capped adversary": Method(
         lambda values, _, smoothing: losses.worst_case(
@@ -247,25 +248,39 @@ def measure(apply: Callable[..., jax.Array], params: Any, part: Part) -> dict[st
 # --- results -------------------------------------------------------------------------------------
 
 
-def choose(found: Mapping[str, Any], scenario: str) -> int:
-    """The configuration with the best mean validation score over seeds."""
-    return int(np.argmax(np.mean(found[f"validation {SHOWN[scenario][0]}"], axis=1)))
+def choose(
+    method: str,
+    scores: Mapping[str, Any],
+    scenario: str,
+    strength: float | None = None,
+) -> int:
+    """The configuration, of one strength or of all, with the best mean validation score."""
+    means = np.mean(scores[f"validation {SHOWN[scenario][0]}"], axis=1)
+    strengths = np.array(METHODS[method].configurations)[:, 0]
+    is_allowed = True if strength is None else strengths == strength
+    return int(np.argmax(np.where(is_allowed, means, -1.0)))
 
 
 def summarize(found: Mapping[str, Mapping[str, Any]], scenario: str) -> dict[str, Any]:
     """Of each method: all scores, the configuration chosen, its differences to cross-entropy."""
-    chosen = {name: choose(scores, scenario) for name, scores in found.items()}
-    summary = {}
-    for name, scores in found.items():
+    base = choose(BASE, found[BASE], scenario)
+
+    def compare(name: str, index: int) -> dict[str, Any]:
         differences = {}
         for score in ("accuracy", "balanced accuracy", "worst class"):
-            values = [found[one][f"test {score}"][chosen[one]] for one in (name, BASE)]
-            differences[score] = tools.interval(values[0] - values[1])._asdict()
-        strength, weight_decay = METHODS[name].configurations[chosen[name]]
+            ours, theirs = found[name][f"test {score}"][index], found[BASE][f"test {score}"][base]
+            differences[score] = tools.interval(ours - theirs)._asdict()
+        strength, weight_decay = METHODS[name].configurations[index]
+        chosen = {"index": index, "strength": strength, "weight_decay": weight_decay}
+        return {"chosen": chosen, "difference": differences}
+
+    summary = {}
+    for name, scores in found.items():
+        of_each = [choose(name, scores, scenario, one) for one in METHODS[name].strengths]
         summary[name] = {
             "configurations": METHODS[name].configurations,
-            "chosen": {"index": chosen[name], "strength": strength, "weight_decay": weight_decay},
-            "difference": differences,
+            **compare(name, choose(name, scores, scenario)),
+            "by_strength": [compare(name, index) for index in of_each],
             "scores": scores,
         }
     return summary
@@ -285,6 +300,21 @@ def table(results: Mapping[str, Any]) -> str:
             found = [record["methods"][name]["difference"][score] for name in names]
             cells = [record["scenario"], record["data"], score, f"{100 * mean:.1f}"]
             cells += [tools.percent(one, "+") for one in found]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def strength_table(results: Mapping[str, Any], name: str, scenario: str) -> str:
+    """Differences of a method to cross-entropy in points: a row a data set, a column a strength."""
+    score, strengths = SHOWN[scenario][0], METHODS[name].strengths
+    lines = [
+        "| data | " + " | ".join(f"{strength:g}" for strength in strengths) + " |",
+        "| :--- " + "| ---: " * len(strengths) + "|",
+    ]
+    for record in results["records"]:
+        if record["scenario"] == scenario:
+            found = [one["difference"][score] for one in record["methods"][name]["by_strength"]]
+            cells = [record["data"], *(tools.percent(one, "+") for one in found)]
             lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -337,7 +367,7 @@ def run(
             seeds = range(num_seeds)
             problems = tools.stack([make_problem(data, scenario, seed) for seed in seeds])
             found = train_all(problems, keys, names=tuple(methods), sizes=sizes)
-            found = jax.tree.map(np.asarray, found)
+            found = {method: jax.tree.map(np.asarray, found[method]) for method in methods}
             record = {"scenario": scenario, "data": name, "sizes": tools.sizes_of(problems)}
             records.append({**record, "methods": summarize(found, scenario)})
             print(f"{name}, {scenario}: done", file=sys.stderr, flush=True)
@@ -376,6 +406,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tools.write_results("robust_training", results, options.output)
     draw(results, options.figures)
     print(table(results))
+    if "label noise" in options.scenarios and "CVaR" in methods:
+        print("\nCVaR under label noise, by nu:\n" + strength_table(results, "CVaR", "label noise"))
     return 0
 
 
