@@ -34,9 +34,9 @@ from benchmarks import (
     projections,
     reading,
     real_tables,
-    robust_losses,
     shared_sizes,
     soft_margin_games,
+    training,
 )
 from benchmarks.paper001 import table as paper001
 
@@ -59,7 +59,7 @@ TABLES: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "packed_games": packed_games.table,
     "many_devices": many_devices.many_devices_table,
     "projections": projections.projections_table,
-    "robust_losses": robust_losses.robust_losses_table,
+    "training": training.training_table,
     "linear_programs": linear_programs.table,
     "lpboost_pools": linear_programs.pools_table,
     "growing_programs": linear_programs.growing_table,

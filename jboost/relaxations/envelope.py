@@ -32,10 +32,10 @@ def minimiser(relaxation: Any, margins: Array, strength: Array | None, prior: Ar
 def minimum(relaxation: Any, margins: Array, strength: Array | None, prior: Array, axis_name: AxisName) -> Array:
     """phi [], to rounding; `minimiser` as it is."""
     weights = minimiser(relaxation, margins, strength, prior, axis_name)
-    return _objective(weights, relaxation, margins, strength, prior, axis_name)
+    return objective(weights, relaxation, margins, strength, prior, axis_name)
 
 
-def _objective(
+def objective(
     weights: Array,
     relaxation: Any,
     margins: Array,
@@ -43,6 +43,7 @@ def _objective(
     prior: Array,
     axis_name: AxisName,
 ) -> Array:
+    """<margins, d> + f(d) + strength * KL(d || prior), [], of weights d [m] that are allowed."""
     value = named_axis.total(jnp.where(weights > 0, weights * margins, 0.0), axis_name)
     value = value + relaxation.penalty(weights, prior, axis_name=axis_name)
     if strength is None:
@@ -60,7 +61,7 @@ def relative_entropy(weights: Array, prior: Array, axis_name: AxisName = None) -
 def _derivative(axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
     relaxation, margins, strength, prior = primals
     weights = minimiser(relaxation, margins, strength, prior, axis_name)
-    value = _objective(weights, relaxation, margins, strength, prior, axis_name)
+    value = objective(weights, relaxation, margins, strength, prior, axis_name)
     tangent = jnp.zeros_like(value)
     if not _is_zero(tangents[1]):
         tangent = named_axis.linear_total(weights * tangents[1], axis_name)
@@ -71,7 +72,7 @@ def _derivative(axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[A
 
     def of_others(relaxation: Any, strength: Array | None, prior: Array) -> Array:
         weights = minimiser(relaxation, margins, strength, prior, axis_name)
-        return _objective(weights, relaxation, margins, strength, prior, axis_name)
+        return objective(weights, relaxation, margins, strength, prior, axis_name)
 
     _, moved = jax.jvp(of_others, others, jax.tree.map(_instantiated, moves, is_leaf=_is_symbolic))
     return value, tangent + moved

@@ -3,7 +3,7 @@
 Maximises over votes w in the simplex phi(A w) - votes_smoothing * KL(w || uniform), where phi is the
 least of <A w, d> + f(d) + smoothing * KL(d || prior) over distributions d. With w = softmax(z) the
 optimality condition is z = A'd(A w) / votes_smoothing up to a constant: Newton's method finds z.
-Its direction ascends the objective, which is concave in the votes; a line search takes a share of it.
+Its direction ascends the objective, which is concave in the votes; a line search halves it where it must.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from jboost.relaxations import envelope
 from jboost.relaxed_margin.solve import check_feasible
 
 _LONGEST = 20.0  # of a step, in logs of votes
-_SHARES = tuple(0.5**power for power in range(8))  # of a Newton step, of which the best is taken
+_LEAST_SHARE = 2.0**-10  # of a Newton step: a smaller one is taken whatever the objective, which is rounding then
 _MAX_STEPS = 100
 
 
@@ -112,7 +112,7 @@ def _solve(rows: Dataset, relaxation: Any, tau: Array, mu: Array, start: Array) 
     logits = lax.custom_root(functools.partial(_residual, game), found, lambda _, begin: begin, _solve_tangent)
     votes = jax.nn.softmax(logits)
     margins = matrix @ votes
-    value = _gain(game, logits)
+    value = envelope.minimum(relaxation, margins, tau, prior, None) - mu * _divergence(votes)
     status = jnp.where(is_there, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
     status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
     spoiled = jnp.where(is_valid & is_feasible, 1.0, jnp.nan)
@@ -132,11 +132,20 @@ def _divergence(votes: Array) -> Array:
 
 
 def _residual(game: _Game, logits: Array) -> Array:
-    """How far logits are from those that their votes imply, [n], both of mean 0 in what votes see; a free constant is held at 0."""
-    margins = game.matrix @ jax.nn.softmax(logits)
-    weights = envelope.minimiser(game.relaxation, margins, game.smoothing, game.prior, None)
+    """How far logits are from those that their votes imply, [n]; the free constant is held at 0."""
+    return _evaluate(game, logits)[0]
+
+
+def _evaluate(game: _Game, logits: Array) -> tuple[Array, tuple[Array, Array]]:
+    """The residual [n]; and once more with the objective []."""
+    votes = jax.nn.softmax(logits)
+    margins = game.matrix @ votes
+    given = (game.relaxation, margins, game.smoothing, game.prior, None)
+    weights = envelope.minimiser(*given)
     edges = weights @ game.matrix
-    return logits - (edges - jnp.mean(edges)) / game.votes_smoothing
+    residual = logits - (edges - jnp.mean(edges)) / game.votes_smoothing
+    gain = envelope.objective(weights, *given) - game.votes_smoothing * _divergence(votes)
+    return residual, (residual, gain)
 
 
 def _solve_tangent(linear: Any, value: Array) -> Array:
@@ -147,46 +156,32 @@ def _solve_tangent(linear: Any, value: Array) -> Array:
 class _Search(NamedTuple):
     logits: Array  # [n]
     gain: Array  # [] the objective there
-    error: Array  # [] the largest change of a logit that is left, infinite before the first full step
+    move: Array  # [n] the Newton step that is tried next, to be subtracted
+    share: Array  # [] of the step
+    error: Array  # [] the largest entry of the step
 
 
 def _find(game: _Game, start: Array) -> tuple[Array, Array, Array]:
     """The logits [n], the number of steps [], and whether they are a solution to rounding []."""
-    eps = jnp.finfo(start.dtype).eps
+    dtype = start.dtype
+    eps = jnp.finfo(dtype).eps
     largest = jnp.max(jnp.abs(game.matrix))
-    steepness = (1 + largest / game.votes_smoothing) * (1 + largest / game.smoothing)
-    residual, gain = functools.partial(_residual, game), functools.partial(_gain, game)
-    shares = jnp.asarray(_SHARES, start.dtype)
+    newton = jax.jacfwd(functools.partial(_evaluate, game), has_aux=True)
 
     def step(now: _Search) -> _Search:
-        move = jnp.linalg.solve(jax.jacfwd(residual)(now.logits), residual(now.logits))
-        length = jnp.max(jnp.abs(move))
-        move = move * jnp.minimum(1.0, _LONGEST / jnp.where(length > 0, length, 1.0))
-        whole = now.logits - move
-        reached = gain(whole)
+        tried = now.logits - now.share * now.move
+        matrix, (residual, gain) = newton(tried)
+        move = jnp.linalg.solve(matrix, residual)
+        error = jnp.max(jnp.abs(move))
+        move = move * jnp.minimum(1.0, _LONGEST / jnp.where(error > 0, error, 1.0))
+        taken = _Search(tried, gain, move, jnp.ones((), dtype), error)
         rounding = 32 * eps * (largest + jnp.abs(now.gain))
-        is_full = (reached >= now.gain - rounding) & (length <= _LONGEST)
+        is_taken = (gain >= now.gain - rounding) | (now.share < _LEAST_SHARE)
+        other = now._replace(share=0.5 * now.share, error=jnp.full((), jnp.inf, dtype))
+        return jax.tree.map(lambda new, old: jnp.where(is_taken, new, old), taken, other)
 
-        def take(_: None) -> _Search:
-            return _Search(whole, reached, length)
-
-        def take_share(_: None) -> _Search:
-            tried = now.logits[None, :] - shares[:, None] * move[None, :]
-            gains = jax.vmap(gain)(tried)
-            best = jnp.argmax(gains)
-            return _Search(tried[best], gains[best], jnp.full_like(length, jnp.inf))
-
-        after: _Search = loops.cond(is_full, take, take_share, None)
-        return after
-
-    begin = start - jnp.mean(start)
-    first = _Search(begin, gain(begin), jnp.full((), jnp.inf, start.dtype))
-    tolerance = 32 * eps * steepness
+    infinite = jnp.full((), jnp.inf, dtype)
+    first = _Search(start - jnp.mean(start), -infinite, jnp.zeros_like(start), jnp.ones((), dtype), infinite)
+    tolerance = 32 * eps * (1 + largest / game.votes_smoothing) * (1 + largest / game.smoothing)
     last, count = loops.bounded_loop(step, lambda now: now.error > tolerance, first, max_checks=_MAX_STEPS)
-    return last.logits, count, last.error <= tolerance
-
-
-def _gain(game: _Game, logits: Array) -> Array:
-    votes = jax.nn.softmax(logits)
-    value = envelope.minimum(game.relaxation, game.matrix @ votes, game.smoothing, game.prior, None)
-    return value - game.votes_smoothing * _divergence(votes)
+    return last.logits - last.share * last.move, count, last.error <= tolerance

@@ -1,7 +1,8 @@
-"""Robust losses beside optax's mean cross-entropy, plain JAX's top-k, and one sort: `python -m benchmarks.robust_losses`.
+"""Robust losses and heads inside training steps: `python -m benchmarks.training`.
 
-A training step of a network with each loss, and the value and gradient of each loss of a large
-batch by itself. Losses run inside one jitted loop whose input the last gradient has moved.
+A step of a network with each loss beside optax's mean cross-entropy and plain JAX's top-k; the
+value and gradient of each loss of a large batch beside one sort; a step of a small network with a
+margin head beside a linear one. All run inside one jitted loop whose input the last step has moved.
 """
 
 from __future__ import annotations
@@ -20,13 +21,15 @@ import numpy as np
 import optax
 from jax import lax
 
+import jboost
 from benchmarks import harness
 from benchmarks.harness import Contender
-from jboost import losses, relaxations
+from jboost import layers, losses, relaxations
 
 WIDTH, BATCH, NUM_CLASSES, LARGE = 512, 1024, 10, 1_000_000
-NUM_STEPS, NUM_LARGE = 4, 3  # in one call
-NU = 0.1
+NUM_STEPS, NUM_LARGE, NUM_HEAD = 4, 3, 32  # in one call
+HEAD_BATCH, HEAD_WIDTH = 256, 16
+NU, NU_OF_HEAD = 0.1, 0.3
 SEED = 20_261_128
 
 LOSSES: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -91,12 +94,58 @@ def large_contenders(size: int, *, repeats: int, cap_seconds: float) -> list[Con
     return [Contender(name, functools.partial(jax.jit(call), values), repeats=repeats, cap_seconds=cap_seconds) for name, call in calls.items()]
 
 
+def head_contenders(batch: int, width: int, *, repeats: int, cap_seconds: float) -> list[Contender]:
+    """Steps of a network of one layer with a linear head, a margin head that begins anew or warm, and exact LP-Boost."""
+    random = np.random.default_rng(SEED)
+    inputs = jnp.asarray(random.normal(size=(batch, width)).astype(np.float32))
+    noise = 0.3 * random.normal(size=batch).astype(np.float32)
+    labels = jnp.where(inputs[:, 0] * inputs[:, 1] + noise > 0, 1.0, -1.0)
+    matrix = jnp.asarray(random.normal(size=(width, width)).astype(np.float32) / np.sqrt(width))
+    head = layers.margin_head(nu=NU_OF_HEAD, smoothing=0.05)
+
+    def linear(features: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        return jnp.mean(features, axis=1), state
+
+    def cold(features: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        return head.apply(head.init(width), features, labels)[0], state
+
+    def warm(features: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        return head.apply(state, features, labels)
+
+    def exact(features: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+        margins = labels[:, None] * features
+        both = jnp.concatenate([margins, -margins], axis=1)
+        votes = jboost.lpboost.solve(both, nu=NU_OF_HEAD).coefficients
+        return features @ (votes[:width] - votes[width:]), state
+
+    def train(apply: Callable[..., Any], matrix: jax.Array) -> Any:
+        def loss(matrix: jax.Array, state: Any) -> tuple[jax.Array, Any]:
+            logits, state = apply(jnp.tanh(inputs @ matrix), state)
+            return jnp.mean(jax.nn.softplus(-5 * labels * logits)), state
+
+        def step(_: Any, carry: Any) -> Any:
+            gradient, state = jax.grad(loss, has_aux=True)(*carry)
+            return carry[0] - 0.05 * gradient, state
+
+        return lax.fori_loop(0, NUM_HEAD, step, (matrix, head.init(width)))
+
+    heads = {"linear": linear, "margin head": warm, "margin head, cold": cold, "lpboost.solve": exact}
+    return [
+        Contender(name, functools.partial(jax.jit(functools.partial(train, apply)), matrix), repeats=repeats, cap_seconds=cap_seconds)
+        for name, apply in heads.items()
+    ]
+
+
 def run(width: int, batch: int, large: int, *, repeats: int, cap_seconds: float) -> dict[str, Any]:
     """Seconds and ratios of both races."""
     options: dict[str, Any] = {"repeats": repeats, "cap_seconds": cap_seconds}
     steps, _ = harness.race(step_contenders(width, batch, **options))
     alone, _ = harness.race(large_contenders(large, **options))
+    heads, _ = harness.race(head_contenders(HEAD_BATCH, HEAD_WIDTH, **options))
+    linear = heads["linear"].run_seconds
+    beyond = {name: (it.run_seconds - linear) / NUM_HEAD for name, it in heads.items()}
     return {
+        "head": _record(heads, "linear", NUM_HEAD, {"batch": HEAD_BATCH, "width": HEAD_WIDTH}) | {"seconds_beyond_linear": beyond},
         "step": _record(steps, "mean", NUM_STEPS, {"width": width, "batch": batch}),
         "large": _record(alone, "jnp.sort", NUM_LARGE, {"size": large}),
         "nu": NU,
@@ -118,7 +167,7 @@ def _record(measurements: Mapping[str, Any], base: str, count: int, sizes: dict[
     }
 
 
-def robust_losses_table(results: Mapping[str, Any]) -> str:
+def training_table(results: Mapping[str, Any]) -> str:
     """A row a loss: a training step, and the value and gradient of a large batch."""
     step, large = results["step"], results["large"]
     rows = []
@@ -138,11 +187,26 @@ def robust_losses_table(results: Mapping[str, Any]) -> str:
         f"A training step of a network of three layers of width {step['width']}, and the value and gradient of a loss of "
         f"{large['size']:,} numbers by itself. nu = {results['nu']:g}."
     )
-    return text + "\n\n" + harness.markdown_table(header, rows)
+    head = results["head"]
+    beyond = head["seconds_beyond_linear"]
+    head_rows = [
+        (
+            name,
+            harness.seconds_text(it["seconds"]),
+            harness.seconds_text(max(beyond[name], 0.0)),
+            f"{it['compile_seconds']:.1f} s",
+        )
+        for name, it in head["contenders"].items()
+    ]
+    head_text = (
+        f"A step of a network of one layer of width {head['width']} with each head, batch {head['batch']}, and the seconds beyond a linear head."
+    )
+    tables = (harness.markdown_table(header, rows), head_text, harness.markdown_table(("head", "step", "beyond linear", "compile"), head_rows))
+    return text + "\n\n" + "\n\n".join(tables)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.robust_losses", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.training", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="small sizes and few runs, into benchmarks-out: for trying it out")
     parser.add_argument("--repeats", type=int, help="runs of each contender, of which the best counts; default 7, quick 2")
     parser.add_argument("--cap", type=float, default=60.0, metavar="SECONDS", help="a contender gets no further run after this; default %(default)s")
@@ -151,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     jax.config.update("jax_enable_compilation_cache", False)
     sizes = (32, 64, 1000) if options.quick else (WIDTH, BATCH, LARGE)
     results = run(*sizes, repeats=options.repeats or (2 if options.quick else 7), cap_seconds=options.cap)
-    path = harness.write("robust_losses", results, options.output or (harness.TRIALS if options.quick else harness.RESULTS)).resolve()
+    path = harness.write("training", results, options.output or (harness.TRIALS if options.quick else harness.RESULTS)).resolve()
     print(f"wrote {path.relative_to(harness.ROOT) if path.is_relative_to(harness.ROOT) else path}", file=sys.stderr)
     return 0
 

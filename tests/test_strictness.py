@@ -1,0 +1,80 @@
+"""Every public algorithm under the strict settings of JAX: promotion of types, leaked tracers, NaN, rematerialisation, donated buffers."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jboost
+from jboost import learners
+from marks import slow_but
+from programs import PROGRAMS
+
+LOOSE = ("relaxed_margin.", "projections, newton")  # jboost/projections.py subtracts 32 bits from 64 in its search for a cut
+STRICT = [name for name in PROGRAMS if not name.startswith(LOOSE)]
+QUICK = ("lpboost.solve", "adaboost.fit", "lp.solve")
+QUIET = ("lpboost.solve", "lp.solve", "relaxed_margin.solve", "adaboost.fit", "pair.optimal_separator", "l0.solve_relaxation", "example_weights.fit")
+
+
+def program(name):
+    """The program, and its arrays: floats, and a mask."""
+    run, problem = PROGRAMS[name]
+    return run, [jnp.asarray(part, bool if np.asarray(part).dtype == bool else float) for part in problem]
+
+
+@pytest.mark.parametrize("name", slow_but(STRICT, *QUICK))
+def test_no_type_is_promoted_in_silence(name):
+    run, arrays = program(name)
+    with jax.numpy_dtype_promotion("strict"):
+        jax.make_jaxpr(run)(*arrays)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_no_tracer_leaks(name):
+    run, arrays = program(name)
+    with jax.check_tracer_leaks(True):
+        jax.make_jaxpr(run)(*arrays)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_stand_under_checkpoint(name):
+    run, arrays = program(name)
+    plain, again = (jax.eval_shape(function, *arrays) for function in (run, jax.checkpoint(run)))
+    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), plain) == jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), again)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUIET)
+def test_no_nan_on_the_way(name):
+    run, arrays = program(name)
+    with jax.debug_nans(True):
+        jax.block_until_ready(jax.jit(run)(*arrays))
+
+
+RANDOM = np.random.default_rng(0)
+FEATURES = RANDOM.normal(size=(12, 3)).astype(np.float32)
+LABELS = np.where(FEATURES[:, 0] + 0.3 * RANDOM.normal(size=12) > 0, 1, -1)
+BOOSTERS = {
+    "adaboost": (jboost.adaboost, learners.stumps(), FEATURES, {}),
+    "infoboost": (jboost.infoboost, learners.stumps(), FEATURES, {}),
+    "lpboost": (jboost.lpboost, learners.stumps(), FEATURES, {}),
+    "relaxed_margin": (jboost.relaxed_margin, learners.stumps(), FEATURES, {}),
+    "slipper": (jboost.slipper, None, FEATURES > 0, {"key": jax.random.key(0)}),
+    "l0": (jboost.l0, learners.monomials(1, kappa=0.5), FEATURES > 0, {"margin": 0.2}),
+}
+
+
+@pytest.mark.parametrize("name", slow_but(BOOSTERS, "adaboost"))
+def test_states_of_boosters_may_be_donated(name):
+    package, learner, features, options = BOOSTERS[name]
+    dataset = jboost.make_dataset(features.astype(np.float32), LABELS)
+    state = package.init(dataset, learner, max_rounds=4, **options)
+    expected, _ = package.step(state, dataset)
+    places = [leaf.unsafe_buffer_pointer() for leaf in jax.tree.leaves(state) if leaf.size and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)]
+    assert len(set(places)) == len(places)
+    found, _ = jax.jit(package.step, donate_argnums=0)(state, dataset)
+    assert found.status == expected.status
+    np.testing.assert_allclose(found.certificate.upper_bound, expected.certificate.upper_bound, rtol=1e-5)
+    found, _ = jax.jit(package.step, donate_argnums=0)(found, dataset)  # the data are still there
