@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from pathlib import Path
 
 import jax
@@ -12,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+
+import jboost
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = ("robust_training", "boosted_networks", "lpboost_head")
@@ -86,19 +89,16 @@ def test_boosted_networks_hold_their_bounds_and_compile_once(run):
     assert record["seconds"]["compilations_of_second_call"] == 0
 
 
-def test_error_of_the_last_round_is_that_of_the_ensemble(example):
-    import jboost
-
-    boosted = example("boosted_networks")
-    random = np.random.default_rng(0)
-    features = random.normal(size=(40, 2))
-    labels = np.where(features.sum(axis=1) > 0.3, 1, -1)
-    dataset = jboost.make_dataset(features[:20], labels[:20])
-    vote = jboost.adaboost.fit(dataset, jboost.learners.stumps(), max_rounds=5).ensemble
-    errors = boosted.errors_by_round(vote, jnp.asarray(features[20:]), jnp.asarray(labels[20:]))
-    expected = np.mean(np.asarray(jboost.predict(vote, features[20:])) != labels[20:])
-    assert errors.shape == (5,)
-    assert float(errors[-1]) == pytest.approx(expected)
+def test_errors_by_round_are_those_of_the_first_votes(example):
+    features = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
+    labels = np.where(features @ [1.0, 0.5, 0.25] > 0.1, 1, -1)
+    votes = np.array([0.5, 0.3, 0.1])
+    learner = types.SimpleNamespace(outputs=lambda column, features: jnp.tanh(features[:, column]))
+    vote = jboost.ensemble.Ensemble(learner, jnp.arange(3), jnp.stack([votes, votes], axis=1), jnp.zeros(()), jnp.array(3))
+    errors = example("boosted_networks").errors_by_round(vote, jnp.asarray(features), jnp.asarray(labels))
+    for count in range(1, 4):
+        scores = np.tanh(features[:, :count]) @ votes[:count]
+        assert float(errors[count - 1]) == pytest.approx(np.mean((scores > 0) != (labels > 0)))
 
 
 @pytest.mark.slow

@@ -134,39 +134,45 @@ def summarize(found: Mapping[str, np.ndarray]) -> dict[str, Any]:
     }
 
 
+def fit_twice(
+    problems: Problem,
+    keys: Any,
+    rates: jax.Array,
+    setting: Setting,
+    compilations: Compilations,
+) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """What the first call finds, and the seconds of a second one with other keys and rates."""
+    others = jax.random.split(jax.random.key(1), len(keys)), jnp.asarray(OTHER_RATES)
+    found, first = timed(problems, keys, rates, setting)
+    before = compilations.count
+    _, second = timed(problems, *others, setting)
+    return found, {
+        "fits": len(rates) * len(keys),
+        "compile": first - second,
+        "run": second,
+        "compilations_of_second_call": compilations.count - before,
+    }
+
+
 def run_one(
-    name: str,
+    data: tools.Data,
     num_seeds: int,
     setting: Setting,
     compilations: Compilations,
     *,
     compare: bool,
 ) -> dict[str, Any]:
-    """The record of one data set."""
-    data = tools.load(name)
-    if data is None:
-        raise SystemExit(f"{name}: there is no {tools.SHARED / name}.csv")
+    """The record of one data set; `compare` also times one fit after the other."""
     problems = jax.tree.map(jnp.asarray, tools.random_problems(data, num_seeds))
-    keys, others = (jax.random.split(jax.random.key(seed), num_seeds) for seed in (0, 1))
-    rates, other_rates = jnp.asarray(RATES), jnp.asarray(OTHER_RATES)
-    found, first = timed(problems, keys, rates, setting)
-    before = compilations.count
-    _, second = timed(problems, others, other_rates, setting)
-    compiled = compilations.count - before
+    keys, rates = jax.random.split(jax.random.key(0), num_seeds), jnp.asarray(RATES)
+    found, seconds = fit_twice(problems, keys, rates, setting, compilations)
+    if compare:
+        seconds["run_one_at_a_time"] = seconds_one_at_a_time(problems, keys, rates, setting)
     wide = Setting(setting.hidden * setting.max_rounds, setting.num_steps * setting.max_rounds, 1)
     single, _ = timed(problems, keys, rates, wide)
     boosted, alone = summarize(found), summarize(single)
     differences = boosted["curves"]["test error"][:, -1] - alone["curves"]["test error"][:, -1]
-    seconds = {
-        "compile": first - second,
-        "run": second,
-        "fits": len(RATES) * num_seeds,
-        "compilations_of_second_call": compiled,
-    }
-    if compare:
-        seconds["run_one_at_a_time"] = seconds_one_at_a_time(problems, keys, rates, setting)
     return {
-        "data": name,
         "sizes": tools.sizes_of(problems),
         "boosted": boosted,
         "one_wide_network": alone,
@@ -253,11 +259,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     names = options.data or (DATA_SETS[:1] if options.quick else DATA_SETS[:2])
     compilations = Compilations()
     one = functools.partial(run_one, compilations=compilations, compare=not options.quick)
-    records = [one(name, options.seeds, setting) for name in names]
+    loaded, missing = tools.load_all(names)
+    records = [{"data": name, **one(data, options.seeds, setting)} for name, data in loaded.items()]
     results = {
         "num_seeds": options.seeds,
         "setting": dataclasses.asdict(setting),
         "rates": RATES,
+        "missing": missing,
         "records": records,
     }
     tools.write_results("boosted_networks", results, options.output)

@@ -183,12 +183,9 @@ def summarize(curves: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def run(names: Sequence[str], num_seeds: int, setting: Setting) -> dict[str, Any]:
     """A record for each data set that is there."""
     keys = jax.random.split(jax.random.key(0), num_seeds)
-    records, missing = [], []
-    for name in names:
-        data = tools.load(name)
-        if data is None:
-            missing.append(name)
-            continue
+    loaded, missing = tools.load_all(names)
+    records = []
+    for name, data in loaded.items():
         problems = tools.random_problems(data, num_seeds)
         begin = time.perf_counter()
         curves = jax.tree.map(np.asarray, train_all(problems, keys, setting=setting))

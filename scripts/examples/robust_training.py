@@ -357,12 +357,9 @@ def run(
 ) -> dict[str, Any]:
     """A record for each scenario and data set that is there."""
     keys = jax.random.split(jax.random.key(0), num_seeds)
-    records, missing = [], []
-    for name in names:
-        data = tools.load(name)
-        if data is None:
-            missing.append(name)
-            continue
+    loaded, missing = tools.load_all(names)
+    records = []
+    for name, data in loaded.items():
         for scenario in scenarios:
             seeds = range(num_seeds)
             problems = tools.stack([make_problem(data, scenario, seed) for seed in seeds])

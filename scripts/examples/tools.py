@@ -80,11 +80,19 @@ def load(name: str, folder: Path = SHARED) -> Data | None:
         require_extras("polars")
         table = readers.read_table(folder / f"{name}.csv", label="label")
     else:
+        print(f"{name} is left out: there is no {folder / name}.csv", file=sys.stderr)
         return None
     features = np.stack([table.numeric[column] for column in table.columns], axis=1)
     is_image = name == "digits"
     labels = np.asarray(table.labels)
     return Data(features.reshape(-1, 8, 8) if is_image else features, labels.astype(np.int32))
+
+
+def load_all(names: Sequence[str]) -> tuple[dict[str, Data], list[str]]:
+    """The data sets that are there by their names, and the names of those that are not."""
+    found = {name: load(name) for name in names}
+    kept = {name: data for name, data in found.items() if data is not None}
+    return kept, [name for name in names if name not in kept]
 
 
 def standardize(features: np.ndarray, by: np.ndarray) -> np.ndarray:
@@ -175,7 +183,8 @@ def parse(
     if add is not None:
         add(parser)
     options = parser.parse_args(arguments)
-    options.seeds = options.seeds or (3 if options.quick else seeds)
+    if options.seeds is None:
+        options.seeds = 3 if options.quick else seeds
     if options.seeds < 2:
         parser.error(f"--seeds is {options.seeds}: expected 2 at least, for an interval")
     options.figures = options.figures or options.output
