@@ -155,6 +155,9 @@ def _margins(inputs: _Inputs) -> dict[str, Algorithm]:
         "relaxed_margin.solve": solve(relaxations.soft_margin(nu=_NU)),
         "relaxed_margin.solve, norm penalty": solve(relaxations.norm_penalty(2, 0.5)),
         "relaxed_margin.solve, binary entropy": solve(relaxations.binary_entropy(0.3, 1.0)),
+        "relaxed_margin.solve_smoothed": Algorithm(
+            lambda margins: relaxed_margin.solve_smoothed(margins, relaxations.soft_margin(nu=_NU), smoothing=0.1), (margins,)
+        ),
         "lpboost.solve": Algorithm(lambda margins: lpboost.solve(margins, nu=_NU), (margins,)),
         "lpboost.solve, interior point": Algorithm(lambda margins: lpboost.solve(margins, nu=_NU, config=lp.InteriorPointConfig()), (margins,)),
     }

@@ -153,7 +153,7 @@ def _each(value: Array, size: int) -> Array:
 
 def _widen(values: Array, cap: Array) -> tuple[Array, Array]:
     """Both in 32 bits or more; a cap of 1 or more never binds, and becomes 2, so that no rounding makes it bind."""
-    wide = jnp.promote_types(values.dtype, jnp.float32)
+    wide = numerics.at_least_32_bits(values.dtype)
     return values.astype(wide), jnp.where(cap >= 1, 2, cap).astype(wide)
 
 
@@ -413,8 +413,8 @@ def _search_cut(
     guess: Array | None,
     axis_name: AxisName,
 ) -> _Cut:
-    size, eps = named_axis.size(logs.shape[0], axis_name), jnp.finfo(logs.dtype).eps
-    underflow = size * jnp.finfo(logs.dtype).tiny / eps  # so much weight may be the rounding of what is lost below the least float
+    size, eps = named_axis.size(logs.shape[0], axis_name), float(jnp.finfo(logs.dtype).eps)
+    underflow = size * float(jnp.finfo(logs.dtype).tiny) / eps  # so much weight may be the rounding of what is lost below the least float
     rounding = (_ROUNDINGS + size**0.5 / 8) * eps  # of sums
     row, row_counted = _row(caps), _row(_counted(caps))
 
@@ -429,7 +429,7 @@ def _search_cut(
         )
         left = _left_of(caps, counted).astype(logs.dtype)
         factor = jnp.maximum(left, 0) / jnp.maximum(weight, underflow)
-        distance = jnp.log(factor)
+        distance = jnp.log(factor).astype(cuts.dtype)
         implied = cuts - (distance - _ROUNDINGS * eps * jnp.maximum(jnp.abs(distance), 1))
         implied = jnp.where(weight < left, jnp.minimum(implied, cuts), implied)
         implied, is_above, is_full = lax.optimization_barrier((implied, weight >= left, left <= 0))
@@ -438,7 +438,7 @@ def _search_cut(
         low = jnp.maximum(now.low, jnp.max(jnp.where(is_above, cuts, -jnp.inf)))
         is_there = (jnp.abs(implied[0] - now.cut) <= rounding) & (weight[0] > underflow)
         has_moved = (cut < now.cut) | (low > now.low)
-        goes_on = ~is_full[0] & ~is_there & has_moved & (now.cut > lowest)  # all are capped from there on
+        goes_on = ~is_full[0] & ~is_there & has_moved & (now.cut > lowest.astype(_WIDE))  # all are capped from there on
         return jnp.stack(_Cut(cut, 0.5 * low + 0.5 * cut, low, goes_on.astype(_WIDE), now.cut))
 
     start, low = largest.astype(_WIDE) + math.log(size), lowest.astype(_WIDE)
@@ -506,7 +506,7 @@ class _Bracket(NamedTuple):
 
 def _search_theta(x: Array, caps: Array, lowest: Array, largest: Array, left_by_all: Array) -> Array:
     """Where clip(x - theta, 0, cap) sums to 1, []: by Newton's method, with a chord and the middle of a bracket beside it."""
-    eps, row = jnp.finfo(x.dtype).eps, _row(caps.astype(_WIDE))
+    eps, row = float(jnp.finfo(x.dtype).eps), _row(caps.astype(_WIDE))
     rounding = _ROUNDINGS * jnp.finfo(_WIDE).eps
 
     def next_places(newton: Array, low: Array, high: Array, excess_low: Array, excess_high: Array, goes_on: Array) -> Array:

@@ -82,6 +82,17 @@ def _slipper(bits, labels, mask):
     return fitted.certificate.lower_bound, fitted.certificate.upper_bound
 
 
+def _worst_case(bits, labels, mask):
+    found = jboost.losses.solve_worst_case(bits[:, 0] - 0.3 * labels, jboost.relaxations.kl_ball(0.2), mask=mask)
+    return found.value, found.example_weights.max()
+
+
+def _smoothed(bits, labels, mask):
+    both = jax.numpy.concatenate([2 * bits - 1, 1 - 2 * bits], axis=1)
+    found = jboost.relaxed_margin.solve_smoothed(labels[:, None] * both, jboost.relaxations.soft_margin(nu=0.3), mask=mask)
+    return found.value, found.coefficients.max()
+
+
 _SIGNS = jboost.learners.literals
 PROGRAMS = {
     "adaboost.fit": _fit(jboost.adaboost, _SIGNS, max_rounds=4),
@@ -89,6 +100,8 @@ PROGRAMS = {
     "slipper.fit": _slipper,
     "relaxed_margin.fit": _fit(jboost.relaxed_margin, _SIGNS, max_rounds=4),
     "relaxed_margin.solve": _soft_margin,
+    "relaxed_margin.solve_smoothed": _smoothed,
+    "losses.solve_worst_case": _worst_case,
     "lpboost.fit": _fit(jboost.lpboost, _SIGNS, max_rounds=8, nu=0.3),
     "lpboost.solve": _margins(jboost.lpboost.solve, nu=0.3),
     "l0.fit": _fit(jboost.l0, lambda: jboost.learners.monomials(1, kappa=0.5), margin=0.2, max_rounds=10),

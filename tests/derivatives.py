@@ -321,10 +321,21 @@ def _margin_solvers() -> list[Row]:
         )
         return jnp.stack([found.lower_bound, found.upper_bound])
 
+    def smoothed(margins: Any, weights: Any, nu: Any, smoothing: Any) -> Any:
+        soft = relaxations.soft_margin(nu=nu)
+        found = relaxed_margin.solve_smoothed(margins, soft, weights=weights, smoothing=smoothing)
+        return jnp.concatenate([found.coefficients, found.example_weights, found.value[None]])
+
     fields = "`coefficients`, `example_weights`, `lower_bound`, `upper_bound`: the first two where they are unique and not degenerate"
     numbers = {"margins": _MARGINS, "weights": _WEIGHTS, "scale": 0.5, "strength": 0.7}
     return [
         *(Row(f"lpboost.solve, {name}", functools.partial(solve, *options), arguments, fields, tolerance=1e-3) for name, options in masters.items()),
+        Row(
+            "relaxed_margin.solve_smoothed",
+            smoothed,
+            {"margins": _MARGINS, "weights": _WEIGHTS, "nu": 0.37, "smoothing": 0.2},
+            "`coefficients`, `example_weights`, `value`, of any order; `logits` is where to begin",
+        ),
         Row("relaxed_margin.solve", relaxed, numbers, "`lower_bound`, `upper_bound`", step=1e-3, tolerance=1e-3),
     ]
 
@@ -406,6 +417,8 @@ EXEMPT = {
     "kernels.hyperplanes": "makes a kernel",
     "kernels.stumps": "makes a kernel",
     "l0.list_pairs": "integers",
+    "layers.margin_head": "`relaxed_margin.solve_smoothed`, times the features; tests/test_layers.py trains a network through it",
+    "layers.pair_head": "scores by a line that is held fixed, as `pair.optimal_separator` says",
     "learners": "make learners; `learners.trained` differentiates the caller's own function",
     "losses.group_dro": "`losses.worst_case` of group means",
     "losses.soft_margin_loss": "`losses.cvar` of the caller's margins",
@@ -470,7 +483,8 @@ Where bounds coincide, the solution of a linear program has a kink, and no deriv
 option `derivative`. "vertex", the default, takes the equations of as many active bounds as there are variables; at a kink more are active, and
 which ones count is arbitrary. "least_norm" takes all active bounds, by least squares of least norm: at the kink of x = max(a, 1) that is 1/2, and
 along a face of optimal points nothing moves. Away from kinks the two are one. Objectives and bounds have the derivative that belongs to the
-points returned, at kinks too. To round kinks off instead, take a relaxation that is strictly convex (`jboost.relaxations.binary_entropy`).
+points returned, at kinks too. To round kinks off instead, take
+`jboost.relaxed_margin.solve_smoothed`.
 
 ![A vote of LP-Boost as one margin moves through a kink, and its derivative by both options](derivatives-degenerate.svg)
 

@@ -10,8 +10,6 @@ from jboost import learners
 from marks import slow_but
 from programs import PROGRAMS
 
-LOOSE = ("relaxed_margin.", "projections, newton")  # jboost/projections.py subtracts 32 bits from 64 in its search for a cut
-STRICT = [name for name in PROGRAMS if not name.startswith(LOOSE)]
 QUICK = ("lpboost.solve", "adaboost.fit", "lp.solve")
 QUIET = ("lpboost.solve", "lp.solve", "relaxed_margin.solve", "adaboost.fit", "pair.optimal_separator", "l0.solve_relaxation", "example_weights.fit")
 
@@ -22,7 +20,7 @@ def program(name):
     return run, [jnp.asarray(part, bool if np.asarray(part).dtype == bool else float) for part in problem]
 
 
-@pytest.mark.parametrize("name", slow_but(STRICT, *QUICK))
+@pytest.mark.parametrize("name", slow_but(PROGRAMS, *QUICK))
 def test_no_type_is_promoted_in_silence(name):
     run, arrays = program(name)
     with jax.numpy_dtype_promotion("strict"):

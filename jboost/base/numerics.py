@@ -133,6 +133,11 @@ def safe_divide(numerator: Array, denominator: Array, *, fill: Any = 0) -> Array
     return jnp.where(is_zero, fill, numerator / jnp.where(is_zero, jnp.ones_like(denominator), denominator))
 
 
+def at_least_32_bits(dtype: Any) -> Any:
+    """float32 for a float of fewer bits, else the type itself."""
+    return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype("float32")
+
+
 def power_of_two_at_least(value: Array) -> Array:
     """The least power of two >= a positive normal number, by its bits; 1 for zero. Exact where a logarithm is not."""
     bits_dtype = {4: jnp.uint32, 8: jnp.uint64}[value.dtype.itemsize]

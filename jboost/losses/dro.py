@@ -7,10 +7,10 @@ from typing import Any, cast
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, labelled
+from jboost.base import check, labelled, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
-from jboost.losses.robust import validate_losses, wide_type, worst_case
+from jboost.losses.robust import validate_losses, worst_case
 from jboost.relaxations import chi_square_ball, kl_ball, kl_penalty, soft_margin
 
 
@@ -177,7 +177,7 @@ def group_dro(
     if check.are_known(is_outside) and bool(is_outside.any()):
         wrong = int(group_of[jnp.argmax(is_outside)])
         raise ValueError(f"groups holds {wrong}: expected integers from 0 to {num_groups - 1}")
-    dtype = wide_type(values.dtype)
+    dtype = numerics.at_least_32_bits(values.dtype)
     members = kept[None, :] & (group_of[None, :] == jnp.arange(num_groups, dtype=group_of.dtype)[:, None])
     shares = jnp.where(members, shares_given.astype(dtype)[None, :], 0.0)
     clean = jnp.where(kept, values.astype(dtype), 0.0)

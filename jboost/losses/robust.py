@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
-from jboost.base import check, labelled, meshes, named_axis
+from jboost.base import check, labelled, meshes, named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
@@ -130,11 +131,6 @@ def validate_losses(losses: ArrayLike) -> Array:
     return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(float)
 
 
-def wide_type(dtype: Any) -> Any:
-    """float32 for a float of fewer bits, else the type itself."""
-    return dtype if jnp.dtype(dtype).itemsize >= 4 else jnp.dtype(jnp.float32)
-
-
 @functools.partial(jax.jit, static_argnames=("axis_name",))
 def _solve(
     losses: Array,
@@ -144,9 +140,11 @@ def _solve(
     mask: Array,
     axis_name: AxisName,
 ) -> WorstCase:
-    dtype = wide_type(losses.dtype)
+    dtype = numerics.at_least_32_bits(losses.dtype)
     wide = losses.astype(dtype)
-    prior, is_valid = _prior_of(weights.astype(dtype), mask, axis_name)
+    # Equal weights are constants, which XLA would fold for seconds where the batch is large.
+    weights, mask = lax.optimization_barrier((weights.astype(dtype), mask))
+    prior, is_valid = _prior_of(weights, mask, axis_name)
     is_counted = prior > 0
     broken = is_counted & (jnp.isnan(wide) | (wide == -jnp.inf))
     is_valid &= ~named_axis.any_true(broken, axis_name) & relaxation.is_valid()

@@ -13,7 +13,10 @@ from jboost.base import boosting, derivatives, numerics
 from jboost.base.status import Status
 from jboost.base.types import Array, Dataset
 
-_REMEDY = "differentiate lower_bound or upper_bound, or pass it through jax.lax.stop_gradient; votes that have one are those of jboost.lpboost.solve"
+_REMEDY = (
+    "differentiate lower_bound or upper_bound, or pass it through jax.lax.stop_gradient; votes that have one are those of "
+    "jboost.relaxed_margin.solve_smoothed and jboost.lpboost.solve"
+)
 
 
 def game_of(examples: Dataset) -> tuple[Any, Array]:

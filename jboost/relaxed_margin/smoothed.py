@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import boosting, check, labelled, loops
+from jboost.base import boosting, check, labelled, loops, meshes
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike, Dataset
 from jboost.relaxations import envelope
@@ -37,6 +37,7 @@ class SmoothedSolution(NamedTuple):
     status: Array  # [] int32: OPTIMAL, ITERATION_LIMIT, INFEASIBLE or INVALID_INPUT
 
 
+@meshes.takes_sharded
 def solve_smoothed(
     margins: ArrayLike,
     relaxation: Any,

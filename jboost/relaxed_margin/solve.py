@@ -73,7 +73,7 @@ def solve(
     relaxation, that of `relaxation.lower_bound` at the margins of the votes; in the numbers in
     `votes`, minus that of the price of the votes. It is as precise as the points: of a solve within
     a tolerance t, about the root of t. Other bounds have NaN. `coefficients` and `example_weights`
-    have none: TypeError in reverse mode, NaN in forward mode.
+    have none: TypeError in reverse mode, NaN in forward mode; see `solve_smoothed`.
 
     A solve of packed signs holds the bits twice, 20 vectors [m], and blocks of 4 MB: 320 MB for 1e6 x 1e3 in float32, where the matrix by itself
     takes 4 GB and its solve 12 GB more.
