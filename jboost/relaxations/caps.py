@@ -12,26 +12,26 @@ from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.projections import kl_projection_by_sums
-from jboost.relaxations import bounds, curves, envelope
-from jboost.relaxations.curves import Curve, Point
+from jboost.relaxations import bounds, envelope
+from jboost.relaxations.curves import Curve, CurvedArgmin, Point
 from jboost.relaxations.thresholds import worst_threshold
 from jboost.relaxations.types import (
     Charge,
+    Constraint,
+    SoftmaxArgmin,
     is_positive,
-    least_margins,
     lifted,
     num_examples,
     number,
     safe_log,
     shares,
-    softmax,
     times,
 )
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class HardMargin:
+class HardMargin(SoftmaxArgmin, Constraint):
     """f = 0: the least margin counts."""
 
     def value(self, example_weights: Array, prior: Array | None = None) -> Array:
@@ -42,25 +42,6 @@ class HardMargin:
         """0 where no example falls short, else inf."""
         falls_short = reduce.any_true((shortfalls > 0) & (shares(prior, shortfalls) > 0))
         return jnp.where(falls_short, jnp.inf, 0.0).astype(shortfalls.dtype)
-
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """0."""
-        return jnp.zeros((), example_weights.dtype)
-
-    def smoothed_argmin(
-        self,
-        margins: Array,
-        strength: Array,
-        prior: Array | None = None,
-        *,
-        axis_name: AxisName = None,
-    ) -> Array:
-        """A softmax."""
-        return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
-
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """The examples of least margin, in proportion to their shares."""
-        return least_margins(margins, shares(prior, margins, axis_name), axis_name)
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -83,7 +64,7 @@ class HardMargin:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class SoftMargin:
+class SoftMargin(CurvedArgmin, Constraint):
     """f is 0 where every d_i <= cap m p_i, else inf: the mean of the worst margins counts. One of the two numbers is None."""
 
     cap: Array | None  # [] for an example of average weight
@@ -107,10 +88,6 @@ class SoftMargin:
         caps = self.caps(shares(prior, shortfalls))
         return numerics.precise_sum(jnp.where(caps > 0, times(caps, jnp.maximum(shortfalls, 0.0)), 0.0))
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """0."""
-        return jnp.zeros((), example_weights.dtype)
-
     def smoothed_argmin(
         self,
         margins: Array,
@@ -127,11 +104,9 @@ class SoftMargin:
         kept = jnp.where(prior > 0, logits, -jnp.inf)
         return kl_projection_by_sums(kept, caps, prior > 0, axis_name=axis_name)
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def exact_curve(self) -> Curve:
         """The caps on the smallest margins; those at the threshold share what is left."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(_AT_CAPS, self, margins, strength, prior, axis_name)
+        return _AT_CAPS
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:

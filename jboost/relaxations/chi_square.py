@@ -16,8 +16,8 @@ from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, curves, envelope, euclidean
-from jboost.relaxations.curves import Curve, Point
+from jboost.relaxations import bounds, envelope, euclidean
+from jboost.relaxations.curves import Curve, CurvedArgmin, Point
 from jboost.relaxations.euclidean import EuclideanBall
 from jboost.relaxations.types import (
     Charge,
@@ -70,7 +70,7 @@ class ChiSquareBall(EuclideanBall):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class ChiSquarePenalty:
+class ChiSquarePenalty(CurvedArgmin):
     """f(d) = scale * chi2(d || p)."""
 
     scale: Array  # []
@@ -91,17 +91,13 @@ class ChiSquarePenalty:
         terms = jnp.maximum(jnp.where(prior > 0, shortfalls, 0.0), -2 * scale)
         return numerics.precise_sum(prior * (terms + terms * (terms / (4 * scale))))
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def smoothed_curve(self) -> Curve:
         """The softmax with a quadratic charge: 2 scale x + strength log x = level - margin."""
-        prior = shares(prior, margins, axis_name)
-        strength = number(strength, margins)
-        return curves.argmin(euclidean.CHARGED, self, margins, strength, prior, axis_name)
+        return euclidean.CHARGED
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def exact_curve(self) -> Curve:
         """p_i [threshold - margin_i]_+ / (2 scale)."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(_PENALTY, self, margins, strength, prior, axis_name)
+        return _PENALTY
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:

@@ -20,6 +20,7 @@ from jax import lax
 from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
+from jboost.relaxations.types import number, shares
 
 _NEWTON_STEPS = 2
 
@@ -40,6 +41,37 @@ class Curve:
     """-> t []."""
     trace: Callable[..., Point]
     """t, and the same arguments -> the point of the curve at t."""
+
+
+class CurvedArgmin:
+    """A relaxation whose minimisers, smoothed and exact, lie on curves."""
+
+    def smoothed_curve(self) -> Curve:
+        """That of positive strength."""
+        raise NotImplementedError
+
+    def exact_curve(self) -> Curve:
+        """That without smoothing, whose strength is not used or 0."""
+        raise NotImplementedError
+
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """The d [m] of least <margins, d> + f(d) + strength * KL(d || prior)."""
+        prior = shares(prior, margins, axis_name)
+        strength = number(strength, margins)
+        return argmin(self.smoothed_curve(), self, margins, strength, prior, axis_name)
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The d [m] of least <margins, d> + f(d)."""
+        prior = shares(prior, margins, axis_name)
+        strength = jnp.zeros((), margins.dtype)
+        return argmin(self.exact_curve(), self, margins, strength, prior, axis_name)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 5))

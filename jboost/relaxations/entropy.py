@@ -17,10 +17,15 @@ from jboost.base import check, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, curves, envelope
-from jboost.relaxations.curves import Curve, Point
+from jboost.relaxations import bounds, envelope
+from jboost.relaxations.curves import Curve, CurvedArgmin, Point
 from jboost.relaxations.roots import bracketed_root, newton
-from jboost.relaxations.types import Charge, lifted, number, shares
+from jboost.relaxations.types import (
+    Charge,
+    lifted,
+    number,
+    shares,
+)
 
 _LOG_TWO = 0.6931471805599453
 _LEAST, _MOST = 2.0**-60, 2.0**60  # of the parameters, so that nu * scale is a float of 32 bits
@@ -28,7 +33,7 @@ _LEAST, _MOST = 2.0**-60, 2.0**60  # of the parameters, so that nu * scale is a 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class BinaryEntropy:
+class BinaryEntropy(CurvedArgmin):
     """f(d) = scale * sum_i p_i (log 2 - H(nu d_i / p_i)) with H the entropy of a coin: a soft margin with the corners rounded off."""
 
     nu: Array  # []
@@ -56,24 +61,13 @@ class BinaryEntropy:
         odds = jnp.where(prior > 0, shortfalls, 0.0) / (number(self.nu, prior) * scale)
         return scale * numerics.precise_sum(prior * _log_loss(odds))
 
-    def smoothed_argmin(
-        self,
-        margins: Array,
-        strength: Array,
-        prior: Array | None = None,
-        *,
-        axis_name: AxisName = None,
-    ) -> Array:
+    def smoothed_curve(self) -> Curve:
         """The coins at the level where the weights sum to one."""
-        prior = shares(prior, margins, axis_name)
-        strength = number(strength, margins)
-        return curves.argmin(_COINS, self, margins, strength, prior, axis_name)
+        return _COINS
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def exact_curve(self) -> Curve:
         """The coins of a logistic function, at the level where the weights sum to one."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(_COINS, self, margins, strength, prior, axis_name)
+        return _COINS
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:

@@ -19,14 +19,23 @@ from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array
 from jboost.relaxations import bounds, curves, envelope
-from jboost.relaxations.curves import Curve, Point
+from jboost.relaxations.curves import Curve, CurvedArgmin, Point
 from jboost.relaxations.roots import bracketed_root, newton
-from jboost.relaxations.types import Charge, is_positive, lifted, num_examples, number, shares, times
+from jboost.relaxations.types import (
+    Charge,
+    Constraint,
+    is_positive,
+    lifted,
+    num_examples,
+    number,
+    shares,
+    times,
+)
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class EuclideanBall:
+class EuclideanBall(CurvedArgmin, Constraint):
     """f is 0 where |d|_2 <= radius, else inf."""
 
     radius: Array  # []
@@ -42,9 +51,9 @@ class EuclideanBall:
         """radius times the norm of the shortfalls."""
         return times(number(self.radius, shortfalls), _shortfall_norm(shortfalls, shares(prior, shortfalls)))
 
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """0."""
-        return jnp.zeros((), example_weights.dtype)
+    def smoothed_curve(self) -> Curve:
+        """The softmax with the least quadratic charge that brings it into the ball."""
+        return CHARGED_BALL
 
     def smoothed_argmin(
         self,
@@ -54,19 +63,16 @@ class EuclideanBall:
         *,
         axis_name: AxisName = None,
     ) -> Array:
-        """The softmax with the least quadratic charge that brings it into the ball."""
-        prior = shares(prior, margins, axis_name)
-        strength = number(strength, margins)
-        weights = curves.argmin(CHARGED_BALL, self, margins, strength, prior, axis_name)
+        """The point of the curve, for certain inside the ball where all examples are at hand."""
+        weights = super().smoothed_argmin(margins, strength, prior, axis_name=axis_name)
         if axis_name is not None:
             return weights
-        return curves.with_derivative_of(self._pulled_inside(weights, prior), weights)
+        inside = self._pulled_inside(weights, shares(prior, margins))
+        return curves.with_derivative_of(inside, weights)
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def exact_curve(self) -> Curve:
         """In proportion to p_i [threshold - margin_i]_+, at the threshold where the norm is the radius."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(BALL, self, margins, strength, prior, axis_name)
+        return BALL
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -160,7 +166,7 @@ class EuclideanBall:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class EuclideanPenalty:
+class EuclideanPenalty(CurvedArgmin):
     """f(d) = scale * |d|_2."""
 
     scale: Array  # []
@@ -179,24 +185,13 @@ class EuclideanPenalty:
         prior = shares(prior, example_weights, axis_name)
         return number(self.scale, example_weights) * _norm(example_weights, prior, axis_name)
 
-    def smoothed_argmin(
-        self,
-        margins: Array,
-        strength: Array,
-        prior: Array | None = None,
-        *,
-        axis_name: AxisName = None,
-    ) -> Array:
+    def smoothed_curve(self) -> Curve:
         """The softmax with the quadratic charge whose slope is that of the norm."""
-        prior = shares(prior, margins, axis_name)
-        strength = number(strength, margins)
-        return curves.argmin(_CHARGED_PENALTY, self, margins, strength, prior, axis_name)
+        return _CHARGED_PENALTY
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def exact_curve(self) -> Curve:
         """In proportion to p_i [threshold - margin_i]_+, where the norm of these is the scale."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(_PENALTY, self, margins, strength, prior, axis_name)
+        return _PENALTY
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:

@@ -16,20 +16,20 @@ from jboost.base import check, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, curves, envelope
+from jboost.relaxations import bounds, envelope
 from jboost.relaxations.caps import HardMargin, SoftMargin
-from jboost.relaxations.curves import Curve, Point
+from jboost.relaxations.curves import Curve, CurvedArgmin, Point
 from jboost.relaxations.euclidean import EuclideanBall, EuclideanPenalty
 from jboost.relaxations.types import (
     Charge,
+    Constraint,
+    SoftmaxArgmin,
     is_positive,
-    least_margins,
     lifted,
     num_examples,
     number,
     positive,
     shares,
-    softmax,
     times,
 )
 from jboost.relaxations.water import water_level
@@ -91,7 +91,7 @@ def _judge_order(order: Any) -> None:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class AbsoluteBall:
+class AbsoluteBall(SoftmaxArgmin, Constraint):
     """f is 0 where sum d <= radius, else inf: no relaxation at all on the simplex, once the radius is 1."""
 
     radius: Array  # []
@@ -104,25 +104,6 @@ class AbsoluteBall:
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """radius times the largest shortfall."""
         return times(number(self.radius, shortfalls), numerics.masked_max(jnp.maximum(shortfalls, 0.0), shares(prior, shortfalls) > 0, fill=0.0))
-
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """0."""
-        return jnp.zeros((), example_weights.dtype)
-
-    def smoothed_argmin(
-        self,
-        margins: Array,
-        strength: Array,
-        prior: Array | None = None,
-        *,
-        axis_name: AxisName = None,
-    ) -> Array:
-        """A softmax."""
-        return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
-
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """The examples of least margin, in proportion to their shares."""
-        return least_margins(margins, shares(prior, margins, axis_name), axis_name)
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -145,7 +126,7 @@ class AbsoluteBall:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class AbsolutePenalty:
+class AbsolutePenalty(SoftmaxArgmin):
     """f(d) = scale * sum d."""
 
     scale: Array  # []
@@ -162,21 +143,6 @@ class AbsolutePenalty:
     def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """The scale."""
         return number(self.scale, example_weights)
-
-    def smoothed_argmin(
-        self,
-        margins: Array,
-        strength: Array,
-        prior: Array | None = None,
-        *,
-        axis_name: AxisName = None,
-    ) -> Array:
-        """A softmax."""
-        return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
-
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """The examples of least margin, in proportion to their shares."""
-        return least_margins(margins, shares(prior, margins, axis_name), axis_name)
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -204,7 +170,7 @@ class AbsolutePenalty:
 
 @register
 @dataclasses.dataclass(frozen=True)
-class LargestPenalty:
+class LargestPenalty(CurvedArgmin):
     """f(d) = scale * max d_i / (m p_i)."""
 
     scale: Array  # []
@@ -229,25 +195,14 @@ class LargestPenalty:
         largest = named_axis.largest(density, prior > 0, axis_name)
         return number(self.scale, example_weights) * largest / num_examples(prior, axis_name)
 
-    def smoothed_argmin(
-        self,
-        margins: Array,
-        strength: Array,
-        prior: Array | None = None,
-        *,
-        axis_name: AxisName = None,
-    ) -> Array:
+    def smoothed_curve(self) -> Curve:
         """A softmax whose densities are cut at the level where what is cut, in logs, is worth
         scale / strength."""
-        prior = shares(prior, margins, axis_name)
-        strength = number(strength, margins)
-        return curves.argmin(_CUT_SOFTMAX, self, margins, strength, prior, axis_name)
+        return _CUT_SOFTMAX
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def exact_curve(self) -> Curve:
         """Equal densities on the margins below the water level."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(_BELOW_WATER, self, margins, strength, prior, axis_name)
+        return _BELOW_WATER
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:

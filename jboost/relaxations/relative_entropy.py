@@ -18,10 +18,11 @@ from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations import bounds, curves, envelope
-from jboost.relaxations.curves import Curve, Point
+from jboost.relaxations.curves import Curve, CurvedArgmin, Point
 from jboost.relaxations.roots import bracketed_root, newton
 from jboost.relaxations.types import (
     Charge,
+    Constraint,
     is_positive,
     lifted,
     number,
@@ -38,7 +39,7 @@ _LARGEST_EXPONENT = 4.0  # about the mean; beyond, sums of exponentials are take
 
 @register
 @dataclasses.dataclass(frozen=True)
-class KLBall:
+class KLBall(CurvedArgmin, Constraint):
     """f is 0 where KL(d || p) <= radius, else inf."""
 
     radius: Array  # []
@@ -49,10 +50,6 @@ class KLBall:
         eps = jnp.finfo(example_weights.dtype).eps
         inside = divergence(example_weights, prior) <= self.radius * (1 + _ROUNDINGS * eps) + eps * eps
         return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
-
-    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """0."""
-        return jnp.zeros((), example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """The minimum over t > 0 of t radius + t sum_i p_i (exp(z_i / t) - 1)."""
@@ -69,17 +66,13 @@ class KLBall:
         grown = numerics.precise_sum(prior * jnp.expm1(found * clean))
         return jnp.where(is_bounded, (radius + grown) / found, 0.0)
 
-    def smoothed_argmin(self, margins: Array, strength: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def smoothed_curve(self) -> Curve:
         """A softmax of a strength that brings it into the ball."""
-        prior = shares(prior, margins, axis_name)
-        strength = number(strength, margins)
-        return curves.argmin(_SMOOTHED, self, margins, strength, prior, axis_name)
+        return _SMOOTHED
 
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+    def exact_curve(self) -> Curve:
         """The softmax at the radius, or the examples of least margin if these are within it."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return curves.argmin(_SMOOTHED, self, margins, strength, prior, axis_name)
+        return _SMOOTHED
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:

@@ -134,3 +134,30 @@ def least_margins(margins: Array, prior: Array, axis_name: AxisName = None) -> A
     least, _ = lifted(margins, prior, axis_name)
     weights = jnp.where(margins == least, prior, 0.0)
     return weights / named_axis.total(weights, axis_name)
+
+
+class SoftmaxArgmin:
+    """A relaxation that adds a constant on the simplex: its smoothed minimiser is a softmax."""
+
+    def smoothed_argmin(
+        self,
+        margins: Array,
+        strength: Array,
+        prior: Array | None = None,
+        *,
+        axis_name: AxisName = None,
+    ) -> Array:
+        """A softmax."""
+        return softmax(margins, strength, shares(prior, margins, axis_name), axis_name)
+
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The examples of least margin, in proportion to their shares."""
+        return least_margins(margins, shares(prior, margins, axis_name), axis_name)
+
+
+class Constraint:
+    """A relaxation that only forbids: f is 0 or inf."""
+
+    def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """0."""
+        return jnp.zeros((), example_weights.dtype)
