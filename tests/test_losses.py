@@ -459,3 +459,25 @@ def test_exported_losses_lower_for_accelerators():
 def test_public_names_of_losses_are_reachable():
     assert jboost.losses.worst_case is losses.worst_case
     assert math.isclose(float(losses.worst_case(jnp.array([1.0, 2.0]), relaxations.hard_margin())), 2.0)
+
+
+def test_solve_worst_case_of_balls_does_not_change_with_the_unit_of_the_losses():
+    rows = np.outer([1e-30, 1.0, 1e30], [1.0, -2.0, 0.5, 0.25]).astype(np.float32)
+    for relaxation in (relaxations.chi_square_ball(0.25), relaxations.kl_ball(0.25)):
+        found = jax.jit(jax.vmap(lambda row, relaxation=relaxation: losses.worst_case_weights(row, relaxation)))(rows)
+        np.testing.assert_allclose(found, found[1:2].repeat(3, 0), atol=1e-5)
+        assert np.ptp(found[1]) > 0.1
+
+
+def test_losses_name_an_argument_of_a_wrong_kind():
+    with pytest.raises(ValueError, match="^smoothing"):
+        losses.cvar([1.0, 2.0], 0.5, smoothing=math.inf)
+    with pytest.raises(ValueError, match="^axis_name"):
+        losses.cvar([1.0, 2.0], 0.5, axis_name=3)
+    with pytest.raises(ValueError, match="^margins"):
+        losses.soft_margin_loss(jnp.ones(2), jnp.ones(2, int), nu=0.5, margins=lambda logits, labels: logits[:1])
+
+
+def test_group_dro_of_an_infinite_loss_is_infinite():
+    found = losses.group_dro([math.inf, 1.0, 2.0], [0, 1, 1], 2, relaxations.hard_margin())
+    assert found == math.inf

@@ -17,6 +17,13 @@ from jboost.base.types import Array
 AxisName = str | tuple[str, ...] | None
 
 
+def validate(axis_name: Any) -> None:
+    """Raises ValueError, naming it, unless it is None, a name or a tuple of names."""
+    names = axis_name if isinstance(axis_name, tuple) else (axis_name,)
+    if axis_name is not None and not all(isinstance(name, str) for name in names):
+        raise ValueError(f"axis_name is {axis_name!r}: expected a name of a mesh axis, a tuple of names, or None")
+
+
 def total(values: Array, axis_name: AxisName) -> Array:
     """The sum over the last axis and over the devices, in the dtype of the values."""
     return _summed(numerics.precise_sum(values), axis_name)

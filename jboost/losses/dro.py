@@ -7,7 +7,7 @@ from typing import Any, cast
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import check, labelled, numerics
+from jboost.base import check, labelled, named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array, ArrayLike
 from jboost.losses.robust import validate_losses, worst_case
@@ -170,6 +170,7 @@ def group_dro(
     """
     values = validate_losses(losses)
     size = values.shape[0]
+    named_axis.validate(axis_name)
     group_of = check.numeric("groups", groups, shape=(size,), kinds="iu")
     check.count("num_groups", num_groups, low=1)
     shares_given, kept = labelled.validate_weights(weights, mask, size)
@@ -180,8 +181,8 @@ def group_dro(
     dtype = numerics.at_least_32_bits(values.dtype)
     members = kept[None, :] & (group_of[None, :] == jnp.arange(num_groups, dtype=group_of.dtype)[:, None])
     shares = jnp.where(members, shares_given.astype(dtype)[None, :], 0.0)
-    clean = jnp.where(kept, values.astype(dtype), 0.0)
-    masses, sums = jnp.sum(shares, axis=1), shares @ clean
+    weighed = jnp.where(shares > 0, shares * jnp.where(kept, values.astype(dtype), 0.0)[None, :], 0.0)
+    masses, sums = jnp.sum(shares, axis=1), jnp.sum(weighed, axis=1)
     is_wrong = jnp.any(is_outside)
     if axis_name is not None:
         masses, sums = lax.psum((masses, sums), axis_name)

@@ -99,7 +99,11 @@ def soft_margin_loss(
     """
     if margins is None:
         margins = binary_margins if jnp.ndim(logits) == 1 else max_of_others_margins
-    found = margins(logits, labels)  # type: ignore[arg-type]
+    if not callable(margins):
+        raise ValueError(f"margins is a {type(margins).__name__}: expected a function (logits, labels) -> [m] or [m, k]")
+    found = jnp.asarray(margins(logits, labels))  # type: ignore[arg-type]
+    if found.ndim not in (1, 2) or found.shape[0] != jnp.shape(logits)[0]:
+        raise ValueError(f"margins gives shape {list(found.shape)}: expected [m] or [m, k], m = {jnp.shape(logits)[0]}")
     num_classes = found.size // max(found.shape[0], 1)
 
     def each(values: ArrayLike | None) -> Array | None:

@@ -20,6 +20,7 @@ from jboost.base.named_axis import AxisName
 from jboost.base.status import Status
 from jboost.base.types import Array, ArrayLike
 from jboost.relaxations import envelope
+from jboost.relaxations.types import is_positive, positive
 
 
 class WorstCase(NamedTuple):
@@ -46,17 +47,20 @@ def solve_worst_case(
       losses: [m] real numbers, such as the cross-entropy of each example. Accumulated in float32 or
         wider; results have the dtype of the losses.
       relaxation: f, such as `jboost.relaxations.soft_margin(nu=0.1)`; its numbers may be traced.
-      smoothing: [] the strength of an entropy that makes d* unique and smooth in the losses; 0 for
-        none. A traced one must be positive.
+      smoothing: [] the strength of an entropy that makes d* unique and smooth in the losses, finite;
+        0 for none. A traced one must be positive, and normal in the precision of the losses.
       weights: [m] importance of each example, not negative; the prior in proportion to it. None for
         equal weights. Caps and radii are relative to the prior.
       mask: [m] bool, False for examples that only pad, which may hold anything.
       axis_name: of `jax.shard_map`, where each device holds a part of the examples. A few numbers
-        cross the devices (`psum`); the losses do not. The value is the same on all devices.
+        cross the devices (`psum`); the losses do not. The value is the same on all devices. The
+        gradient in replicated parameters, taken within `shard_map`, is the whole one: no `psum` of
+        it. With `check_vma=False` it is a part of which `lax.pmean` makes the whole one; taken
+        around `shard_map` it is whole in both.
 
     Returns:
       A `WorstCase`. Traced, a cap below 1 / m has status INFEASIBLE; NaN or -inf among the losses,
-      an empty mask and a negative weight have status INVALID_INPUT; both give NaN.
+      an empty mask, a negative weight and a wrong smoothing have status INVALID_INPUT; both give NaN.
 
     Raises:
       ValueError: naming the argument, for wrong shapes; where values are known, also for an empty
@@ -72,8 +76,10 @@ def solve_worst_case(
     if not hasattr(relaxation, "argmin"):
         raise ValueError(f"relaxation is a {type(relaxation).__name__}: expected one of jboost.relaxations")
     sizes, kept = labelled.validate_weights(weights, mask, values.shape[0])
+    named_axis.validate(axis_name)
     strength = check.number("smoothing", smoothing, low=0)
     is_exact = not check.are_traced(smoothing) and bool(np.asarray(smoothing) == 0)
+    strength = strength if is_exact else positive("smoothing", smoothing)
     found = _solve(values, relaxation, None if is_exact else strength, sizes, kept, axis_name)
     if check.are_known(found) and axis_name is None:
         _raise_known(found, relaxation, kept)
@@ -150,10 +156,12 @@ def _solve(
     is_valid &= ~named_axis.any_true(broken, axis_name) & relaxation.is_valid()
     if strength is not None:
         strength = strength.astype(dtype)
-        is_valid &= strength > 0
+        is_valid &= is_positive(strength)
     is_infinite = named_axis.any_true(is_counted & (wide == jnp.inf), axis_name)
     is_feasible = relaxation.is_feasible(prior, axis_name=axis_name)
     margins = -_cleaned(wide, is_counted)
+    if strength is not None:
+        strength = _noticeable(strength, margins, is_counted, axis_name)
     value = -envelope.minimum(relaxation, margins, strength, prior, axis_name)
     found = envelope.minimiser(relaxation, margins, strength, prior, axis_name)
     is_fine = is_valid & is_feasible
@@ -176,6 +184,13 @@ def _prior_of(weights: Array, mask: Array, axis_name: AxisName) -> tuple[Array, 
     is_valid = ~broken & (total > 0) & (total < jnp.inf)
     equal = jnp.full_like(kept, 1 / named_axis.size(kept.shape[0], axis_name))
     return jnp.where(is_valid, kept / jnp.where(is_valid, total, 1.0), equal), is_valid
+
+
+def _noticeable(strength: Array, margins: Array, is_counted: Array, axis_name: AxisName) -> Array:
+    """The strength, or one that is lost in the rounding of the margins and by which they can be divided."""
+    fixed, eps = jax.lax.stop_gradient(margins), jnp.finfo(margins.dtype).eps
+    low, high = named_axis.least(fixed, is_counted, axis_name), named_axis.largest(fixed, is_counted, axis_name)
+    return jnp.maximum(strength, jnp.where(high > low, eps**2 * high - eps**2 * low, 0.0))
 
 
 @jax.custom_jvp

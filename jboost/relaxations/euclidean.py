@@ -28,6 +28,7 @@ from jboost.relaxations.types import (
     lifted,
     num_examples,
     number,
+    relative,
     shares,
     times,
 )
@@ -79,8 +80,8 @@ class EuclideanBall(CurvedArgmin, Constraint):
         """gamma - radius * |[gamma - margins]_+|_2 at its best gamma, or the bound by Cauchy and Schwarz, which does not know that d >= 0."""
         prior = shares(prior, margins)
         dtype = margins.dtype
-        _, above = lifted(margins, prior)
-        reach = _best_reach(self.variance(prior), above, prior)
+        eighth, place = relative(margins, prior)
+        reach = 8 * eighth * _best_reach(self.variance(prior), place, prior)
         is_apart = reach > 0
         reach = jnp.where(is_apart, reach, 1.0)
 
@@ -315,7 +316,7 @@ def _best_reach(variance: Array, above: Array, prior: Array, axis_name: AxisName
 
 
 def _find_reach(relaxation: Any, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    _, above = lifted(margins, prior, axis_name)
+    _, above = relative(margins, prior, axis_name)
     return _best_reach(relaxation.variance(prior, axis_name), above, prior, axis_name)
 
 
@@ -328,7 +329,7 @@ def _at_reach(
     axis_name: AxisName,
 ) -> Point:
     """Where all examples are active, the weights are linear in the margins, without a search."""
-    _, above = lifted(margins, prior, axis_name)
+    _, above = relative(margins, prior, axis_name)
     variance = jnp.maximum(relaxation.variance(prior, axis_name), 0.0)
     linear = prior * _standardised(numerics.root(variance), above, prior, axis_name)
     is_linear = named_axis.least(linear, prior > 0, axis_name) >= 0

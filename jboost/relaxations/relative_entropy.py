@@ -27,6 +27,7 @@ from jboost.relaxations.types import (
     lifted,
     number,
     positive,
+    relative,
     shares,
     softmax,
 )
@@ -384,7 +385,7 @@ def _steepness(radius: Array, above: Array, prior: Array, axis_name: AxisName) -
 
 
 def _find_steepness(relaxation: KLBall, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    _, above = lifted(margins, prior, axis_name)
+    _, above = relative(margins, prior, axis_name)
     return _steepness(number(relaxation.radius, margins), above, prior, axis_name)
 
 
@@ -397,10 +398,10 @@ def _at_steepness(
     axis_name: AxisName,
 ) -> Point:
     """The softmax of the largest strength of the two; with neither, the least margins."""
-    _, above = lifted(margins, prior, axis_name)
+    eighth, above = relative(margins, prior, axis_name)
     is_hard, is_smooth = steepness == jnp.inf, strength > 0
     own = jnp.where(is_hard, 1.0, steepness)
-    smooth = 1 / jnp.where(is_smooth, strength, 1.0)
+    smooth = jnp.minimum(8 * (eighth / jnp.where(is_smooth, strength, 1.0)), jnp.finfo(margins.dtype).max)
     is_within = is_smooth & (is_hard | (smooth <= own))
     used = jnp.where(is_within, smooth, own)
     is_least = is_hard & ~is_smooth
