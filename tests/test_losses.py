@@ -79,7 +79,7 @@ def assert_exact(name, num_cases, dtype):
     is_possible = np.isfinite(exact)
     assert (np.asarray(found.status)[is_possible] == int(Status.OPTIMAL)).all()
     scale = np.maximum(1.0, np.asarray(parameters[-1])) if parameters and ("penalty" in name or name == "entropy") else 1.0
-    tolerance = (3e-5 if name == "entropy" else 4e-6) if dtype == np.float32 else 1e-11
+    tolerance = 4e-6 if dtype == np.float32 else 1e-11
     gap = np.abs(np.asarray(found.value, np.longdouble) - exact) / scale
     assert gap[is_possible].max() <= tolerance
     weights = np.asarray(found.example_weights, np.float64)[is_possible]

@@ -162,9 +162,18 @@ def _at_level(
     nu = number(relaxation.nu, margins)
     log_odds = _log_odds(level - ground, ease)
     return Point(
-        prior * jax.nn.sigmoid(log_odds),
+        prior * _balanced(log_odds, ease, nu, prior, axis_name),
         lambda: _excess_of_coins(log_odds, ease, nu, prior, axis_name)[0],
     )
+
+
+def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> Array:
+    """Coins [m] of mean nu: a step of Newton on the coins, as a level of many bits has none left for their mean."""
+    heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
+    growth = heads * tails / (ease + (1 - ease) * tails)
+    missing = named_axis.total(prior * (nu - heads), axis_name)
+    step = numerics.safe_divide(missing, named_axis.total(prior * growth, axis_name))
+    return heads + growth * jnp.clip(step, -0.5, 0.5)
 
 
 _COINS = Curve(_find_level, _at_level)
