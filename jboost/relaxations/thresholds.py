@@ -36,7 +36,7 @@ def _by_sort(keys: Array, caps: Array) -> Array:
     return ordered[jnp.maximum(place, 0)]
 
 
-def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName) -> Array:
+def _by_sums(keys: Array, caps: Array, dtype: Any, axis_name: AxisName = None) -> Array:
     """The bits of the answer from the highest down, two for each pass over the keys, which are compared as integers."""
     words = _ascending_words(jnp.where(caps > 0, keys, jnp.inf).astype(dtype))
     unsigned = words.dtype
