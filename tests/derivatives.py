@@ -403,7 +403,6 @@ def without() -> tuple[Without, ...]:
 EXEMPT = {
     "boosting": "the loop that boosters share; its users are rows",
     "checkpoints": "states on disk",
-    "combine.pairwise": "`combine.pairwise.fit` is a row",
     "data": "tables on the host",
     "drive": "progress on the host",
     "ensemble.describe": "text",
@@ -427,7 +426,6 @@ EXEMPT = {
     "lp.validate": "checks values on the host",
     "make_dataset": "makes a record",
     "monomials.covers": "booleans",
-    "monomials.costs": "makes costs of literals",
     "operators.check_adjoint": "checks values on the host",
     "operators.is_operator": "a boolean",
     "operators.pair_cuts_of": "makes an operator as `operators.pair_cuts`",

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import types
 
 import jax
 import numpy as np
@@ -14,6 +13,7 @@ import capabilities
 import jboost
 from benchmarks.algorithms import algorithms
 from marks import slow_but
+from public_api import public_functions
 from test_sharding import put
 
 ROOT = capabilities.ROOT
@@ -31,26 +31,9 @@ def test_no_cell_is_without_tests_or_a_reason():
         assert all(bool(cell.tests) != bool(cell.reason) for cell in cells), name
 
 
-def public_functions():
-    """The dotted names of all public functions, packages for those that hold no algorithms."""
-    for name in jboost.__all__:
-        value = getattr(jboost, name)
-        if name in capabilities.NOT_ALGORITHMS or isinstance(value, type):
-            continue
-        if not isinstance(value, types.ModuleType):
-            yield name
-            continue
-        for inner in value.__all__:
-            member = getattr(value, inner)
-            if isinstance(member, types.ModuleType):
-                yield from (f"{name}.{inner}.{each}" for each in ("fit",) if hasattr(member, each))
-            elif callable(member) and not isinstance(member, type):
-                yield f"{name}.{inner}"
-
-
 def test_every_public_algorithm_has_a_row():
     rows = {capabilities.function_of(name) for name in capabilities.TABLE}
-    public = set(public_functions())
+    public = set(public_functions(capabilities.NOT_ALGORITHMS))
     assert public - rows - set(capabilities.NOT_ALGORITHMS) == set()
     assert rows - public == set()
     assert {name for name in capabilities.NOT_ALGORITHMS if "." in name} <= public

@@ -102,6 +102,17 @@ def test_worst_case_is_the_exact_maximum_in_ten_thousand_cases(name, dtype):
     assert_exact(name, 10_000, dtype)
 
 
+def test_chi_square_of_a_small_radius_and_very_unequal_weights():
+    """Against the linear case of two examples, mean + sqrt(radius) deviations, and the least mean that keeps the radius."""
+    heavy = losses.chi_square_dro(jnp.array([5.0, 0, 0, 0, 0, 0, 0, -1.0]), 1e-8, weights=jnp.array([1e-12, 1e12, 1, 1e6, 1e-6, 1, 0, 3.0]))
+    assert 0 <= float(heavy) <= 1e-9
+    values, sizes = np.array([0.3, -1.2, 0.4, 2.0], np.float32), np.array([1.0, 1e3, 2.0, 5e-2], np.float32)
+    prior = sizes.astype(np.float64) / sizes.sum(dtype=np.float64)
+    for radius in (1e-7, 1e-5, 1e-3, 1e-1):
+        exact = -least("chi2ball", (np.longdouble(np.float32(radius)),), -values.astype(np.longdouble), prior.astype(np.longdouble))
+        assert abs(float(losses.chi_square_dro(values, radius, weights=sizes)) - float(exact)) <= 1e-6
+
+
 def test_cvar_equals_a_linear_program_and_the_mean_of_the_worst(x64):
     rng = np.random.default_rng(3)
     for nu in (0.1, 0.37, 1.0):

@@ -84,10 +84,10 @@ def check_network(network: Network, params: PyTree, state: PyTree, features: Arr
         return network.evaluate(params, state, features, key=key, is_training=True)
 
     scores, after = jax.eval_shape(training, params, state, features, key)
-    wanted = features.shape[:1]
-    if not isinstance(scores, jax.ShapeDtypeStruct) or scores.shape != wanted:
+    expected = features.shape[:1]
+    if not isinstance(scores, jax.ShapeDtypeStruct) or scores.shape != expected:
         what = list(scores.shape) if isinstance(scores, jax.ShapeDtypeStruct) else scores
-        raise ValueError(f"apply returns {what} on features {list(features.shape)}: expected one score a row, {list(wanted)}")
+        raise ValueError(f"apply returns {what} on features {list(features.shape)}: expected one score a row, {list(expected)}")
     before, found = (_kinds_of(tree) for tree in (state, after))
     if found != before:
         raise ValueError(f"apply changes its state from {before} to {found}: keep the structure, shapes and dtypes")

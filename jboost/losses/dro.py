@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -179,10 +180,10 @@ def group_dro(
         wrong = int(group_of[jnp.argmax(is_outside)])
         raise ValueError(f"groups holds {wrong}: expected integers from 0 to {num_groups - 1}")
     dtype = numerics.at_least_32_bits(values.dtype)
-    members = kept[None, :] & (group_of[None, :] == jnp.arange(num_groups, dtype=group_of.dtype)[:, None])
-    shares = jnp.where(members, shares_given.astype(dtype)[None, :], 0.0)
-    weighed = jnp.where(shares > 0, shares * jnp.where(kept, values.astype(dtype), 0.0)[None, :], 0.0)
-    masses, sums = jnp.sum(shares, axis=1), jnp.sum(weighed, axis=1)
+    shares = jnp.where(kept & ~is_outside, shares_given.astype(dtype), 0.0)
+    weighted = jnp.where(shares > 0, shares * jnp.where(kept, values.astype(dtype), 0.0), 0.0)
+    members = jnp.where(is_outside, 0, group_of)
+    masses, sums = (jax.ops.segment_sum(part, members, num_groups) for part in (shares, weighted))
     is_wrong = jnp.any(is_outside)
     if axis_name is not None:
         masses, sums = lax.psum((masses, sums), axis_name)

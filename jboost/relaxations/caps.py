@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from typing import ClassVar
 
 import jax.numpy as jnp
 
@@ -13,8 +14,8 @@ from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
 from jboost.projections import kl_projection_by_sums
 from jboost.relaxations import bounds, envelope
-from jboost.relaxations.curves import Curve, CurvedArgmin, Point
-from jboost.relaxations.thresholds import worst_threshold
+from jboost.relaxations.curves import Curve, OnCurve
+from jboost.relaxations.thresholds import AT_CAPS, worst_threshold
 from jboost.relaxations.types import (
     Charge,
     Constraint,
@@ -64,8 +65,10 @@ class HardMargin(SoftmaxArgmin, Constraint):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class SoftMargin(CurvedArgmin, Constraint):
+class SoftMargin(OnCurve, Constraint):
     """f is 0 where every d_i <= cap m p_i, else inf: the mean of the worst margins counts. One of the two numbers is None."""
+
+    exact_curve: ClassVar[Curve] = AT_CAPS
 
     cap: Array | None  # [] for an example of average weight
     nu: Array | None  # [] the share of the examples whose margins are averaged: cap = 1 / (nu m)
@@ -103,10 +106,6 @@ class SoftMargin(CurvedArgmin, Constraint):
         caps = self.caps(prior, axis_name)
         kept = jnp.where(prior > 0, logits, -jnp.inf)
         return kl_projection_by_sums(kept, caps, prior > 0, axis_name=axis_name)
-
-    def exact_curve(self) -> Curve:
-        """The caps on the smallest margins; those at the threshold share what is left."""
-        return _AT_CAPS
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -147,37 +146,6 @@ class SoftMargin(CurvedArgmin, Constraint):
     def is_valid(self) -> Array:
         """Whether the cap is positive, or nu, which is finite."""
         return jnp.asarray(self.cap) > 0 if self.nu is None else is_positive(self.nu)
-
-
-def _find_threshold(relaxation: SoftMargin, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    """The margin below which the caps are used up."""
-    dtype = margins.dtype
-
-    def find(margins: Array, caps: Array) -> Array:
-        keys = jnp.where(caps > 0, margins, jnp.inf)
-        return worst_threshold(keys, caps, dtype, axis_name).astype(dtype)
-
-    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)  # none above 1 binds
-    return bounds.widely(find)(margins, caps)
-
-
-def _at_threshold(
-    threshold: Array,
-    relaxation: SoftMargin,
-    margins: Array,
-    strength: Array,
-    prior: Array,
-    axis_name: AxisName,
-) -> Point:
-    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)
-    full = jnp.where(margins < threshold, caps, 0.0)
-    tied = jnp.where((margins == threshold) & (prior > 0), caps, 0.0)
-    left = jnp.maximum(1 - named_axis.total(full, axis_name), 0.0)
-    share = numerics.safe_divide(left, named_axis.total(tied, axis_name))
-    return Point(full + share * tied, lambda: jnp.zeros_like(threshold))
-
-
-_AT_CAPS = Curve(_find_threshold, _at_threshold)
 
 
 def hard_margin() -> HardMargin:

@@ -9,6 +9,7 @@ sqrt((1 + radius) / m).
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax.numpy as jnp
 
@@ -16,19 +17,17 @@ from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, envelope, euclidean
-from jboost.relaxations.curves import Curve, CurvedArgmin, Point
+from jboost.relaxations import bounds, envelope, quadratic_charge, shortfalls
+from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.euclidean import EuclideanBall
 from jboost.relaxations.types import (
     Charge,
     is_positive,
     lifted,
-    num_examples,
     number,
     positive,
     shares,
 )
-from jboost.relaxations.water import water_level
 
 
 @register
@@ -70,8 +69,11 @@ class ChiSquareBall(EuclideanBall):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class ChiSquarePenalty(CurvedArgmin):
+class ChiSquarePenalty(OnCurves):
     """f(d) = scale * chi2(d || p)."""
+
+    smoothed_curve: ClassVar[Curve] = quadratic_charge.DENSITIES
+    exact_curve: ClassVar[Curve] = shortfalls.CHI_SQUARE_PENALTY
 
     scale: Array  # []
 
@@ -91,20 +93,13 @@ class ChiSquarePenalty(CurvedArgmin):
         terms = jnp.maximum(jnp.where(prior > 0, shortfalls, 0.0), -2 * scale)
         return numerics.precise_sum(prior * (terms + terms * (terms / (4 * scale))))
 
-    def smoothed_curve(self) -> Curve:
-        """The softmax with a quadratic charge: 2 scale x + strength log x = level - margin."""
-        return euclidean.CHARGED
-
-    def exact_curve(self) -> Curve:
-        """p_i [threshold - margin_i]_+ / (2 scale)."""
-        return _PENALTY
-
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma minus the conjugate of gamma - margins, at the best gamma."""
         prior = shares(prior, margins)
         dtype = margins.dtype
-        reach = _find_threshold(self, margins, jnp.zeros((), dtype), prior, None)
+        _, above = lifted(margins, prior)
+        reach = shortfalls.reach_of_sum(2 * number(self.scale, margins), above, prior)
 
         def bound(relaxation: ChiSquarePenalty, margins: Array, prior: Array, reach: Array) -> Array:
             least = numerics.masked_min(margins, prior > 0, fill=jnp.inf)
@@ -152,30 +147,6 @@ def chi_square(weights: Array, prior: Array, axis_name: AxisName = None) -> Arra
     outside = named_axis.any_true((weights > 0) & (prior <= 0), axis_name)
     total = named_axis.total(apart * numerics.safe_divide(apart, prior), axis_name)
     return jnp.where(outside, jnp.inf, total)
-
-
-def _find_threshold(relaxation: ChiSquarePenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Where p_i [threshold - margin_i]_+ sum to 2 scale, above the least margin: a water level."""
-    _, above = lifted(margins, prior, axis_name)
-    volume = 2 * number(relaxation.scale, margins) * num_examples(prior, axis_name)
-    return water_level(volume, above, prior, axis_name)
-
-
-def _at_threshold(
-    threshold: Array,
-    relaxation: ChiSquarePenalty,
-    margins: Array,
-    strength: Array,
-    prior: Array,
-    axis_name: AxisName,
-) -> Point:
-    _, above = lifted(margins, prior, axis_name)
-    gaps = jnp.maximum(threshold - above, 0.0)
-    volume = 2 * number(relaxation.scale, margins)
-    return Point(prior * gaps, lambda: named_axis.total(prior * gaps, axis_name) - volume)
-
-
-_PENALTY = Curve(_find_threshold, _at_threshold)
 
 
 def chi_square_ball(radius: ArrayLike) -> ChiSquareBall:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,26 +33,42 @@ class Point(NamedTuple):
     """-> [], 0 at the solution and differentiable in t; a function, as only derivatives need it."""
 
 
+class Problem(NamedTuple):
+    """What is minimised over the simplex: <margins, d> + f(d) + strength * KL(d || prior)."""
+
+    relaxation: Any  # f
+    margins: Array  # [m]
+    strength: Array  # [] 0 for curves without smoothing
+    prior: Array  # [m]
+    axis_name: AxisName
+
+
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """Two functions of (relaxation, margins [m], strength [], prior [m], axis_name)."""
+    """The minimisers of one kind of problem."""
 
-    find: Callable[..., Array]
+    find: Callable[[Problem], Array]
     """-> t []."""
-    trace: Callable[..., Point]
-    """t, and the same arguments -> the point of the curve at t."""
+    trace: Callable[[Array, Problem], Point]
+    """t and the problem -> the point of the curve at t."""
 
 
-class CurvedArgmin:
-    """A relaxation whose minimisers, smoothed and exact, lie on curves."""
+class OnCurve:
+    """A relaxation whose exact minimisers lie on a curve."""
 
-    def smoothed_curve(self) -> Curve:
-        """That of positive strength."""
-        raise NotImplementedError
+    exact_curve: ClassVar[Curve]
 
-    def exact_curve(self) -> Curve:
-        """That without smoothing, whose strength is not used or 0."""
-        raise NotImplementedError
+    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
+        """The d [m] of least <margins, d> + f(d)."""
+        prior = shares(prior, margins, axis_name)
+        strength = jnp.zeros((), margins.dtype)
+        return argmin(self.exact_curve, self, margins, strength, prior, axis_name)
+
+
+class OnCurves(OnCurve):
+    """A relaxation whose smoothed minimisers lie on a curve, too."""
+
+    smoothed_curve: ClassVar[Curve]
 
     def smoothed_argmin(
         self,
@@ -65,13 +81,7 @@ class CurvedArgmin:
         """The d [m] of least <margins, d> + f(d) + strength * KL(d || prior)."""
         prior = shares(prior, margins, axis_name)
         strength = number(strength, margins)
-        return argmin(self.smoothed_curve(), self, margins, strength, prior, axis_name)
-
-    def argmin(self, margins: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
-        """The d [m] of least <margins, d> + f(d)."""
-        prior = shares(prior, margins, axis_name)
-        strength = jnp.zeros((), margins.dtype)
-        return argmin(self.exact_curve(), self, margins, strength, prior, axis_name)
+        return argmin(self.smoothed_curve, self, margins, strength, prior, axis_name)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0, 5))
@@ -84,23 +94,19 @@ def argmin(
     axis_name: AxisName,
 ) -> Array:
     """The example weights [m] at the solution, of sum 1."""
-    found = curve.find(relaxation, margins, strength, prior, axis_name)
-    weights = curve.trace(found, relaxation, margins, strength, prior, axis_name).weights
-    return normalised(weights, axis_name)
+    problem = Problem(relaxation, margins, strength, prior, axis_name)
+    return normalised(curve.trace(curve.find(problem), problem).weights, axis_name)
 
 
 @argmin.defjvp
 def _derivative(curve: Curve, axis_name: AxisName, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
-    found = lax.stop_gradient(curve.find(*lax.stop_gradient(primals), axis_name))
+    relaxation, margins, strength, prior = lax.stop_gradient(primals)
+    found = curve.find(Problem(relaxation, margins, strength, prior, axis_name))
 
-    def weights(*arguments: Any) -> Array:
-        point = functools.partial(curve.trace, axis_name=axis_name)
-
-        def excess(place: Array) -> Array:
-            return point(place, *arguments).excess()
-
-        place = implicit_root(excess, found)
-        return normalised(point(place, *arguments).weights, axis_name)
+    def weights(relaxation: Any, margins: Array, strength: Array, prior: Array) -> Array:
+        problem = Problem(relaxation, margins, strength, prior, axis_name)
+        root = implicit_root(lambda number: curve.trace(number, problem).excess(), found)
+        return normalised(curve.trace(root, problem).weights, axis_name)
 
     return jax.jvp(weights, primals, tangents)
 
@@ -112,11 +118,11 @@ def implicit_root(excess: Callable[[Array], Array], found: Array) -> Array:
       excess: of a number []; it may hold other arrays, in which the root is differentiated.
       found: [] the root, as a search has found it. Where the slope is 0 the root is constant.
     """
-    place = lax.stop_gradient(found)
+    root = lax.stop_gradient(found)
     for _ in range(_NEWTON_STEPS):
-        value, slope = jax.jvp(excess, (place,), (jnp.ones_like(place),))
-        place = place - numerics.safe_divide(value, slope)
-    return place
+        value, slope = jax.jvp(excess, (root,), (jnp.ones_like(root),))
+        root = root - numerics.safe_divide(value, slope)
+    return root
 
 
 def normalised(weights: Array, axis_name: AxisName) -> Array:

@@ -9,17 +9,16 @@ of the mean is nearly linear in the level.
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
-import jax
 import jax.numpy as jnp
 
 from jboost.base import check, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, envelope
-from jboost.relaxations.curves import Curve, CurvedArgmin, Point
-from jboost.relaxations.roots import bracketed_root, newton
+from jboost.relaxations import bounds, coins, envelope
+from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.types import (
     Charge,
     lifted,
@@ -33,8 +32,11 @@ _LEAST, _MOST = 2.0**-60, 2.0**60  # of the parameters, so that nu * scale is a 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class BinaryEntropy(CurvedArgmin):
+class BinaryEntropy(OnCurves):
     """f(d) = scale * sum_i p_i (log 2 - H(nu d_i / p_i)) with H the entropy of a coin: a soft margin with the corners rounded off."""
+
+    smoothed_curve: ClassVar[Curve] = coins.COINS
+    exact_curve: ClassVar[Curve] = coins.COINS
 
     nu: Array  # []
     scale: Array  # []
@@ -61,14 +63,6 @@ class BinaryEntropy(CurvedArgmin):
         odds = jnp.where(prior > 0, shortfalls, 0.0) / (number(self.nu, prior) * scale)
         return scale * numerics.precise_sum(prior * _log_loss(odds))
 
-    def smoothed_curve(self) -> Curve:
-        """The coins at the level where the weights sum to one."""
-        return _COINS
-
-    def exact_curve(self) -> Curve:
-        """The coins of a logistic function, at the level where the weights sum to one."""
-        return _COINS
-
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
         """gamma minus the mean log-loss of gamma - margins, at its best gamma."""
@@ -76,7 +70,7 @@ class BinaryEntropy(CurvedArgmin):
         dtype = margins.dtype
         nu, slope = number(self.nu, margins), number(self.nu, margins) * number(self.scale, margins)
         least, above = lifted(margins, prior)
-        threshold = least + slope * _level(above / slope, jnp.ones_like(slope), nu, prior)
+        threshold = least + slope * coins.level_of(above / slope, jnp.ones_like(slope), nu, prior)
 
         def odds(relaxation: BinaryEntropy, threshold: Array, margins: Array) -> Array:
             return (threshold - margins) / (relaxation.nu * relaxation.scale)
@@ -138,47 +132,6 @@ class BinaryEntropy(CurvedArgmin):
         return (nu >= _LEAST) & (nu < jnp.inf) & (scale >= _LEAST) & (scale <= _MOST)
 
 
-def _ground_and_ease(relaxation: BinaryEntropy, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    slope = number(relaxation.nu, margins) * number(relaxation.scale, margins)
-    _, above = lifted(margins, prior, axis_name)
-    ease = jnp.maximum(slope / (slope + strength), jnp.finfo(margins.dtype).tiny)
-    return above / (slope + strength), ease
-
-
-def _find_level(relaxation: BinaryEntropy, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    ground, ease = _ground_and_ease(relaxation, margins, strength, prior, axis_name)
-    return _level(ground, ease, number(relaxation.nu, margins), prior, axis_name)
-
-
-def _at_level(
-    level: Array,
-    relaxation: BinaryEntropy,
-    margins: Array,
-    strength: Array,
-    prior: Array,
-    axis_name: AxisName,
-) -> Point:
-    ground, ease = _ground_and_ease(relaxation, margins, strength, prior, axis_name)
-    nu = number(relaxation.nu, margins)
-    log_odds = _log_odds(level - ground, ease)
-    return Point(
-        prior * _balanced(log_odds, ease, nu, prior, axis_name),
-        lambda: _excess_of_coins(log_odds, ease, nu, prior, axis_name)[0],
-    )
-
-
-def _balanced(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Coins [m] of mean nu: a step of Newton on the coins, as a level of many bits has none left for their mean."""
-    heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
-    growth = heads * tails / (ease + (1 - ease) * tails)
-    missing = named_axis.total(prior * (nu - heads), axis_name)
-    step = numerics.safe_divide(missing, named_axis.total(prior * growth, axis_name))
-    return heads + growth * jnp.clip(step, -0.5, 0.5)
-
-
-_COINS = Curve(_find_level, _at_level)
-
-
 def _missing_entropy(bias: Array, less: Array) -> Array:
     """log 2 - H of coins, to a few roundings of itself, from the difference of the two chances and the smaller of them."""
     small = jnp.clip(bias, -0.5, 0.5)
@@ -200,68 +153,6 @@ def _log_loss_parts(odds: Array) -> tuple[Array, Array, Array]:
     small = jnp.clip(odds, -1.0, 1.0)
     rest = jnp.where(is_near, jnp.log1p(2 * jnp.sinh(0.25 * small) ** 2), jnp.log1p(jnp.exp(-jnp.abs(odds))) - _LOG_TWO)
     return is_near, jnp.where(is_near, 0.5 * odds, jnp.maximum(odds, 0.0)), rest
-
-
-def _level(ground: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """The level at which the coins under level - ground [m], the least of which is 0, have mean nu."""
-    eps = jnp.finfo(ground.dtype).eps
-    total = named_axis.total(prior, axis_name)
-    target = jnp.log(nu) - ease * jnp.log(_rest_of(nu))
-
-    def excess(level: Array) -> tuple[Array, Array]:
-        value, slope = _excess_of_coins(_log_odds(level - ground, ease), ease, nu, prior, axis_name)
-        return value, newton(level, value, slope)
-
-    mean = named_axis.total(prior * jnp.exp(-ground), axis_name) / total
-    low = jnp.maximum(target, jnp.log(nu) - jnp.log(mean))  # since no coin is above e^y
-    high = target + named_axis.largest(ground, prior > 0, axis_name)
-    slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
-    start = jnp.minimum(low, high)
-    return bracketed_root(excess, low - slack, high + slack, start, tolerance=4 * eps)
-
-
-def _rest_of(nu: Array) -> Array:
-    return jnp.maximum(1 - nu, 0.25 * jnp.finfo(nu.dtype).eps)
-
-
-def _excess_of_coins(log_odds: Array, ease: Array, nu: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    """How far log mean - ease * log(1 - mean) of the coins is above that of nu, and its slope in the level."""
-    heads, tails = jax.nn.sigmoid(log_odds), jax.nn.sigmoid(-log_odds)
-    total = named_axis.total(prior, axis_name)
-    mean = named_axis.total(prior * heads, axis_name) / total
-    rest = named_axis.total(prior * tails, axis_name) / total
-    moving = prior * heads * tails / (ease + (1 - ease) * tails)
-    growth = named_axis.total(moving, axis_name) / total
-    others = _rest_of(nu)
-    value = (jnp.log(mean) - jnp.log(nu)) - ease * (jnp.log(rest) - jnp.log(others))
-    return value, growth * (1 / mean + ease / rest)
-
-
-@jax.custom_jvp
-def _log_odds(y: Array, ease: Array) -> Array:
-    """t with t - (1 - ease) * log(1 + e^t) = y, by Halley's iteration from a solution for e^t either small or large."""
-    log_ease = jnp.log(ease)
-    bend = -log_ease - y / ease
-    near = -jnp.log(jnp.maximum(-ease * log_ease - y, jnp.finfo(y.dtype).tiny))
-    far = y / ease + jnp.log1p(jnp.exp(jnp.minimum(bend, 1.0)))
-    t = jnp.where(y < -1, y, jnp.where(bend > 1, near, far))
-    for _ in range(2 if jnp.finfo(y.dtype).bits == 32 else 3):
-        decay = jnp.exp(-jnp.abs(t))
-        softplus = jnp.maximum(t, 0.0) + jnp.log1p(decay)
-        heads, tails = jnp.where(t > 0, 1.0, decay) / (1 + decay), jnp.where(t > 0, decay, 1.0) / (1 + decay)
-        slope = ease + (1 - ease) * tails
-        linear = jnp.where(t > 0, ease * t - (1 - ease) * jnp.log1p(decay), t - (1 - ease) * softplus)
-        error = linear - y
-        t = t - error / (slope + 0.5 * error * (1 - ease) * heads * tails / slope)
-    return t
-
-
-@_log_odds.defjvp
-def _derivative_of_log_odds(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
-    _, ease = primals
-    t = _log_odds(*primals)
-    moved = tangents[0] - tangents[1] * jax.nn.softplus(t)
-    return t, moved / (ease + (1 - ease) * jax.nn.sigmoid(-t))
 
 
 def binary_entropy(nu: ArrayLike, scale: ArrayLike) -> BinaryEntropy:

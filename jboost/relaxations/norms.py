@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
@@ -16,9 +16,9 @@ from jboost.base import check, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, envelope
+from jboost.relaxations import bounds, envelope, water
 from jboost.relaxations.caps import HardMargin, SoftMargin
-from jboost.relaxations.curves import Curve, CurvedArgmin, Point
+from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.euclidean import EuclideanBall, EuclideanPenalty
 from jboost.relaxations.types import (
     Charge,
@@ -170,8 +170,11 @@ class AbsolutePenalty(SoftmaxArgmin):
 
 @register
 @dataclasses.dataclass(frozen=True)
-class LargestPenalty(CurvedArgmin):
+class LargestPenalty(OnCurves):
     """f(d) = scale * max d_i / (m p_i)."""
+
+    smoothed_curve: ClassVar[Curve] = water.CUT_SOFTMAX
+    exact_curve: ClassVar[Curve] = water.BELOW
 
     scale: Array  # []
 
@@ -194,15 +197,6 @@ class LargestPenalty(CurvedArgmin):
         density = numerics.safe_divide(example_weights, prior)
         largest = named_axis.largest(density, prior > 0, axis_name)
         return number(self.scale, example_weights) * largest / num_examples(prior, axis_name)
-
-    def smoothed_curve(self) -> Curve:
-        """A softmax whose densities are cut at the level where what is cut, in logs, is worth
-        scale / strength."""
-        return _CUT_SOFTMAX
-
-    def exact_curve(self) -> Curve:
-        """Equal densities on the margins below the water level."""
-        return _BELOW_WATER
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -247,51 +241,3 @@ class LargestPenalty(CurvedArgmin):
     def is_valid(self) -> Array:
         """Whether the scale is positive and finite."""
         return is_positive(self.scale)
-
-
-def _find_cut(relaxation: LargestPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    _, above = lifted(margins, prior, axis_name)
-    volume = number(relaxation.scale, margins) / strength
-    return water_level(volume, above / strength, prior, axis_name)
-
-
-def _at_cut(
-    level: Array,
-    relaxation: LargestPenalty,
-    margins: Array,
-    strength: Array,
-    prior: Array,
-    axis_name: AxisName,
-) -> Point:
-    _, above = lifted(margins, prior, axis_name)
-    above = above / strength
-    volume = number(relaxation.scale, margins) / strength
-    weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
-    return Point(weights, lambda: _water_above(level, volume, above, prior, axis_name))
-
-
-def _find_water(relaxation: LargestPenalty, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    _, above = lifted(margins, prior, axis_name)
-    return water_level(number(relaxation.scale, margins), above, prior, axis_name)
-
-
-def _at_water(
-    level: Array,
-    relaxation: LargestPenalty,
-    margins: Array,
-    strength: Array,
-    prior: Array,
-    axis_name: AxisName,
-) -> Point:
-    _, above = lifted(margins, prior, axis_name)
-    weights = jnp.where((above < level) | (above == 0), prior, 0.0)
-    return Point(weights, lambda: jnp.zeros_like(level))
-
-
-_CUT_SOFTMAX, _BELOW_WATER = Curve(_find_cut, _at_cut), Curve(_find_water, _at_water)
-
-
-def _water_above(level: Array, volume: Array, ground: Array, prior: Array, axis_name: AxisName) -> Array:
-    """How much more water than the volume stands below a level, [], for areas m p_i."""
-    filled = named_axis.total(prior * jnp.maximum(level - ground, 0.0), axis_name)
-    return filled - volume / num_examples(prior, axis_name)

@@ -9,17 +9,16 @@ infinite where the least margins alone are within it (Hu and Hong 2013; Namkoong
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax.numpy as jnp
-from jax import lax
 
 from jboost.base import named_axis, numerics
 from jboost.base.named_axis import AxisName
 from jboost.base.records import register
 from jboost.base.types import Array, ArrayLike
-from jboost.relaxations import bounds, curves, envelope
-from jboost.relaxations.curves import Curve, CurvedArgmin, Point
-from jboost.relaxations.roots import bracketed_root, newton
+from jboost.relaxations import bounds, curves, envelope, tilting
+from jboost.relaxations.curves import Curve, OnCurves
 from jboost.relaxations.types import (
     Charge,
     Constraint,
@@ -27,21 +26,21 @@ from jboost.relaxations.types import (
     lifted,
     number,
     positive,
-    relative,
     shares,
     softmax,
 )
 
-_SERIES = 0.1  # |log density| below which a power series replaces a difference that cancels
 _ROUNDINGS = 8  # of a float's epsilon, by which terms of an entropy may be wrong, relative to them
-_SMALL = 0.5  # below, the divergence of a softmax is summed from terms that are not negative
 _LARGEST_EXPONENT = 4.0  # about the mean; beyond, sums of exponentials are taken about the least margin
 
 
 @register
 @dataclasses.dataclass(frozen=True)
-class KLBall(CurvedArgmin, Constraint):
+class KLBall(OnCurves, Constraint):
     """f is 0 where KL(d || p) <= radius, else inf."""
+
+    smoothed_curve: ClassVar[Curve] = tilting.TILTED
+    exact_curve: ClassVar[Curve] = tilting.TILTED
 
     radius: Array  # []
 
@@ -49,7 +48,7 @@ class KLBall(CurvedArgmin, Constraint):
         """0 inside, up to rounding."""
         prior = shares(prior, example_weights)
         eps = jnp.finfo(example_weights.dtype).eps
-        inside = divergence(example_weights, prior) <= self.radius * (1 + _ROUNDINGS * eps) + eps * eps
+        inside = tilting.divergence(example_weights, prior) <= self.radius * (1 + _ROUNDINGS * eps) + eps * eps
         return jnp.where(inside, 0.0, jnp.inf).astype(example_weights.dtype)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
@@ -57,23 +56,15 @@ class KLBall(CurvedArgmin, Constraint):
         prior = shares(prior, shortfalls)
         clean = jnp.where(prior > 0, shortfalls, 0.0)
         radius = number(self.radius, shortfalls)
-        steepness = _steepness_at(radius, clean, prior)
+        steepness = tilting.steepness_of_conjugate(radius, clean, prior)
 
         def excess(steepness: Array) -> Array:
-            return jnp.log(_unnormalised(steepness * clean, prior)) - jnp.log(radius)
+            return jnp.log(tilting.divergence_of_powers(steepness * clean, prior)) - jnp.log(radius)
 
         is_bounded = steepness < jnp.inf
         found = curves.implicit_root(excess, jnp.where(is_bounded, steepness, 1.0))
         grown = numerics.precise_sum(prior * jnp.expm1(found * clean))
         return jnp.where(is_bounded, (radius + grown) / found, 0.0)
-
-    def smoothed_curve(self) -> Curve:
-        """A softmax of a strength that brings it into the ball."""
-        return _SMOOTHED
-
-    def exact_curve(self) -> Curve:
-        """The softmax at the radius, or the examples of least margin if these are within it."""
-        return _SMOOTHED
 
     @envelope.certified
     def lower_bound(self, margins: Array, prior: Array | None = None) -> Array:
@@ -81,7 +72,7 @@ class KLBall(CurvedArgmin, Constraint):
         prior = shares(prior, margins)
         least, above = lifted(margins, prior)
         radius = number(self.radius, margins)
-        steepness = _steepness(radius, above, prior, None)
+        steepness = tilting.steepness_of(radius, above, prior, None)
         is_finite = steepness < jnp.inf
         steepness = jnp.where(is_finite, steepness, 1.0)
         bound = _soft_minimum_down(steepness, self.radius, margins, prior)
@@ -125,7 +116,7 @@ class KLPenalty:
     def penalty(self, example_weights: Array, prior: Array | None = None, *, axis_name: AxisName = None) -> Array:
         """scale * KL."""
         prior = shares(prior, example_weights, axis_name)
-        return number(self.scale, example_weights) * divergence(example_weights, prior, axis_name)
+        return number(self.scale, example_weights) * tilting.divergence(example_weights, prior, axis_name)
 
     def conjugate(self, shortfalls: Array, prior: Array | None = None) -> Array:
         """scale * sum_i p_i (exp(z_i / scale) - 1)."""
@@ -209,32 +200,6 @@ def kl_penalty(scale: ArrayLike) -> KLPenalty:
     return KLPenalty(positive("scale", scale))
 
 
-# --- the divergence --------------------------------------------------------------------------------------------------------
-
-
-def divergence(weights: Array, prior: Array, axis_name: AxisName = None) -> Array:
-    """sum_i p_i (x_i log x_i - x_i + 1) of densities x = weights / prior, [], without cancellation; inf off the support of the prior."""
-    is_positive, logs = _log_densities(weights, prior)
-    densities = jnp.where(is_positive, weights, 1.0) / jnp.where(is_positive, prior, 1.0)
-    terms = jnp.where(is_positive, prior * _entropy_of_density(densities, logs), prior)
-    outside = named_axis.any_true((weights > 0) & (prior <= 0), axis_name)
-    return jnp.where(outside, jnp.inf, named_axis.total(terms, axis_name))
-
-
-def _log_densities(weights: Array, prior: Array) -> tuple[Array, Array]:
-    """Where weights and prior are positive, [m], and log(weights / prior) there, [m]."""
-    is_positive = (weights > 0) & (prior > 0)
-    safe = jnp.where(is_positive, prior, 1.0)
-    densities = jnp.where(is_positive, weights, 1.0) / safe
-    return is_positive, _log(densities, jnp.where(is_positive, weights - safe, 0.0) / safe)
-
-
-def _log(densities: Array, apart: Array) -> Array:
-    """log x, [m], from x > 0 and x - 1, to roundings of itself."""
-    is_near = jnp.abs(apart) < 0.5
-    return jnp.where(is_near, jnp.log1p(jnp.where(is_near, apart, 0.0)), jnp.log(densities))
-
-
 def divergence_up(example_weights: Array, prior: Array) -> Array:
     """At least the divergence of the weights scaled to sum to one, []; shares may be off by their rounding."""
     dtype = example_weights.dtype
@@ -247,8 +212,8 @@ def divergence_up(example_weights: Array, prior: Array) -> Array:
 
     densities, apart = bounds.widely(relative)(example_weights, prior)
     is_positive = densities > 0
-    logs = _log(jnp.where(is_positive, densities, 1.0), jnp.where(is_positive, apart, 0.0))
-    terms = jnp.where(is_positive, _entropy_of_density(densities, logs), 1.0)
+    logs = tilting.log_of(jnp.where(is_positive, densities, 1.0), jnp.where(is_positive, apart, 0.0))
+    terms = jnp.where(is_positive, tilting.entropy_of_density(densities, logs), 1.0)
     moved = densities * jnp.minimum(jnp.abs(logs), logs * logs)
     unsure = _ROUNDINGS * eps * (terms + moved) + 2 * error * (jnp.abs(apart) + error)
 
@@ -259,36 +224,6 @@ def divergence_up(example_weights: Array, prior: Array) -> Array:
     found = bounds.widely(total)(terms, unsure, prior)
     outside = named_axis.any_true((example_weights > 0) & (prior <= 0), None)
     return jnp.where(outside, jnp.inf, found)
-
-
-def _entropy_of_log(log: Array) -> Array:
-    """x log x - x + 1 of x = exp(log)."""
-    return _entropy_of_density(jnp.exp(log), log)
-
-
-def _entropy_of_density(density: Array, log: Array) -> Array:
-    """x log x - x + 1 of x, and of its logarithm."""
-    is_near = jnp.abs(log) < _SERIES
-    small = jnp.where(is_near, log, 0.0)
-    near = small * small * (1 / 2 + small * (1 / 3 + small * (1 / 8 + small * (1 / 30 + small * (1 / 144 + small * (1 / 840 + small / 5760))))))
-    return jnp.where(is_near, near, density * (log - 1) + 1)
-
-
-def _unnormalised(exponents: Array, prior: Array) -> Array:
-    """The divergence of weights p_i exp(e_i), which need not sum to one, []."""
-    return numerics.precise_sum(prior * _entropy_of_log(exponents))
-
-
-# --- the softmax at a steepness --------------------------------------------------------------------------------------------
-
-
-def _log_sum(steepness: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
-    """log sum_i p_i exp(-steepness * above_i), [], to roundings of itself where it is small."""
-    powers = -steepness * above
-    lost = named_axis.total(prior * jnp.expm1(powers), axis_name)
-    is_near = lost > -0.5
-    total = named_axis.total(prior * jnp.exp(powers), axis_name)
-    return jnp.where(is_near, jnp.log1p(jnp.where(is_near, lost, 0.0)), jnp.log(total))
 
 
 def _soft_minimum_down(steepness: Array, radius: Array, margins: Array, prior: Array) -> Array:
@@ -347,95 +282,3 @@ def _rest_of_exponential(power: Array) -> Array:
         term = term * y / order
         total = total + term
     return jnp.where(is_small, total, jnp.expm1(power) - power)
-
-
-def _divergence_of_softmax(steepness: Array, above: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
-    """KL of the softmax to the prior, and the variance of `above` under it, [] both."""
-    logs = -steepness * above - _log_sum(steepness, above, prior, axis_name)
-    weights = prior * jnp.exp(logs)
-    mean = named_axis.total(weights * above, axis_name)
-    variance = named_axis.total(weights * (above - mean) ** 2, axis_name)
-    small = named_axis.total(prior * _entropy_of_log(logs), axis_name)
-    return jnp.where(small < _SMALL, small, named_axis.total(weights * logs, axis_name)), variance
-
-
-def _steepness(radius: Array, above: Array, prior: Array, axis_name: AxisName) -> Array:
-    """Where the divergence of the softmax is the radius, []; inf where that of the least margins is no larger."""
-    is_real = prior > 0
-    top = named_axis.total(jnp.where(above == 0, prior, 0.0), axis_name)
-    limits = jnp.finfo(above.dtype)
-    span = named_axis.largest(above, is_real, axis_name)
-    gap = named_axis.least(above, is_real & (above > 0), axis_name)
-    is_hard = (radius >= -jnp.log(top) * (1 - 4 * limits.eps)) | (span <= 0)
-    span, gap = jnp.where(is_hard, 1.0, span), jnp.where(is_hard, 1.0, gap)
-    aim = jnp.where(is_hard, 1.0, radius)
-    low = 0.5 * jnp.log(8 * aim) - jnp.log(span) - 8 * limits.eps  # KL <= (steepness * span)^2 / 8 (Hoeffding 1963)
-    high = jnp.maximum(jnp.log(100 - jnp.log(top)) - jnp.log(gap), low)  # there the rest has no weight
-    high = jnp.minimum(high, jnp.log(limits.max) - 8 - jnp.log(jnp.maximum(span, 1.0)))
-
-    def excess(log_steepness: Array) -> tuple[Array, Array]:
-        steepness = jnp.exp(log_steepness)
-        found, variance = _divergence_of_softmax(steepness, above, prior, axis_name)
-        found = jnp.maximum(found, limits.tiny)
-        value = jnp.log(found) - jnp.log(aim)
-        return value, newton(log_steepness, value, steepness * steepness * variance / found)
-
-    found = bracketed_root(excess, low, jnp.maximum(high, low), low, tolerance=4 * limits.eps)
-    return jnp.where(is_hard, jnp.inf, jnp.exp(found))
-
-
-def _find_steepness(relaxation: KLBall, margins: Array, strength: Array, prior: Array, axis_name: AxisName) -> Array:
-    _, above = relative(margins, prior, axis_name)
-    return _steepness(number(relaxation.radius, margins), above, prior, axis_name)
-
-
-def _at_steepness(
-    steepness: Array,
-    relaxation: KLBall,
-    margins: Array,
-    strength: Array,
-    prior: Array,
-    axis_name: AxisName,
-) -> Point:
-    """The softmax of the largest strength of the two; with neither, the least margins."""
-    eighth, above = relative(margins, prior, axis_name)
-    is_hard, is_smooth = steepness == jnp.inf, strength > 0
-    own = jnp.where(is_hard, 1.0, steepness)
-    smooth = jnp.minimum(8 * (eighth / jnp.where(is_smooth, strength, 1.0)), jnp.finfo(margins.dtype).max)
-    is_within = is_smooth & (is_hard | (smooth <= own))
-    used = jnp.where(is_within, smooth, own)
-    is_least = is_hard & ~is_smooth
-
-    def excess() -> Array:
-        found, _ = _divergence_of_softmax(own, above, prior, axis_name)
-        radius = number(relaxation.radius, margins)
-        return jnp.where(is_hard, 0.0, jnp.log(jnp.where(is_hard, 1.0, found)) - jnp.log(radius))
-
-    densities = jnp.where(is_least, jnp.where(above == 0, 1.0, 0.0), jnp.exp(-used * above))
-    return Point(prior * densities, excess)
-
-
-_SMOOTHED = Curve(_find_steepness, _at_steepness)
-
-
-def _steepness_at(radius: Array, shortfalls: Array, prior: Array) -> Array:
-    """b where the divergence of p_i exp(b z_i) is the radius, []; inf where it never is, which takes z <= 0."""
-    shortfalls, prior = lax.stop_gradient(shortfalls), lax.stop_gradient(prior)
-    span = numerics.masked_max(jnp.abs(shortfalls), prior > 0, fill=0.0)
-    highest = numerics.masked_max(shortfalls, prior > 0, fill=-jnp.inf)
-    falling = numerics.precise_sum(jnp.where(shortfalls < 0, prior, 0.0))
-    is_never = (span <= 0) | ((highest <= 0) & (falling <= radius))
-    scaled = shortfalls / jnp.where(is_never, 1.0, span)
-    limits = jnp.finfo(shortfalls.dtype)
-
-    def excess(log_steepness: Array) -> tuple[Array, Array]:
-        exponents = jnp.minimum(jnp.exp(log_steepness) * scaled, jnp.log(limits.max) - 8)
-        found = jnp.maximum(_unnormalised(exponents, prior), limits.tiny)
-        slope = numerics.precise_sum(prior * exponents**2 * jnp.exp(exponents)) / found
-        value = jnp.log(found) - jnp.log(radius)
-        return value, newton(log_steepness, value, slope)
-
-    low, high = 0.5 * jnp.log(radius) - 4, jnp.full_like(radius, jnp.log(limits.max) / 2)
-    start = jnp.clip(0.5 * jnp.log(radius), low, high)
-    found = bracketed_root(excess, jnp.minimum(low, -60.0), high, start, tolerance=4 * limits.eps)
-    return jnp.where(is_never, jnp.inf, jnp.exp(found) / jnp.where(is_never, 1.0, span))

@@ -7,9 +7,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from jboost.base import loops, meshes, named_axis, reduce
+from jboost.base import loops, meshes, named_axis, numerics, reduce
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
+from jboost.relaxations import bounds
+from jboost.relaxations.curves import Curve, Point, Problem
 
 _SIZE_FOR_SUMS = 1 << 16  # examples from which on sums take no longer than a sort; also without a mesh, as `jit` cannot tell
 _PROBES = 3  # thresholds in one pass over the examples: two bits of the answer
@@ -72,3 +74,29 @@ def _word(dtype: Any) -> tuple[Any, Array]:
     size = jnp.dtype(dtype).itemsize
     unsigned = {4: jnp.uint32, 8: jnp.uint64}[size]
     return unsigned, jnp.asarray(1 << (8 * size - 1), unsigned)
+
+
+def _find_threshold(problem: Problem) -> Array:
+    """The margin below which the caps are used up."""
+    relaxation, margins, _, prior, axis_name = problem
+    dtype = margins.dtype
+
+    def find(margins: Array, caps: Array) -> Array:
+        keys = jnp.where(caps > 0, margins, jnp.inf)
+        return worst_threshold(keys, caps, dtype, axis_name).astype(dtype)
+
+    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)  # none above 1 binds
+    return bounds.widely(find)(margins, caps)
+
+
+def _at_threshold(threshold: Array, problem: Problem) -> Point:
+    relaxation, margins, _, prior, axis_name = problem
+    caps = jnp.minimum(relaxation.caps(prior, axis_name), 2.0)
+    full = jnp.where(margins < threshold, caps, 0.0)
+    tied = jnp.where((margins == threshold) & (prior > 0), caps, 0.0)
+    left = jnp.maximum(1 - named_axis.total(full, axis_name), 0.0)
+    share = numerics.safe_divide(left, named_axis.total(tied, axis_name))
+    return Point(full + share * tied, lambda: jnp.zeros_like(threshold))
+
+
+AT_CAPS = Curve(_find_threshold, _at_threshold)

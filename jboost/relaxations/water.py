@@ -7,8 +7,9 @@ import jax.numpy as jnp
 from jboost.base import named_axis
 from jboost.base.named_axis import AxisName
 from jboost.base.types import Array
+from jboost.relaxations.curves import Curve, Point, Problem
 from jboost.relaxations.roots import bracketed_root
-from jboost.relaxations.types import num_examples
+from jboost.relaxations.types import lifted, num_examples, number
 
 
 def water_level(volume: Array, ground: Array, prior: Array, axis_name: AxisName = None) -> Array:
@@ -26,3 +27,41 @@ def water_level(volume: Array, ground: Array, prior: Array, axis_name: AxisName 
     high = jnp.minimum(by_one, (target + mean) / named_axis.total(prior, axis_name))
     eps = jnp.finfo(ground.dtype).eps
     return bracketed_root(excess, jnp.zeros_like(high), high * (1 + 8 * eps), high, tolerance=4 * eps, floor=0.0)
+
+
+def _find_cut(problem: Problem) -> Array:
+    relaxation, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    volume = number(relaxation.scale, margins) / strength
+    return water_level(volume, above / strength, prior, axis_name)
+
+
+def _at_cut(level: Array, problem: Problem) -> Point:
+    relaxation, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    volume = number(relaxation.scale, margins) / strength
+    weights = prior * jnp.exp(jnp.minimum(level - above, 0.0))
+    return Point(weights, lambda: _water_above(level, volume, above, prior, axis_name))
+
+
+def _water_above(level: Array, volume: Array, ground: Array, prior: Array, axis_name: AxisName) -> Array:
+    """How much more water than the volume stands below a level, [], for areas m p_i."""
+    filled = named_axis.total(prior * jnp.maximum(level - ground, 0.0), axis_name)
+    return filled - volume / num_examples(prior, axis_name)
+
+
+def _find_water(problem: Problem) -> Array:
+    relaxation, margins, _, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    return water_level(number(relaxation.scale, margins), above, prior, axis_name)
+
+
+def _at_water(level: Array, problem: Problem) -> Point:
+    _, margins, _, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    weights = jnp.where((above < level) | (above == 0), prior, 0.0)
+    return Point(weights, lambda: jnp.zeros_like(level))
+
+
+CUT_SOFTMAX, BELOW = Curve(_find_cut, _at_cut), Curve(_find_water, _at_water)

@@ -112,7 +112,7 @@ def _solve(rows: Dataset, relaxation: Any, tau: Array, mu: Array, start: Array) 
     found, num_steps, is_there = _find(lax.stop_gradient(game), lax.stop_gradient(start))
     logits = lax.custom_root(functools.partial(_residual, game), found, lambda _, begin: begin, _solve_tangent)
     votes = jax.nn.softmax(logits)
-    margins = matrix @ votes
+    margins = _product(matrix, votes)
     value = envelope.minimum(relaxation, margins, tau, prior, None) - mu * _divergence(votes)
     status = jnp.where(is_there, int(Status.OPTIMAL), int(Status.ITERATION_LIMIT))
     status = jnp.where(is_feasible, status, int(Status.INFEASIBLE))
@@ -125,6 +125,9 @@ def _solve(rows: Dataset, relaxation: Any, tau: Array, mu: Array, start: Array) 
         num_iterations=num_steps,
         status=jnp.where(is_valid, status, int(Status.INVALID_INPUT)).astype(jnp.int32),
     )
+
+
+_product = functools.partial(jnp.matmul, precision=lax.Precision.HIGHEST)
 
 
 def _divergence(votes: Array) -> Array:
@@ -140,10 +143,10 @@ def _residual(game: _Game, logits: Array) -> Array:
 def _evaluate(game: _Game, logits: Array) -> tuple[Array, tuple[Array, Array]]:
     """The residual [n]; and once more with the objective []."""
     votes = jax.nn.softmax(logits)
-    margins = game.matrix @ votes
+    margins = _product(game.matrix, votes)
     given = (game.relaxation, margins, game.smoothing, game.prior, None)
     weights = envelope.minimiser(*given)
-    edges = weights @ game.matrix
+    edges = _product(weights, game.matrix)
     residual = logits - (edges - jnp.mean(edges)) / game.votes_smoothing
     gain = envelope.objective(weights, *given) - game.votes_smoothing * _divergence(votes)
     return residual, (residual, gain)

@@ -1,0 +1,221 @@
+"""Minimisers with an entropy and a quadratic f: they lie on one curve, that of the Wright omega function.
+
+With a charge kappa on the square of the density x_i = d_i / p_i, the conditions are kappa x_i +
+log x_i = level - margin_i / strength, that is kappa x_i = omega(s - margin_i / strength), where omega
+solves omega + log omega = t. So d is proportional to p_i omega(s - margin_i / strength), and one
+number s is sought: for the ball, where the norm is the radius; for the norm as a penalty, where m
+kappa |d|_2 is scale / strength; for a known kappa, where the densities have mean 1. As s falls,
+omega becomes exp, and d the softmax.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from jboost.base import named_axis
+from jboost.base.named_axis import AxisName
+from jboost.base.types import Array
+from jboost.relaxations.curves import Curve, Point, Problem
+from jboost.relaxations.roots import bracketed_root, newton
+from jboost.relaxations.types import (
+    lifted,
+    num_examples,
+    number,
+)
+
+
+class _Charged(NamedTuple):
+    """One point of the curve."""
+
+    weights: Array  # [m] omega(s - margin_i / strength), in a unit that keeps them in range
+    omega: Array  # [m] the same, which may be 0 where that underflows
+    log_unit: Array  # []
+
+
+def _charged(omega: Array, above: Array) -> _Charged:
+    """The point where the largest weight, of a margin of 0 above the least, is omega [], which may be 0."""
+    return _charged_at(_level_of(omega), above)
+
+
+def _charged_at(level: Array, above: Array) -> _Charged:
+    omegas = _omega(level - above)
+    is_small = level < 0
+    unit = jnp.maximum(level, 1.0)
+    return _Charged(jnp.where(is_small, jnp.exp(-above - omegas), omegas / unit), omegas, jnp.where(is_small, level, jnp.log(unit)))
+
+
+def _level_of(omega: Array) -> Array:
+    """t of omega(t)."""
+    return omega + jnp.log(jnp.maximum(omega, jnp.finfo(omega.dtype).tiny))
+
+
+@jax.custom_jvp
+def _omega(t: Array) -> Array:
+    """The solution of omega + log omega = t, by two steps of Fritsch, Shafer and Crowley (1973), of fourth order each."""
+    eps, tiny = jnp.finfo(t.dtype).eps, jnp.finfo(t.dtype).tiny
+    growth = jnp.exp(jnp.minimum(t, 1.5))
+    omega = jnp.where(t > 1.5, t - jnp.log(jnp.maximum(t, 1.5)), growth / (1 + 0.72 * growth))
+    omega = jnp.maximum(omega, 4 * tiny)
+    inside = jnp.maximum(t, jnp.log(tiny) + 2)
+    for _ in range(2):
+        rest = inside - omega - jnp.log(omega)
+        one = 1 + omega
+        cube = one * (one + rest * (2 / 3))
+        omega = omega * (1 + rest / one * (cube - 0.5 * rest) / (cube - rest))
+    return jnp.where(t < jnp.log(eps) - 1, growth, omega)
+
+
+@_omega.defjvp
+def _derivative_of_omega(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    omega = _omega(*primals)
+    return omega, tangents[0] * omega / (1 + omega)
+
+
+def _spread(charged: _Charged, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    """The densities less 1 [m], and their variance [], at least the least normal float."""
+    total = named_axis.total(prior * charged.weights, axis_name)
+    spread = jnp.where(prior > 0, charged.weights / total - 1, 0.0)
+    variance = named_axis.total(prior * spread * spread, axis_name)
+    return spread, jnp.maximum(variance, jnp.finfo(prior.dtype).tiny)
+
+
+def _find_charge(problem: Problem) -> Array:
+    """log(1 + omega(s)), 0 where the softmax is in the ball."""
+    relaxation, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    eps = jnp.finfo(margins.dtype).eps
+    target = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
+
+    def excess(log_charge: Array) -> tuple[Array, Array]:
+        """How far log variance is below the target."""
+        charged = _charged(jnp.expm1(log_charge), above)
+        spread, variance = _spread(charged, prior, axis_name)
+        damping = 1 / (1 + charged.omega)
+        moment = prior * spread * (spread + 1)
+        moments = named_axis.total(moment, axis_name)
+        dampings = named_axis.total(prior * (spread + 1) * damping, axis_name)
+        slope = 2 * (named_axis.total(moment * damping, axis_name) - moments * dampings)
+        growth = jnp.exp(log_charge) * (1 + 1 / jnp.expm1(log_charge))  # of s
+        value = jnp.log(target) - jnp.log(variance)
+        return value, newton(log_charge, value, -slope / variance * growth)
+
+    mean = named_axis.total(prior * above, axis_name)
+    deviation = jnp.sqrt(named_axis.total(prior * (above - mean) ** 2, axis_name))
+    enough = jnp.log1p(jnp.maximum(mean + _level_of(deviation / jnp.sqrt(target)), 1.0))
+    free, _ = excess(jnp.zeros_like(mean))
+    high = jnp.where(free >= 0, 0.0, enough)
+    return bracketed_root(excess, jnp.zeros_like(high), high, high, tolerance=16 * eps)
+
+
+def _at_charge(log_charge: Array, problem: Problem) -> Point:
+    relaxation, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    is_charged = log_charge > 0
+    charged = _charged(jnp.where(is_charged, jnp.expm1(log_charge), 1.0), above)
+
+    def excess() -> Array:
+        eps = jnp.finfo(margins.dtype).eps
+        target = jnp.maximum(relaxation.variance(prior, axis_name), eps * eps)
+        _, variance = _spread(charged, prior, axis_name)
+        return jnp.where(is_charged, jnp.log(target) - jnp.log(variance), 0.0)
+
+    return Point(prior * jnp.where(is_charged, charged.weights, jnp.exp(-above)), excess)
+
+
+BALL = Curve(_find_charge, _at_charge)
+
+
+def _target_norm(problem: Problem) -> Array:
+    relaxation, margins, strength, prior, axis_name = problem
+    target = number(relaxation.scale, margins) / strength / jnp.sqrt(num_examples(prior, axis_name))
+    largest = jnp.sqrt(jnp.finfo(margins.dtype).max) / 16  # from there on the weights are the prior
+    return jnp.minimum(target, largest)
+
+
+def _excess_of_norm(charged: _Charged, target: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    """How far the level is above that at which equal margins would have this norm, and its slope."""
+    square = named_axis.total(prior * charged.weights**2, axis_name)
+    damped = prior * charged.weights**2 / (1 + charged.omega)
+    slope = named_axis.total(damped, axis_name) / square
+    log_norm = charged.log_unit + 0.5 * jnp.log(square)
+    norm = jnp.exp(log_norm)
+    return (log_norm - jnp.log(target)) + (norm - target), (1 + norm) * slope
+
+
+def _find_charged_level(problem: Problem) -> Array:
+    _, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    target = _target_norm(problem)
+
+    def excess(level: Array) -> tuple[Array, Array]:
+        charged = _charged_at(level, above)
+        value, slope = _excess_of_norm(charged, target, prior, axis_name)
+        return value, newton(level, value, slope)
+
+    low = _level_of(target)
+    by_one = jnp.where(prior > 0, target / jnp.sqrt(jnp.where(prior > 0, prior, 1.0)), 1.0)
+    high = named_axis.least(above + _level_of(by_one), prior > 0, axis_name)
+    high = jnp.minimum(high, low + named_axis.total(prior * above, axis_name))
+    eps = jnp.finfo(margins.dtype).eps
+    slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
+    return bracketed_root(excess, low - slack, high + slack, high, tolerance=4 * eps)
+
+
+def _at_charged_level(level: Array, problem: Problem) -> Point:
+    _, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    charged = _charged_at(level, above / strength)
+
+    def excess() -> Array:
+        target = _target_norm(problem)
+        return _excess_of_norm(charged, target, prior, axis_name)[0]
+
+    return Point(prior * charged.weights, excess)
+
+
+PENALTY = Curve(_find_charged_level, _at_charged_level)
+
+
+def _find_density_level(problem: Problem) -> Array:
+    """s where omega(s - margin_i / strength) / kappa has mean 1 under the prior, for a charge kappa that is known."""
+    relaxation, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    above = above / strength
+    charge = relaxation.density_charge(strength)
+
+    def excess(level: Array) -> tuple[Array, Array]:
+        value, slope = _excess_of_mean(_charged_at(level, above), charge, prior, axis_name)
+        return value, newton(level, value, slope)
+
+    low = _level_of(charge)
+    high = low + named_axis.largest(above, prior > 0, axis_name)
+    eps = jnp.finfo(margins.dtype).eps
+    slack = 8 * eps * (1 + jnp.abs(low) + jnp.abs(high))
+    return bracketed_root(excess, low - slack, high + slack, low, tolerance=4 * eps)
+
+
+def _excess_of_mean(charged: _Charged, charge: Array, prior: Array, axis_name: AxisName) -> tuple[Array, Array]:
+    total = named_axis.total(prior * charged.weights, axis_name)
+    slope = named_axis.total(prior * charged.weights / (1 + charged.omega), axis_name) / total
+    return jnp.log(total) + charged.log_unit - jnp.log(charge), slope
+
+
+def _at_density_level(level: Array, problem: Problem) -> Point:
+    relaxation, margins, strength, prior, axis_name = problem
+    _, above = lifted(margins, prior, axis_name)
+    charged = _charged_at(level, above / strength)
+
+    def excess() -> Array:
+        charge = relaxation.density_charge(strength)
+        return _excess_of_mean(charged, charge, prior, axis_name)[0]
+
+    return Point(prior * charged.weights, excess)
+
+
+DENSITIES = Curve(_find_density_level, _at_density_level)
